@@ -1,17 +1,17 @@
-//! The level that all pages share: a slow minute of the host makes all of them slower, and is a change of none.
+//! The level that all pages share: a slow minute of the host makes all pages slower, and is no change of any one page.
 //!
-//! The level of a minute is the weighted median, over the pages, of each page's own estimate. As each page's
-//! past has a level of its own, the level goes on from one past to the next. A level that stays higher is one
-//! change, of the context `<all>`.
+//! The level of a minute is the weighted median of the pages' own estimates. As each page's past has a level of its
+//! own, levels stay comparable when pasts are replaced. A level that stays higher is one change, of the context
+//! `<all>`.
 
 use super::figures::median;
 use super::history::Tick;
 use super::state::SharedMinutes;
 
-/// Fewer pages share nothing.
+/// The fewest pages whose level can be compared.
 pub(crate) const FEWEST_PAGES: usize = 6;
 
-/// The weighted median of (value, weight), if there are enough of them.
+/// The weighted median of (value, weight) pairs; `None` if there are fewer than [`FEWEST_PAGES`].
 pub(crate) fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
     if values.len() < FEWEST_PAGES {
         return None;
@@ -28,14 +28,14 @@ pub(crate) fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
     None
 }
 
-/// Minutes that a level must stay.
+/// The minutes that a change of the level must last.
 const LASTING: usize = 8;
-/// The least change, as a logarithm.
+/// The smallest change, as a logarithm.
 const LEAST: f64 = 0.18;
-/// Standard deviations of a minute.
+/// The standard deviations of a minute that a change needs.
 const BAR: f64 = 4.0;
 
-/// A lasting change of the level.
+/// A change of the level that has lasted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelChange {
     pub(crate) since: Tick,
@@ -44,7 +44,7 @@ pub(crate) struct LevelChange {
     pub(crate) strength: f64,
 }
 
-/// Looks for a change of the level that has lasted, up to minute `now`.
+/// Searches for a change of the level that has lasted up to minute `now`.
 pub(crate) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
     let (from, to) = (now - 75, now - 19);
     let then = shared.median_level(from, to)?;
@@ -81,7 +81,7 @@ pub(crate) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
     })
 }
 
-/// Whether a change of the level is over.
+/// Whether a change of the level has ended.
 pub(crate) fn is_over(shared: &SharedMinutes, then: f64, effect: f64) -> bool {
     let last = shared.0.iter().rev().take(3);
     let (sum, count) = last.fold((0.0, 0.0), |(sum, count), s| (sum + s.level(), count + 1.0));
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::state::SharedMinute;
 
-    /// The last minutes, up to minute 100, with these levels at their end, and 0.5, give or take a little, before.
+    /// The last minutes up to minute 100: these levels at the end, about 0.5 before.
     fn minutes(last: &[f64]) -> SharedMinutes {
         let first = 101 - last.len() as Tick;
         let before = (25..first).map(|tick| (tick, 0.5 + 0.01 * f64::from(tick % 3 - 1)));
@@ -112,7 +112,8 @@ mod tests {
             let change = search(&minutes(&vec![0.8; length]), 100).expect("it is higher");
             assert_eq!(change.since, 101 - length as Tick);
             assert!((change.then - 0.5).abs() < 1e-9 && (change.effect - 0.3).abs() < 1e-9);
-            // In deviations of a minute, 1.4826 times the median distance and a hundredth, of the mean of eight.
+            // In deviations of a minute: 1.4826 times the median distance, plus a hundredth; of the mean of eight
+            // minutes.
             let strength = 0.3 / (1.4826 * 0.01 + 0.01) * 8f64.sqrt();
             assert!((change.strength - strength).abs() < 1e-3, "{change:?}");
         }

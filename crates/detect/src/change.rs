@@ -1,4 +1,4 @@
-//! A change, as readers see it.
+//! Changes, as readers get them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,7 +8,7 @@ use tower_pulse_model::context::{QUEUED, escape_hidden};
 use tower_pulse_model::pack::{named, packed};
 
 named! {
-    /// What has changed.
+    /// The kind of a change.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(
         feature = "serde",
@@ -25,14 +25,14 @@ named! {
         Failing = "failing",
         /// There are many more requests.
         Surging = "surging",
-        /// There are no requests, where there always were some.
+        /// Requests have stopped, although there always were some.
         Silent = "silent",
         /// One instance is slower, or fails more often, than the others on the same route.
         Instance = "instance",
     }
 }
 
-/// Something that may have caused a change.
+/// A possible cause of a change.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -41,40 +41,40 @@ named! {
 )]
 #[non_exhaustive]
 pub enum Suspect {
-    /// A mark a short time before the change began.
+    /// A mark shortly before the change began.
     #[non_exhaustive]
     Deploy {
         /// The id of the mark.
         mark: Arc<str>,
-        /// Its text.
+        /// The text of the mark.
         text: Arc<str>,
-        /// Its version, if it has one.
+        /// The version of the mark, if it has one.
         version: Option<Arc<str>>,
         /// Seconds from the mark to the start of the change.
         seconds_before: i64,
-        /// The ratio of new to old in the same minutes, where both versions ran side by side.
+        /// The ratio of the new version to the old one in the same minutes, if both ran side by side.
         side_by_side: Option<f64>,
     },
-    /// One instance, out of line with the others.
+    /// One instance that differs from the others.
     #[non_exhaustive]
     Instance {
         /// The name of the instance.
         instance: Arc<str>,
-        /// How much slower it is than the others, or how many times as often it fails.
+        /// How many times as slow as the others it is, or how many times as often it fails.
         ratio: f64,
         /// The part of the change that comes from this instance, 0 to 1.
         share: f64,
     },
-    /// The machine of an instance: what is ready there waits for a CPU, so that everything takes longer.
+    /// The machine of an instance: tasks that are ready wait for a CPU, so that everything takes longer.
     #[non_exhaustive]
     Machine {
         /// The name of the instance.
         instance: Arc<str>,
         /// The median scheduling delay since the change, in seconds.
         delay: f64,
-        /// The share of its CPUs that the process took, 0 to 1; `None` if the system does not tell.
+        /// The share of its CPUs that the process used, 0 to 1; `None` if the system does not report it.
         cpu: Option<f64>,
-        /// This in words.
+        /// The same as a sentence.
         text: Arc<str>,
     },
     /// A timer within the requests of the context.
@@ -89,7 +89,7 @@ pub enum Suspect {
         /// The part of the slowdown that this timer covers, 0 to 1.
         share: f64,
     },
-    /// The code outside of all timers that run within the requests of the context. A context without timers never has it.
+    /// The code outside of all timers within the requests of the context. Contexts without timers never have it.
     #[non_exhaustive]
     Code {
         /// Seconds per request before.
@@ -99,8 +99,8 @@ pub enum Suspect {
         /// The part of the slowdown that is outside of timers, 0 to 1.
         share: f64,
     },
-    /// The requests compute for longer, or block their workers. Never while the scheduling delay of an instance is high, as
-    /// the time of a poll then includes what the system gives to others.
+    /// The requests compute for longer, or block their workers. Never reported while the scheduling delay of an
+    /// instance is high, as the time of a poll then includes time that the system gives to others.
     #[non_exhaustive]
     Computing {
         /// Seconds per request within polls before.
@@ -111,7 +111,7 @@ pub enum Suspect {
         share: f64,
         /// The longest single poll since the change, in seconds.
         longest: f64,
-        /// This in words.
+        /// The same as a sentence.
         text: Arc<str>,
     },
     /// The requests wait for longer.
@@ -123,7 +123,7 @@ pub enum Suspect {
         now: f64,
         /// The part of the slowdown that is outside of polls, 0 to 1.
         share: f64,
-        /// This in words.
+        /// The same as a sentence.
         text: Arc<str>,
     },
 }
@@ -140,13 +140,13 @@ packed! {
         pub ratio: f64,
         /// The largest relative error of the figure.
         pub error: f64,
-        /// The number of requests that it is made from.
+        /// The number of requests behind the figure.
         pub requests: u64,
     }
 }
 
 impl Earlier {
-    /// The figure was `value` then, and is `now`.
+    /// Compares `value` then with `now`.
     #[doc(hidden)]
     pub fn new(value: f64, now: f64, error: f64, requests: u64) -> Self {
         Self {
@@ -158,34 +158,34 @@ impl Earlier {
     }
 }
 
-/// The longest name of who has taken a change, in bytes.
+/// The longest name of the person who has taken a change, in bytes.
 pub const MAX_TAKER_BYTES: usize = 64;
 
-/// Who has taken a change of whom nothing else is known.
+/// The name of a person who gave none.
 pub const SOMEONE: &str = "someone";
 
 packed! {
-    /// Somebody sees to a change.
+    /// The person who works on a change, and since when.
     #[derive(Clone, Debug, PartialEq)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
     pub struct Taken {
-        /// Who it is: at most 64 bytes, without hidden characters.
+        /// The name of the person: at most 64 bytes, without hidden characters.
         pub by: Arc<str>,
-        /// Since when, in Unix seconds.
+        /// When the change was taken, in Unix seconds.
         pub at: i64,
     }
 }
 
 impl Taken {
-    /// Taken by somebody of this name. Hidden characters are escaped, what is beyond 64 bytes then is cut off, and
-    /// an empty name is that of [`SOMEONE`].
+    /// A change that a person of this name has taken. Hidden characters are escaped, the result is cut to 64 bytes, and
+    /// an empty name becomes [`SOMEONE`].
     #[doc(hidden)]
     pub fn new(by: &str, at: i64) -> Self {
         let mut name = String::new();
         for c in by.trim().chars() {
             let mut bytes = [0; 4];
-            // Each by itself, so that no escaped character is cut.
+            // Characters are escaped one by one, so that none is cut in its middle.
             let shown = escape_hidden(c.encode_utf8(&mut bytes));
             if name.len() + shown.len() > MAX_TAKER_BYTES {
                 break;
@@ -200,18 +200,17 @@ impl Taken {
 packed! {
     /// A context, or one instance on a context, that behaves differently than before.
     ///
-    /// `Pulse::on_change` passes each change when it begins and when it ends;
-    /// `api/changes` lists them.
+    /// `Pulse::on_change` passes each change when it begins and when it ends; `api/changes` lists them.
     #[derive(Clone, Debug, PartialEq)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
     pub struct Change {
-        /// Names the change, the same in the whole fleet.
+        /// Identifies the change in the whole fleet.
         pub id: Arc<str>,
-        /// What has changed.
+        /// The kind of the change.
         pub kind: ChangeKind,
-        /// The context; `<all>` if all contexts have changed together, `<queue>` if requests wait longer, or less, in front
-        /// of the service.
+        /// The context; `<all>` if all contexts have changed together, `<queue>` if requests wait longer, or less,
+        /// before they reach the service.
         pub context: Arc<str>,
         /// The instance, for [`ChangeKind::Instance`].
         pub instance: Option<Arc<str>>,
@@ -221,50 +220,51 @@ packed! {
         pub detected: i64,
         /// When it ended, in Unix seconds. `None` while it stands.
         pub ended: Option<i64>,
-        /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing,
-        /// and for an instance that fails; requests per minute for surging and silent.
+        /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing, and
+        /// for an instance that fails; requests per minute for surging and silent.
         ///
-        /// Seconds are what would be measured now, were the context as before: the mean before, times what all contexts
-        /// share since, such as a busy host. For an instance, they are the mean of the others on the same pages.
+        /// Seconds are as expected now without the change: the mean before, times the shift that all contexts share
+        /// since, such as that of a busy host. For an instance, they are the mean of the others on the same pages.
         pub then: f64,
         /// The figure since the change, in the same unit: of the last [`minutes`](Self::minutes).
         pub now: f64,
-        /// `now` divided by `then`. For figures that were zero, a bound from below.
+        /// `now` divided by `then`. If `then` was zero, a lower bound.
         pub ratio: f64,
-        /// For slower: only the slowest tenth of the requests is. `then`, `now` and `ratio` are about the mean of that tenth.
+        /// For slower: only the slowest tenth of the requests is slower. `then`, `now` and `ratio` are about its mean.
         pub is_tail: bool,
-        /// How sure the change is: 1 minus the probability that chance alone makes such a difference.
+        /// The confidence in the change: 1 minus the probability of such a difference by chance.
         pub confidence: f64,
-        /// The number of requests since the change that the figure is made from.
+        /// The number of requests since the change behind the figure.
         pub requests: u64,
-        /// The number of minutes that the figures are of: those since the change, but no more than the last 76. Minutes in
-        /// which no context had a request are left out.
+        /// The number of minutes behind the figures: those since the change, at most the last 76. Minutes without a
+        /// request of any context do not count.
         pub minutes: u32,
-        /// Seconds of service time per minute in the same minutes: what the context takes, or for
-        /// [`ChangeKind::Instance`] the instance.
+        /// Seconds of service time per minute in the same minutes, of the context, or of the instance for
+        /// [`ChangeKind::Instance`].
         pub seconds_per_minute: f64,
-        /// Seconds of service time per minute beyond those before, never more than `seconds_per_minute`.
+        /// Seconds of service time per minute beyond those before, at most `seconds_per_minute`.
         pub extra_seconds_per_minute: f64,
-        /// The part of `extra_seconds_per_minute` that comes from more requests; 0 if there are no more than chance explains.
+        /// The part of `extra_seconds_per_minute` that comes from more requests; 0 if chance explains their number.
         pub from_traffic: f64,
-        /// The part of `extra_seconds_per_minute` that comes from slower requests, never more than `seconds_per_minute`; 0 if
-        /// they are no slower than chance explains.
+        /// The part of `extra_seconds_per_minute` that comes from slower requests, at most `seconds_per_minute`; 0 if
+        /// chance explains their times.
         pub from_code: f64,
-        /// What may have caused it, most likely first.
+        /// The possible causes, most likely first.
         pub suspects: Vec<Suspect>,
-        /// The same time of day yesterday, where it is retained.
+        /// The same time of day yesterday, if it is retained.
         pub yesterday: Option<Earlier>,
-        /// The same time a week ago, where it is retained.
+        /// The same time a week ago, if it is retained.
         pub week_ago: Option<Earlier>,
-        // It is stored beside the judgements, which do not know it.
+        // Stored beside the judgements, which do not have this field.
         ;
-        /// Who sees to it. `None` if nobody has taken it, and once it has ended.
+        /// The person who works on the change. `None` if the change was not taken, and once it has ended.
         pub taken: Option<Taken>,
     }
 }
 
 impl Change {
-    /// Orders changes: those that stand first, by the time that they cost; then the others, the last that ended first.
+    /// Orders changes by urgency: standing changes first, by the time that they cost; then ended ones, latest end
+    /// first.
     #[doc(hidden)]
     pub fn by_urgency(&self, other: &Self) -> Ordering {
         let ended = |change: &Self| change.ended.unwrap_or(i64::MAX);
@@ -275,10 +275,10 @@ impl Change {
     }
 }
 
-/// A sentence for people, such as `GET /search is slower: 2.58 times as before`.
+/// Writes a sentence such as `GET /search is slower: 2.58 times as before`.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It is logged, and another program may have written the names.
+        // The sentence is logged, and another program may have written the names.
         let (context, ratio) = (escape_hidden(&self.context), self.ratio);
         let instance = self.instance.as_deref().map(escape_hidden);
         let is_of_queue = *self.context == *QUEUED;
@@ -384,7 +384,7 @@ mod tests {
         for empty in ["", " ", "\u{a0}"] {
             assert_eq!(by(empty), SOMEONE, "{empty:?}");
         }
-        // Two bytes each, of which 63 bytes have room for 31.
+        // Two bytes each: 63 bytes have room for 31.
         assert_eq!(
             by(&format!("x{}", "é".repeat(40))),
             format!("x{}", "é".repeat(31))

@@ -1,6 +1,6 @@
-//! What a change costs: service time per minute beyond that before, divided between more requests and slower ones.
+//! The cost of a change: additional service time per minute, divided between more requests and slower requests.
 
-/// How often something is asked for, and how long that takes.
+/// The number of requests per minute, and their mean time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// Requests per minute.
@@ -9,14 +9,14 @@ pub(crate) struct Pace {
     pub(crate) mean: f64,
 }
 
-/// What a change costs, in seconds of service time per minute.
+/// The cost of a change, in seconds of service time per minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// What all requests take since the change.
+    /// The time of all requests since the change.
     pub taken: f64,
-    /// What they take beyond before because there are more of them.
+    /// The additional time that comes from more requests.
     pub from_traffic: f64,
-    /// What they take beyond before because they are slower.
+    /// The additional time that comes from slower requests.
     pub from_code: f64,
 }
 
@@ -27,9 +27,9 @@ impl Pace {
 }
 
 impl Cost {
-    /// Divides the extra time so that neither traffic nor code is counted as the cause of the other: each at the mean
-    /// of the other's two values (Shapley's division of two factors). Code counts with no more requests than there are
-    /// now: on others nothing could be saved.
+    /// Divides the extra time between traffic and code without favouring either: the effect of each counts at the mean
+    /// of the other's two values (Shapley's division of two factors). Code counts with at most the requests of now, as
+    /// only on those time could be saved.
     pub(crate) fn new(then: Pace, now: Pace, taken: f64) -> Self {
         let half = |then: f64, now: f64| (then + now) / 2.0;
         let (requests, mean) = match now.rate > then.rate {
@@ -38,7 +38,7 @@ impl Cost {
         };
         let from_traffic = (now.rate - then.rate) * mean;
         let from_code = (now.mean - then.mean) * requests;
-        // Means of buckets are not exact, and no part is more than the whole.
+        // Means of buckets are not exact, and no part may exceed the whole.
         let most = from_code.max(from_code + from_traffic);
         let scale = if most > taken { taken / most } else { 1.0 };
         Self {
@@ -49,15 +49,14 @@ impl Cost {
     }
 }
 
-/// `now` divided by `then`. Where `then` is zero, `least` stands for it, of which it is certain that `then` was not
-/// more.
+/// `now` divided by `then`. If `then` is zero, it is divided by `least`, an upper bound of `then`.
 pub(crate) fn ratio(then: f64, now: f64, least: f64) -> f64 {
     let divisor = if then > 0.0 { then } else { least };
     if divisor > 0.0 { now / divisor } else { 1.0 }
 }
 
-/// The ratio of the means, or that of most requests where a few that took very long turn the means round; 1 where both
-/// say the opposite of what was found.
+/// The ratio of the means; or that of most requests, if a few very slow ones turn the means around; 1 if both
+/// contradict the direction of the change.
 pub(crate) fn agreeing(of_means: f64, of_most: f64, is_faster: bool) -> f64 {
     let agrees = |ratio: &f64| match is_faster {
         true => *ratio > 0.0 && *ratio < 1.0,
@@ -66,14 +65,14 @@ pub(crate) fn agreeing(of_means: f64, of_most: f64, is_faster: bool) -> f64 {
     [of_means, of_most].into_iter().find(agrees).unwrap_or(1.0)
 }
 
-/// How much something counts, and its value.
+/// A weight, and a value.
 pub(crate) type Weighted = (f64, f64);
 
-/// Standard deviations that are no chance.
+/// Standard deviations beyond which a difference is not chance.
 const CHANCE: f64 = 5.0;
-/// The fewest minutes, beyond one on each side, that tell how much chance does.
+/// The fewest minutes, beyond one on each side, from which the variation is estimated.
 const FEWEST_MINUTES: usize = 6;
-/// Values of minutes have about this relative precision.
+/// The approximate relative precision of a minute's value.
 const PRECISION: f64 = 1e-6;
 
 fn mean(minutes: &[Weighted]) -> Weighted {
@@ -90,8 +89,8 @@ fn squares(minutes: &[Weighted]) -> f64 {
     squares.sum()
 }
 
-/// Whether the mean of the minutes since a change differs from that of `then` by more than chance explains, which is seen
-/// in how much the minutes on each side differ among themselves. A minute of weight 1 has at least the variance `least`.
+/// Whether the mean of the minutes since a change differs from that of `then` by more than chance explains. The
+/// variation within each side gives the variance; a minute of weight 1 has at least the variance `least`.
 pub(crate) fn differs(then: Weighted, before: &[Weighted], since: &[Weighted], least: f64) -> bool {
     let now = mean(since);
     let minutes = before.iter().chain(since);

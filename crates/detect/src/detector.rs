@@ -1,4 +1,4 @@
-//! The detector: says at the end of each minute which contexts have changed.
+//! The detector: tells at the end of each minute which contexts have changed.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -18,16 +18,16 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
-/// The minutes before the first one to judge that a new detector must [recall](Detector::recall).
+/// The number of minutes before the first judged one that a new detector must [recall](Detector::recall).
 pub const RECALLED_MINUTES: i64 = 90;
 
-/// The most contexts that are watched.
+/// The largest number of watched contexts.
 const MAX_WATCHED: usize = 10;
 
 /// Finds changes, minute by minute.
 ///
-/// The first verdict on a context can come once it has been known for about half an hour: 15 minutes with
-/// requests to compare with, which end 10 minutes before. After 70 minutes it sees best.
+/// The first verdict on a context can come after about half an hour: 15 minutes with requests to compare with, which
+/// end 10 minutes before. After 70 minutes it is most sensitive.
 #[derive(Default)]
 pub struct Detector {
     state: DetectorState,
@@ -36,7 +36,7 @@ pub struct Detector {
     last: Option<Tick>,
 }
 
-/// The number of a context, which tells when it is its turn.
+/// The number of a context, by which pages take turns.
 fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
 }
@@ -49,18 +49,18 @@ pub(crate) fn pages_of(
     pages.iter().filter(move |(id, _)| **id != queue)
 }
 
-/// Minutes without a request after which an alarm of a page ends. Minutes in which no page had a request do not count.
+/// Minutes without a request after which an alarm of a page ends. Minutes without a request of any page do not count.
 const UNSEEN: usize = 20;
-/// An alarm that has stood for a day has become usual, and ends.
+/// Minutes after which an alarm has become usual, and ends.
 const USUAL_AFTER: Tick = 24 * 60;
-/// Minutes for which an alarm is remembered after its end.
+/// Minutes for which an ended alarm is remembered.
 const REMEMBERED: Tick = 90;
-/// A clock that goes back by more minutes than this was set.
+/// Minutes by which a clock must go back to count as set.
 const CLOCK_SET: Tick = 90;
 
 impl Detector {
-    /// A detector that goes on from a state. Recall the minutes before
-    /// [`judged_until`](DetectorState::judged_until), oldest first, before the next one is judged.
+    /// A detector that resumes from a state. Recall the minutes before [`judged_until`](DetectorState::judged_until),
+    /// oldest first, before the next one is judged.
     pub fn new(state: DetectorState) -> Self {
         Self {
             instances: InstanceDetector::new(state.instances.clone()),
@@ -85,8 +85,8 @@ impl Detector {
         }
     }
 
-    /// Judges a minute that has ended. Returns all verdicts that stand at its end. Minutes are given in
-    /// order; those without any request may be left out.
+    /// Judges a minute that has ended. Returns all verdicts that stand at its end. Minutes must be in order; those
+    /// without any request may be left out.
     pub fn judge(&mut self, minute: &Minute<'_>) -> Vec<Verdict> {
         let now = tick(minute.start);
         self.state.judged_until = minute.start.saturating_add(60);
@@ -105,7 +105,7 @@ impl Detector {
         let of_instances = self.instances.judge(minute.start, &minute.instances);
         self.state.instances = self.instances.state().clone();
         self.state.sort();
-        // A change that one instance explains is a verdict about that instance only.
+        // A slowdown that one instance explains is reported only as a change of that instance.
         verdicts.retain(|verdict| {
             verdict.kind != ChangeKind::Slower || !self.instances.explains(verdict)
         });
@@ -113,8 +113,7 @@ impl Detector {
         verdicts
     }
 
-    /// The contexts that are likely slower at the end of the last minute that was judged, the most certain first, and no
-    /// more than ten.
+    /// The contexts that are likely slower at the end of the last judged minute, most certain first, at most ten.
     pub fn watched(&self) -> Vec<(RecordId, Watched)> {
         let Some(now) = self.last else {
             return Vec::new();
@@ -148,12 +147,12 @@ impl Detector {
         likely.map(|(_, id, watched)| (id, watched)).collect()
     }
 
-    /// The state from which another detector goes on.
+    /// The state from which another detector can resume.
     pub fn state(&self) -> &DetectorState {
         &self.state
     }
 
-    /// How well this detector can see.
+    /// How much of the traffic this detector can compare.
     pub fn sight(&self) -> Sight {
         let Some(now) = self.last else {
             return Sight::default();
@@ -171,7 +170,7 @@ impl Detector {
         }
     }
 
-    /// Adds a minute to the histories. `false` if it is not later than all others.
+    /// Adds a minute to the histories. Returns `false` if it is not later than all others.
     fn add(&mut self, now: Tick, minute: &Minute<'_>) -> bool {
         if let Some(last) = self.last {
             if now < last - CLOCK_SET {
@@ -199,7 +198,7 @@ impl Detector {
         true
     }
 
-    /// Makes the pasts anew whose turn it is, and scores the minute.
+    /// Renews the pasts whose turn it is, and scores the minute.
     fn refresh(&mut self, now: Tick) {
         let mut pages = std::mem::take(&mut self.pages);
         for (id, page) in &mut pages {
@@ -220,7 +219,7 @@ impl Detector {
         self.pages = pages;
     }
 
-    /// Finds what all pages share in the minute.
+    /// Estimates the level and the traffic that all pages share in the minute.
     fn share(&mut self, now: Tick, minute: &Minute<'_>) {
         let (mut levels, mut traffic) = (Vec::new(), Vec::new());
         for (_, page) in pages_of(&self.pages) {
@@ -249,7 +248,7 @@ impl Detector {
         });
     }
 
-    /// Ends what is over. An alarm under another step is looked at once that one is over.
+    /// Ends the alarms that are over. An alarm below another step is only checked once that step is over.
     fn follow(&mut self, now: Tick) {
         let mut alarms = std::mem::take(&mut self.state.alarms);
         alarms.order_by_key(|alarm| Reverse(alarm.since));
@@ -293,7 +292,7 @@ impl Detector {
             };
         }
         let Some(page) = self.pages.get(&alarm.context) else {
-            // A silent page is forgotten after a while, and its silence is still so.
+            // A silent page is forgotten after a while, but is still silent.
             return alarm.kind != AlarmKind::Silent;
         };
         let seen = page.history.last().map_or(alarm.since, |last| last.tick);

@@ -1,8 +1,8 @@
-//! Failing: whether a larger share of a page's requests are errors than in its past.
+//! Failing: whether the share of a page's requests that are errors is larger than in its past.
 //!
-//! The shares of two binomials are compared by the likelihood ratio (Wilks, 1938), which holds for rare errors
-//! as for frequent ones, and for a past without any. Errors come in clusters: its statistic is divided by the
-//! overdispersion of the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
+//! The shares of two binomials are compared by the likelihood ratio (Wilks, 1938), which is valid for rare and frequent
+//! errors, and for a past without any. As errors come in clusters, the statistic is divided by the overdispersion of
+//! the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
 
 use super::figures::turning_point;
 use super::history::{History, PageMinute, Span, Tick, is_in};
@@ -36,7 +36,7 @@ impl Share {
         self.errors / self.requests.max(1.0)
     }
 
-    /// Logarithm of the likelihood of these counts if the share is `p`.
+    /// The logarithm of the likelihood of these counts if the share is `p`.
     fn likelihood(self, p: f64) -> f64 {
         let term = |count: f64, p: f64| match count > 0.0 {
             true => count * p.max(1e-12).ln(),
@@ -58,15 +58,15 @@ pub(crate) struct Increase {
 const SHORTEST: usize = 3;
 const LONGEST: usize = 20;
 const BAR: f64 = 5.5;
-/// The least increase of the share.
+/// The smallest increase of the share.
 const LEAST: f64 = 0.01;
-/// Logarithm of the likelihood ratio, without the two worst minutes.
+/// The required logarithm of the likelihood ratio, without the two worst minutes.
 const EVIDENCE: f64 = 3.0;
-/// Minutes that the usual dispersion counts for.
+/// The number of minutes that the usual dispersion counts for.
 const USUAL_MINUTES: f64 = 10.0;
 const USUAL_DISPERSION: f64 = 1.3;
 
-/// Looks for an increase that is there at the end of minute `now`.
+/// Searches for an increase that is present at the end of minute `now`.
 pub(crate) fn search(
     history: &History,
     now: Tick,
@@ -75,7 +75,7 @@ pub(crate) fn search(
 ) -> Option<Increase> {
     let minutes = history.minutes();
     let last = minutes.back().filter(|last| last.tick == now)?;
-    // Most pages have no errors now and need no test.
+    // Most pages have no errors at present, and need no test.
     let mut lately = minutes.iter().rev().take(3);
     if lately.all(|minute| minute.errors == 0) || last.requests == 0 {
         return None;
@@ -154,8 +154,8 @@ pub(crate) fn deviance(a: Share, b: Share) -> f64 {
         - b.likelihood(common))
 }
 
-/// Whether the errors are not only those of the two worst minutes, and still come: by the likelihood ratio of
-/// the share since the change against the usual one.
+/// Whether the errors continue, and do not only come from the two worst minutes: by the likelihood ratio of the share
+/// since the change against the usual one.
 fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;
@@ -167,7 +167,7 @@ fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -
         && evidence(Share::of(without_worst.iter().copied())) >= EVIDENCE
 }
 
-/// Whether an increase from `then` to `now` is over.
+/// Whether an increase from `then` to `now` has ended.
 pub(crate) fn is_over(history: &History, now_tick: Tick, then: f64, now: f64) -> bool {
     let mut last = Share::default();
     for minute in history.minutes().iter().rev().take(12) {

@@ -1,22 +1,22 @@
-//! Figures of a few numbers.
+//! Statistics of short lists of numbers.
 
 use super::history::Tick;
 
-/// The middle one of some numbers.
+/// The median.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
-/// The mean of some numbers without their largest one.
+/// The mean without the largest number.
 pub(crate) fn lower_mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let largest = values.clone().fold(f64::MIN, f64::max);
     let others = values.clone().count() - 1;
     (values.sum::<f64>() - largest) / others.max(1) as f64
 }
 
-/// The first minute of a change: where the cumulative sum of what is given for each minute, last to first, turns (Page,
+/// The first minute of a change: where the cumulative sum of the minutes' values, last to first, is largest (Page,
 /// *Continuous inspection schemes*, 1954).
 pub(crate) fn turning_point(minutes: impl Iterator<Item = (Tick, f64)>) -> Tick {
     let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);

@@ -1,5 +1,5 @@
-//! The search for new alarms at the end of a minute: first in each context by itself, then among all findings
-//! together, as several contexts that change at once may have one cause.
+//! The search for new alarms at the end of a minute: first in each context alone, then across all findings, as contexts
+//! that change at once may have one cause.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,14 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
-/// Standard deviations of a page that changes with others.
+/// Standard deviations that a page needs to count as changed together with others.
 const CROWD: f64 = 3.0;
-/// A change that is larger than the usual one of a crowd by this factor is one of its own.
+/// The factor by which a change must exceed the usual one of a crowd to be reported separately.
 const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
 
-/// The most minutes of a change that another step is compared with.
+/// The most minutes of a change that a further step is compared with.
 const LONGEST_BEFORE: Tick = 15;
 
 /// Whether there are too few pages to tell what they share.
@@ -34,7 +34,7 @@ pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
     compared.count() < all::FEWEST_PAGES
 }
 
-/// The pages to search, and the state that the alarms are added to.
+/// The pages to search, and the state to which the alarms are added.
 pub(crate) struct Finder<'a> {
     pub(crate) pages: &'a mut HashMap<RecordId, Page>,
     pub(crate) state: &'a mut DetectorState,
@@ -69,7 +69,7 @@ impl Finder<'_> {
                     }
                 }));
             }
-            // It has the traffic of all pages.
+            // The queue has the traffic of all pages.
             if *id == queue {
                 continue;
             }
@@ -78,7 +78,7 @@ impl Finder<'_> {
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
                 let alarm = |kind, change: TrafficChange| {
-                    // The rate is not that of the sums, and their mean is that of these requests.
+                    // The past gets the rate of the traffic, which is not that of the sums, and the mean of the sums.
                     let (requests, minutes) = ((traffic.rate * 1_000.0) as u64, 1_000);
                     let before = Sums::of(&page.history, now - 76, change.since);
                     let past = Past {
@@ -119,14 +119,14 @@ impl Finder<'_> {
         self.open(begun, silent, steady, now);
     }
 
-    /// Opens the alarms of pages that are slower already, and take another step.
+    /// Opens the alarms of further steps of pages that are slower already.
     fn step(&mut self, now: Tick) {
         let alarms = self.state.alarms.iter();
         let slower = alarms.filter(|alarm| alarm.kind == AlarmKind::Slower);
         let mut steps = Vec::new();
         for alarm in slower.filter(|alarm| !self.state.is_covered(alarm)) {
             let shared = self.state.shared.of(alarm.context);
-            // The minutes until it was detected are part of the change itself.
+            // The minutes until the detection are part of the first change.
             if let Some(page) = self.pages.get(&alarm.context)
                 && let Some((strength, since)) =
                     step::search(&page.history, &shared, (alarm.since, now))
@@ -151,7 +151,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Opens the alarms that are not only a part of something larger, or of something that may pass.
+    /// Opens the alarms that are neither a part of a larger change nor of one that may pass.
     fn open(&mut self, mut begun: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         begun.retain(|alarm| {
@@ -199,8 +199,8 @@ impl Finder<'_> {
         }
     }
 
-    /// How much several pages changed together in this minute, which may have one cause that will pass: a deploy, a
-    /// batch job, a database. As a logarithm of time; 0 if they did not.
+    /// The median change of several pages that changed together in this minute, as a logarithm of time; 0 if they did
+    /// not. A common cause, such as a deploy, a batch job or a database, may pass.
     fn crowd(&self, since: Tick) -> f64 {
         let lenses = pages_of(self.pages).filter_map(|(_, page)| page.lens.as_ref());
         let (mut all, mut sizes) = (0, Vec::new());
@@ -215,7 +215,7 @@ impl Finder<'_> {
         median(sizes).unwrap_or(0.0)
     }
 
-    /// Whether a change is no larger than what several pages have in common since the same minute.
+    /// Whether a change is no larger than that of several pages since the same minute.
     fn is_of_crowd(&self, alarm: &Alarm, crowd: f64) -> bool {
         let page = self.pages.get(&alarm.context);
         let lens = page.and_then(|page| page.lens.as_ref());

@@ -1,7 +1,7 @@
-//! What a page did in the last hour, minute by minute, in few bytes.
+//! The last hour of a page, minute by minute, in few bytes.
 //!
-//! Histograms are stored at 8 buckets per octave, as variable-length integers: about 80 bytes for a minute of
-//! 1,000 requests.
+//! Histograms are stored at 8 buckets per octave, as variable-length integers: about 80 bytes for a minute of 1,000
+//! requests.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use tower_pulse_model::pack::{Reader, Writer};
 /// A minute: seconds of Unix time, divided by 60.
 pub(crate) type Tick = i32;
 
-/// Minutes that are stored.
+/// The number of minutes that are stored.
 pub(crate) const STORED: Tick = 76;
 
-/// Minutes after which the past of a page is determined again.
+/// The number of minutes after which the past of a page is renewed.
 pub(crate) const RENEWED: Tick = 5;
 
 /// Buckets per octave are `2^SCALE`.
@@ -30,11 +30,11 @@ pub(crate) const WIDTH: f64 = std::f64::consts::LN_2 / 8.0;
 /// The minute that begins at `start`, in Unix seconds.
 pub(crate) fn tick(start: i64) -> Tick {
     let minute = start.div_euclid(60);
-    // Half of the range remains for differences.
+    // Half of the range is left for differences.
     minute.clamp(i64::from(Tick::MIN / 2), i64::from(Tick::MAX / 2)) as Tick
 }
 
-/// Minutes from the first to the last one.
+/// A range of minutes, both ends included.
 pub(crate) type Span = (Tick, Tick);
 
 /// Whether a minute is in one of these spans.
@@ -46,15 +46,15 @@ pub(crate) fn is_in(spans: &[Span], tick: Tick) -> bool {
 /// Counts by bucket.
 pub(crate) type Counts = [u32; BUCKETS];
 
-/// What a page did in a minute, without its histogram.
+/// The figures of a page in a minute, without its histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PageMinute {
     pub(crate) tick: Tick,
     pub(crate) requests: u32,
     pub(crate) errors: u32,
-    /// Of all requests.
+    /// The time of all requests.
     pub(crate) seconds: f32,
-    /// Of the packed histograms.
+    /// The length of the packed histograms.
     bytes: u16,
 }
 
@@ -76,7 +76,7 @@ impl History {
         pack(&sums.successes(), &mut out);
         pack(&sums.cut_off, &mut out);
         let packed = out.0;
-        // No more room than a full history needs: twice of it would be most of the detector's memory.
+        // The capacity is limited to a full history: doubling it would take most of the detector's memory.
         if self.minutes.len() == self.minutes.capacity() {
             let more = (self.minutes.len() / 2).clamp(4, 24);
             self.minutes.reserve_exact(more);
@@ -138,10 +138,10 @@ impl History {
 pub(crate) struct Packed<'a>(&'a [u8]);
 
 impl Packed<'_> {
-    /// Calls `each` with bucket, count and whether the requests were cut off.
+    /// Calls `each` with the bucket, its count and whether its requests were cut off.
     pub(crate) fn buckets(self, mut each: impl FnMut(usize, u32, bool)) {
         let mut bytes = Reader(self.0);
-        // Nothing else than `pack` has written them.
+        // Only `pack` writes these bytes.
         let mut read = || bytes.uint().unwrap_or(0);
         for cut_off in [false, true] {
             let length = read() as usize;
@@ -163,8 +163,8 @@ impl Packed<'_> {
     }
 }
 
-/// Appends a histogram: the number of buckets from its first to its last one, the first, then their counts. After a
-/// count of 0 stands how many more zeros follow.
+/// Appends a histogram: the number of buckets from the first to the last used one, the first, and their counts. A count
+/// of 0 is followed by the number of further zeros.
 fn pack(histogram: &Histogram, out: &mut Writer) {
     let mut counts = [0u32; BUCKETS];
     let (mut first, mut last) = (BUCKETS, 0);

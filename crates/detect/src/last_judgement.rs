@@ -9,13 +9,13 @@ packed! {
     pub struct LastJudgement {
         /// Distinguishes two judgements; empty before the first.
         pub revision: std::sync::Arc<str>,
-        /// The number of the judgement. What a later one has written beside it does not count yet.
+        /// The number of the judgement. Data of a later one, written beside it, does not count yet.
         pub number: u64,
         /// The end of the last minute that was judged, in Unix seconds.
         pub until: i64,
-        /// How well the detector could see.
+        /// How much of the traffic the detector could compare.
         pub sight: Sight,
-        /// The contexts that are likely slower, by name, the most certain first.
+        /// The contexts that are likely slower, by name, most certain first.
         pub watched: Vec<(std::sync::Arc<str>, Watched)>,
     }
 }

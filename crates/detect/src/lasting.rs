@@ -1,4 +1,4 @@
-//! Whether a change lasts, and since when: a page that was slow for some minutes is no news.
+//! Whether a change lasts, and since when: a page that was slow for some minutes is not reported.
 
 use super::figures::{lower_mean, turning_point};
 use super::history::Tick;
@@ -7,19 +7,19 @@ use super::page::Lens;
 use super::reference::SPANS;
 use super::residual::{Finding, Residual, past_variance, strength};
 
-/// Standard deviations of a window without its worst minutes, as a part of those that the whole window needs.
+/// The part of the required standard deviations that a window without its worst minutes must still reach.
 pub(crate) const WITHOUT_WORST: f64 = 0.78;
-/// A change is larger than what the page did for as long in its past by this factor.
+/// The factor by which a change must exceed the page's past, over as many minutes.
 const UNUSUAL: f64 = 2.0;
-/// A change fades whose last minutes are less than this part of its first ones.
+/// A change fades if its last minutes are below this part of its first ones.
 const FADED: f64 = 0.65;
-/// A change is left over of an earlier one that was larger by the inverse of this.
+/// A change is the rest of an earlier one if that was larger by the inverse of this.
 const RETURNED: f64 = 0.55;
-/// The part of a change that nearly all of its minutes show.
+/// The part of a change that nearly all of its minutes must show.
 const SHOWN: f64 = 0.5;
-/// Minutes after which a change is none that fades.
+/// Minutes after which a change no longer counts as fading.
 const FADING: usize = 14;
-/// Minutes in which a larger change may fade.
+/// Minutes within which a larger change may fade.
 const LEFT_OVER: usize = 10;
 
 pub(crate) fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -> f64 {
@@ -32,7 +32,7 @@ pub(crate) fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kin
     sum / f64::max(weights, 1e-9)
 }
 
-/// Whether the change is still there, is that of nearly all minutes, and is not only that of the worst.
+/// Whether the change is still present, is shown by nearly all minutes, and does not only come from the worst ones.
 pub(crate) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let size = effect.abs();
     let sign = effect.signum();
@@ -66,7 +66,7 @@ fn spared(length: usize) -> usize {
     }
 }
 
-/// Standard deviations of a window without its worst minutes.
+/// The standard deviations of a window without its worst minutes.
 pub(crate) fn without_worst(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
     let sign = effect.signum();
     let score = |minute: &Residual| sign * minute.scores[kind];
@@ -78,7 +78,7 @@ pub(crate) fn without_worst(lens: &Lens, window: &[Residual], kind: usize, effec
     sign * strength * effect.signum()
 }
 
-/// Standard deviations and effect of some minutes.
+/// The standard deviations and the effect of some minutes.
 pub(crate) fn deviations<'a>(
     lens: &Lens,
     minutes: impl DoubleEndedIterator<Item = &'a Residual>,
@@ -95,7 +95,7 @@ pub(crate) fn deviations<'a>(
     (strength(lens, kind, effect, variance, count), effect)
 }
 
-/// Whether the page was not as slow for as long in its past.
+/// Whether the page was never as slow for as long in its past.
 pub(crate) fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> bool {
     if effect < 0.0 {
         return true;
@@ -104,7 +104,7 @@ pub(crate) fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: 
     lower_mean(window.iter().map(|minute| minute.scores[kind])) >= UNUSUAL * highest
 }
 
-/// Whether the last minutes of a change are much less than its first ones.
+/// Whether the last minutes of a change are much smaller than its first ones.
 pub(crate) fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
     let start = minutes.partition_point(|minute| minute.tick < finding.since);
     let changed = &minutes[start..];
@@ -125,7 +125,7 @@ pub(crate) fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> boo
     last < FADED * first && first - last > (first_variance + last_variance).sqrt()
 }
 
-/// Whether a larger change of a short time before is on its way back: caches warm up.
+/// Whether the window is the rest of a larger change shortly before, such as a cache that warms up.
 pub(crate) fn is_left_over(
     earlier: &[Residual],
     window: &[Residual],
@@ -143,7 +143,7 @@ pub(crate) fn is_left_over(
     pairs.any(|pair| pair[0].min(pair[1]) * RETURNED > effect.abs())
 }
 
-/// The first minute of the change: the scores since then are beyond half of the effect.
+/// The first minute of the change: from there on, the scores exceed half of the effect.
 pub(crate) fn began(lens: &Lens, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
     let wobble = lens.past.noise[kind].variance();
     turning_point(minutes.iter().rev().map(|minute| {

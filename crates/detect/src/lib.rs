@@ -1,13 +1,13 @@
-//! Change detection for tower-pulse: contexts that are slower, faster, failing, surging or silent, compared with their own
-//! past, and instances that are out of line with the others. This crate knows the values of `tower-pulse-model` and nothing
-//! else: it does no I/O, has no clock and no async code, and knows nothing of stores.
+//! Change detection for tower-pulse: contexts that are slower, faster, failing, surging or silent compared with their
+//! own past, and instances that are out of line with the others. This crate only depends on the values of
+//! `tower-pulse-model`: it does no I/O, has no clock and no async code, and is independent of stores.
 //!
-//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 //!
-//! The [`detector`] looks at one minute after the other and says what stands at the end of each: a
-//! [`Verdict`](detector::Verdict). A [`Change`](change::Change) is a verdict with everything that a reader
-//! asks next: its name, its cost, its suspects. [`Mark`](tower_pulse_model::mark::Mark)s are the deploys and other events that
-//! changes are compared with.
+//! The [`detector`] judges one minute after the other and returns what stands at the end of each: a
+//! [`Verdict`](detector::Verdict). A [`Change`](change::Change) is a verdict with the details for readers: its name,
+//! its cost, its suspects. [`Mark`](tower_pulse_model::mark::Mark)s are the deploys and other events that changes are
+//! compared with.
 
 mod all;
 pub mod change;

@@ -16,16 +16,16 @@ pub struct Log {
     changes: Vec<Change>,
 }
 
-/// The difference that the verdicts of a minute make to a log.
+/// The effect of a minute's verdicts on a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Difference {
     /// The ids of changes that have begun.
     pub began: Vec<Arc<str>>,
     /// The ids of changes that have ended.
     pub ended: Vec<Arc<str>>,
-    /// The ids of changes that stand and stood before.
+    /// The ids of changes that stood before and still stand.
     pub standing: Vec<Arc<str>>,
-    /// The ids of changes that were removed from the log, as it was full.
+    /// The ids of changes that were removed because the log was full.
     pub removed: Vec<Arc<str>>,
 }
 
@@ -36,28 +36,28 @@ impl Log {
         Self { changes }
     }
 
-    /// The place of a change, or that at which it is to be inserted.
+    /// The index of a change, or that at which to insert it.
     fn place(&self, id: &str) -> Result<usize, usize> {
         self.changes.binary_search_by(|change| (*change.id).cmp(id))
     }
 
-    /// A change.
+    /// The change with this id.
     pub fn get(&self, id: &str) -> Option<&Change> {
         self.place(id).ok().map(|at| &self.changes[at])
     }
 
-    /// A change, to be completed.
+    /// The change with this id, to be completed.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut Change> {
         self.place(id).ok().map(|at| &mut self.changes[at])
     }
 
-    /// Whether a change stands for what a verdict says.
+    /// Whether a change stands for a verdict.
     pub fn stands(&self, context: &str, verdict: &Verdict) -> bool {
         let mut standing = self.changes.iter().filter(|c| c.ended.is_none());
         standing.any(|change| is_about(change, verdict.kind, context, verdict.instance.as_deref()))
     }
 
-    /// The change that stands for what a verdict says. One that began after that was detected is another step.
+    /// The change that stands for a verdict. A change that began after the verdict's detection is another step.
     fn standing(&mut self, context: &str, verdict: &Verdict) -> Option<&mut Change> {
         let mut standing = self.changes.iter_mut().filter(|c| c.ended.is_none());
         standing.find(|change| {
@@ -66,8 +66,7 @@ impl Log {
         })
     }
 
-    /// Takes over the verdicts that stand at `end`, the end of a minute in Unix seconds. A change without a verdict
-    /// has ended.
+    /// Applies the verdicts that stand at `end`, the end of a minute in Unix seconds. A change without a verdict ends.
     pub fn apply(&mut self, verdicts: &[(Arc<str>, Verdict)], end: i64) -> Difference {
         let mut difference = Difference::default();
         for (context, verdict) in verdicts {
@@ -79,7 +78,7 @@ impl Log {
             }
             let change = begun(context, verdict);
             match self.place(&change.id) {
-                // A step on top of it is over.
+                // A step on top of the change is over.
                 Ok(at) => {
                     let change = &mut self.changes[at];
                     change.ended = None;
@@ -111,12 +110,12 @@ impl Log {
     }
 }
 
-/// Whether a change is of this kind and about this.
+/// Whether a change has this kind and subject.
 fn is_about(change: &Change, kind: ChangeKind, context: &str, instance: Option<&str>) -> bool {
     change.kind == kind && *change.context == *context && change.instance.as_deref() == instance
 }
 
-/// The change of a new verdict, without what is asked from the store.
+/// The change of a new verdict, without the details that come from the store.
 fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
     let instance = verdict.instance.as_deref().unwrap_or_default();
     let subject = [verdict.kind.as_str(), &**context, instance].join("\n");
@@ -148,7 +147,7 @@ fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
     change
 }
 
-/// Takes over the figures of a verdict.
+/// Updates the figures of a change from a verdict.
 fn update(change: &mut Change, verdict: &Verdict) {
     let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
     change.since = verdict.since;
@@ -218,7 +217,7 @@ pub(crate) mod tests {
         assert_eq!(log.get(id).and_then(|change| change.ended), Some(720));
         let again = log.apply(&[slower("GET /", 780)], 780);
         assert_ne!(again.began, began.began);
-        // The same log goes on from the changes that were stored.
+        // A log that was stored resumes in the same way.
         let mut resumed = Log::new(log.changes.clone());
         assert_eq!(resumed.apply(&[], 840), log.apply(&[], 840));
     }

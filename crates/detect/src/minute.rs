@@ -8,33 +8,33 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, Kind};
 use tower_pulse_model::records::RecordId;
 
-/// What all contexts did in one minute. Contexts without requests are absent.
+/// The sums of all contexts in one minute. Contexts without requests are absent.
 #[derive(Clone, Debug)]
 pub struct Minute<'a> {
     /// The start of the minute, in Unix seconds.
     pub start: i64,
-    /// The HTTP contexts that had requests, without `<all>`. With them, if it is to be judged, the timer
-    /// [`queue`](tower_pulse_model::timer_sums::queue): of it, only whether it takes longer than before.
+    /// The HTTP contexts that had requests, without `<all>`. To have the queue judged, add the timer
+    /// [`queue`](tower_pulse_model::timer_sums::queue), which is only checked for being slower.
     pub contexts: Vec<(RecordId, &'a Aggregate)>,
-    /// What each instance did on its busiest contexts.
+    /// The sums of each instance on its busiest contexts.
     pub instances: Vec<InstanceMinute<'a>>,
 }
 
-/// What one instance did in one minute.
+/// The sums of one instance in one minute.
 #[derive(Clone, Debug)]
 pub struct InstanceMinute<'a> {
-    /// Its name.
+    /// The name of the instance.
     pub instance: Arc<str>,
-    /// Its busiest contexts.
+    /// The busiest contexts of the instance.
     pub contexts: Vec<(RecordId, &'a Aggregate)>,
 }
 
-/// Something that stands at the end of a minute.
+/// A change that stands at the end of a minute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The context.
     pub context: RecordId,
-    /// What has changed.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// The instance, for [`ChangeKind::Instance`].
     pub instance: Option<Arc<str>>,
@@ -42,23 +42,22 @@ pub struct Verdict {
     pub since: i64,
     /// The end of the minute in which it was detected, in Unix seconds.
     pub detected: i64,
-    /// The figure before: for slower and faster, the mean seconds of the successful responses, times what all contexts
-    /// share since.
+    /// The figure before: for slower and faster, the mean seconds of the successful responses, times the shift that all
+    /// contexts share since.
     pub then: f64,
     /// The figure since.
     pub now: f64,
-    /// `now` divided by `then`. For figures that were zero, a bound from below.
+    /// `now` divided by `then`. If `then` was zero, a lower bound.
     pub ratio: f64,
-    /// For slower: only the slowest tenth of the requests is. Then `then`, `now` and `ratio` are about the mean of
-    /// that tenth.
+    /// For slower: only the slowest tenth of the requests is slower. `then`, `now` and `ratio` are about its mean.
     pub is_tail: bool,
-    /// 1 minus the probability that chance alone makes such a difference.
+    /// 1 minus the probability of such a difference by chance.
     pub confidence: f64,
     /// The number of requests since the change.
     pub requests: u64,
-    /// The number of minutes since the change that the figures are of.
+    /// The number of minutes since the change behind the figures.
     pub minutes: u32,
-    /// What the change costs.
+    /// The cost of the change.
     pub cost: Cost,
     /// Mean seconds per request before, of all requests.
     pub mean_then: f64,
@@ -66,7 +65,7 @@ pub struct Verdict {
     pub mean_now: f64,
 }
 
-/// A context that is likely slower, of which it is not certain yet. It is no change, and nobody is told of it.
+/// A context that is likely slower, but not certainly. That is no change, and causes no alarm.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -75,24 +74,24 @@ pub struct Watched {
     pub since: i64,
     /// How many times as long the successful responses take.
     pub ratio: f64,
-    /// Only the slowest tenth of them does; `ratio` is about that tenth.
+    /// Only the slowest tenth of the responses is slower; `ratio` is about that tenth.
     pub is_tail: bool,
 }
 
-/// How well a detector can see.
+/// How much of the traffic a detector can compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Sight {
-    /// Contexts with requests in the last hour.
+    /// The number of contexts with requests in the last hour.
     pub contexts: usize,
-    /// Of these, contexts with enough requests, for long enough, to be compared with their past.
+    /// How many of them have enough requests, for long enough, to be compared with their past.
     pub compared: usize,
-    /// Minutes of the last hour in which no context had a request.
+    /// The number of minutes of the last hour without a request of any context.
     pub gaps: usize,
 }
 
-/// All contexts together.
+/// The id of all contexts together.
 pub(crate) fn all_id() -> RecordId {
     RecordId::new(Kind::All, ALL)
 }

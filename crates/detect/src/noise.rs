@@ -1,33 +1,33 @@
-//! How much the mean score of a page differs from minute to minute without a reason: sampling, and the page's
-//! own wobble, which lasts longer than a minute.
+//! The variation of a page's mean score from minute to minute without a cause: sampling, and the page's own wobble,
+//! which lasts longer than a minute.
 //!
-//! The wobble is a first-order autoregressive series. Its variance is what remains of the variance between
-//! minutes after that of sampling is taken off (method of moments, as DerSimonian and Laird, 1986), its
-//! correlation that of neighbouring minutes, in which sampling has no part. Both are shrunk to what pages
-//! usually do, as an hour tells little about a page with few requests.
+//! The wobble is a first-order autoregressive series. Its variance is the variance between minutes without that of
+//! sampling (method of moments, as DerSimonian and Laird, 1986); its correlation is that of neighbouring minutes, to
+//! which sampling does not contribute. Both are shrunk towards usual values, as an hour tells little about a page with
+//! few requests.
 
 use super::figures::median;
 use tower_pulse_model::pack::packed;
 
 packed! {
-    /// The noise of a score. Integers, so that it is the same after it was stored.
+    /// The noise of a score. The fields are integers, so that storing it changes nothing.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Noise {
-        /// Standard deviation of the wobble, in millionths.
+        /// The standard deviation of the wobble, in millionths.
         pub(crate) deviation: u32,
-        /// Correlation of the wobble of neighbouring minutes, in millionths.
+        /// The correlation of the wobble of neighbouring minutes, in millionths.
         pub(crate) correlation: u32,
     }
 }
 
 /// The wobble of a usual page, as a logarithm of time.
 const USUAL_WOBBLE: f64 = 0.03;
-/// Minutes that the usual wobble counts for.
+/// The number of minutes that the usual wobble counts for.
 const USUAL_MINUTES: f64 = 6.0;
 const USUAL_CORRELATION: f64 = 0.6;
 /// Residuals beyond this many standard deviations are clipped; the deviation is that of the median residual.
 const CLIPPED: f64 = 2.5;
-/// The least wobble.
+/// The smallest wobble.
 const LEAST_WOBBLE: f64 = 0.01;
 
 impl Noise {
@@ -44,14 +44,14 @@ impl Noise {
         f64::from(self.correlation) * 1e-6
     }
 
-    /// Estimates the noise from (minute, residual, sampling variance), oldest first. `slope` is the change of the
-    /// score with the logarithm of time.
+    /// Estimates the noise from (minute, residual, sampling variance), oldest first. `slope` is the change of the score
+    /// with the logarithm of time.
     pub(crate) fn estimate(residuals: &[(i32, f64, f64)], slope: f64) -> Self {
         let usual = Self::usual(slope);
         let least = (LEAST_WOBBLE * slope).powi(2);
         let mut variance = usual;
         let mut correlation = USUAL_CORRELATION;
-        // A page was slow for some minutes: these are clipped, or they would be all of its variance.
+        // The residuals of a page that was slow for some minutes are clipped, as they would dominate the variance.
         let sizes = residuals.iter();
         let sizes = sizes.map(|(_, residual, sampling)| residual.abs() / (usual + sampling).sqrt());
         let scale = 1.4826 * median(sizes).unwrap_or(1.0);
@@ -95,11 +95,11 @@ pub(crate) struct Window {
     correlation: f64,
     weights: f64,
     sum: f64,
-    /// Variance of the weighted sum.
+    /// The variance of the weighted sum.
     variance: f64,
-    /// Covariance of the next minute's wobble with the weighted sum, divided by the wobble's variance.
+    /// The covariance of the next minute's wobble with the weighted sum, divided by the wobble's variance.
     reach: f64,
-    /// Weighted sum of the page's answers to what is shared.
+    /// The weighted sum of the page's responses to the shared level.
     answers: f64,
     oldest: Option<i32>,
 }
@@ -113,8 +113,8 @@ impl Window {
         }
     }
 
-    /// Adds a minute before those that it has. `answer` is a standard deviation that is the same deviate in each
-    /// minute, times a factor of the minute.
+    /// Adds a minute before the others. `answer` is the standard deviation of the page's response to the shared level:
+    /// one deviate for all minutes, scaled by each.
     pub(crate) fn grow(&mut self, tick: i32, value: f64, sampling: f64, answer: f64) {
         let weight = 1.0 / (sampling + self.wobble + answer * answer).max(1e-12);
         self.answers += weight * answer;
@@ -132,7 +132,7 @@ impl Window {
         self.sum / self.weights.max(1e-12)
     }
 
-    /// Variance of the mean.
+    /// The variance of the mean.
     pub(crate) fn variance(&self) -> f64 {
         (self.variance + self.answers * self.answers) / (self.weights * self.weights).max(1e-24)
     }

@@ -1,4 +1,4 @@
-//! One page as the detector sees it: its last minutes, and their scores against its own past.
+//! One page of the detector: its last minutes, and their scores against its own past.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::reference::{Past, Reference};
 use super::scored::{Scored, score};
 use super::state::SharedMinutes;
 
-/// Minutes that have scores.
+/// The number of minutes that have scores.
 pub(crate) const SCORED: Tick = 31;
 
 /// A past, and the scores of the last minutes against it.
@@ -25,7 +25,7 @@ pub(crate) struct Lens {
 pub(crate) struct Page {
     pub(crate) history: History,
     pub(crate) lens: Option<Box<Lens>>,
-    /// The minute for which a past was looked for in vain.
+    /// The minute for which no past was found.
     missing: Option<Tick>,
 }
 
@@ -36,8 +36,8 @@ impl Page {
         now - (now - turn).rem_euclid(RENEWED)
     }
 
-    /// Makes the lens anew, if it is its turn. `excluded` are times that may not be part of a past; `before` is
-    /// the past of the last alarm and its end, used if there is no other past.
+    /// Renews the lens, if it is the page's turn. `excluded` are times that may not be part of a past. `before` is the
+    /// end and the past of the last alarm, used if there is no other past.
     pub(crate) fn renew(
         &mut self,
         number: u64,
@@ -52,13 +52,13 @@ impl Page {
             return;
         }
         let past = find_past(&self.history, epoch, shared, excluded);
-        // The same as when this detector took over in the middle of an epoch.
+        // The result must not depend on when within an epoch this detector took over.
         let before = before.filter(|(ended, _)| *ended > epoch - STORED);
         let compared = past.or_else(|| before.and_then(|(_, past)| with_reference(past)));
         self.look_through(compared, epoch, now);
     }
 
-    /// Forgets the lens, so that it is made anew.
+    /// Removes the lens, so that it is made anew.
     pub(crate) fn drop_lens(&mut self) {
         self.lens = None;
         self.missing = None;
@@ -90,7 +90,7 @@ impl Page {
         });
     }
 
-    /// Scores the last minute, if it is `now` and not scored.
+    /// Scores the last minute, if it is `now` and has no score.
     pub(crate) fn score_last(&mut self, now: Tick) {
         let Some(lens) = &mut self.lens else { return };
         let is_scored = lens.scored.back().is_some_and(|last| last.tick >= now);

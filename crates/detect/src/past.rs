@@ -10,22 +10,22 @@ use tower_pulse_model::order::InOrder;
 
 /// Minutes between a usual past and now.
 pub(crate) const PAST_ENDS: Tick = 20;
-/// Minutes of a usual past.
+/// The length of a usual past, in minutes.
 const PAST_MINUTES: Tick = 50;
-/// Minutes between the past of a page that is young, and now.
+/// Minutes between the past of a young page and now.
 pub(crate) const YOUNG_PAST_ENDS: Tick = 10;
 /// The fewest minutes and requests of a past.
 pub(crate) const FEWEST_MINUTES: u32 = 15;
 pub(crate) const FEWEST_REQUESTS: u64 = 40;
-/// The fewest minutes of a change on top of which there can be a step.
+/// The fewest minutes of a change that a step on top of it can be compared with.
 pub(crate) const FEWEST_CHANGED: u32 = 4;
-/// A minute in which all pages were this much slower or faster is no part of a past.
+/// The shift of all pages beyond which a minute is not quiet, as a logarithm.
 const QUIET: f64 = 0.14;
-/// A minute whose scores are farther from the usual is no part of a past, in standard deviations.
+/// The distance from the usual score beyond which a minute is not part of a past, in standard deviations.
 const OUTLYING: f64 = 4.0;
 
-/// The past of a page at minute `epoch` with its scores, if there is enough of it. `excluded` are times that may not be
-/// part of it.
+/// The past of a page at minute `epoch` with its scores, if there are enough minutes and requests. `excluded` are times
+/// that may not be part of it.
 pub(crate) fn find_past(
     history: &History,
     epoch: Tick,
@@ -56,10 +56,10 @@ pub(crate) fn find_changed_past(
     Some(search.past()?.0)
 }
 
-/// A minute, the difference of its mean score from the expected one, and the variance of that from sampling.
+/// A minute, the difference of its mean score from the expected one, and the sampling variance of that.
 pub(crate) type Residual = (Tick, f64, f64);
 
-/// Looks for a past between two minutes.
+/// The search for a past between two minutes.
 struct Search<'a> {
     history: &'a History,
     from: Tick,
@@ -67,7 +67,7 @@ struct Search<'a> {
     fewest: u32,
     shared: &'a SharedMinutes,
     excluded: &'a [Span],
-    /// The usual level between the two.
+    /// The usual shared level between the two minutes.
     level: f64,
     /// Minutes that are unlike the others.
     outlying: Vec<Tick>,
@@ -175,8 +175,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The minutes whose scores are far from the median one, in deviations of the median minute (Hampel's identifier,
-/// *The influence curve and its role in robust estimation*, 1974).
+/// The minutes whose scores are far from the median one, in deviations of the median minute (Hampel's identifier, *The
+/// influence curve and its role in robust estimation*, 1974).
 fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<Tick> {
     let mut outlying = Vec::new();
     for (kind, residuals) in residuals.iter().enumerate() {
@@ -196,7 +196,7 @@ fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<T
     outlying
 }
 
-/// The largest mean residual of 2, 3, … minutes in a row, each without its largest one, in millionths.
+/// The largest mean residual of 2, 3, … consecutive minutes, each without its largest one, in millionths.
 fn highest(residuals: &[Residual]) -> [i32; SPANS] {
     std::array::from_fn(|index| {
         let windows = residuals.windows(index + 2);

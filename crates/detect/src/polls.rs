@@ -1,15 +1,16 @@
-//! Computing or waiting: which of both a change of speed comes from.
+//! Computing or waiting: the part of the requests' time that a change of speed comes from.
 
 use super::change::Suspect;
 use super::suspects::{MIN_REQUESTS, Sides};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::measures::Measure;
 
-/// The smallest part of a change that must be within polls for it to come from these.
+/// The smallest part of a change that must be within polls for the requests to be computing.
 const MIN_SHARE: f64 = 0.5;
 
-/// Which of both has grown: the time within the polls of the requests, or the time outside of them; or which has become less.
-/// `is_delayed`: the scheduling delay of an instance is high, so that a long poll need not have computed.
+/// The suspect for a change of speed: the time within polls or the time outside of them, whichever has grown, or shrunk
+/// for faster requests. `is_delayed` says that the scheduling delay of an instance is high, so that a long poll need
+/// not have computed.
 pub fn computing_or_waiting(sides: &Sides, is_delayed: bool) -> Option<Suspect> {
     let (then, now) = (PolledTime::of(&sides.then)?, PolledTime::of(&sides.now)?);
     let (computing, waiting) = (now.computing - then.computing, now.waiting - then.waiting);
@@ -56,7 +57,7 @@ struct PolledTime {
 }
 
 impl PolledTime {
-    /// The means of the requests of a slice, if polls were measured of enough of them.
+    /// The means of the requests of a slice; `None` if too few of them have measured polls.
     fn of(sums: &Aggregate) -> Option<Self> {
         let seconds = |measure| sums.measures.get(measure) as f64 / 1e9;
         let (computing, waiting) = (seconds(Measure::PollTime), seconds(Measure::Waited));
@@ -64,7 +65,7 @@ impl PolledTime {
         if sums.times.count < MIN_REQUESTS || whole == 0.0 {
             return None;
         }
-        // Requests that the host recorded itself have no polls.
+        // Requests that the host application recorded itself have no polls.
         let mean = sums.times.sum as f64 / 1e9 / sums.times.count as f64;
         Some(Self {
             computing: mean * computing / whole,
@@ -77,7 +78,7 @@ impl PolledTime {
 mod tests {
     use super::*;
 
-    /// The sums of requests, each with so many milliseconds within and outside of its polls.
+    /// The sums of requests, each with these milliseconds within and outside of its polls.
     fn requests(count: u64, computing: u64, waiting: u64) -> Aggregate {
         let mut sums = Aggregate::default();
         let nanos = |millis: u64| millis * 1_000_000;
@@ -96,7 +97,7 @@ mod tests {
         sums
     }
 
-    /// What is suspected of requests that compute and wait for so many milliseconds before and now.
+    /// The suspect for requests that compute and wait for these milliseconds, before and now.
     fn suspected(then: (u64, u64), now: (u64, u64), is_delayed: bool) -> Option<String> {
         let sides = Sides {
             then: requests(40, then.0, then.1),
@@ -117,14 +118,14 @@ mod tests {
         assert_eq!(named((3, 42), (48, 43)), computes);
         let waits = "it waits longer, 142 ms a request instead of 42 ms (0.93)";
         assert_eq!(named((3, 42), (11, 142)), waits);
-        // Of what becomes faster, the one that has become less.
+        // For faster requests, the part that has shrunk is named.
         let less = "it computes less, 3.0 ms a request instead of 48 ms (0.98)";
         assert_eq!(named((48, 43), (3, 42)), less);
         assert_eq!(
             named((3, 142), (3, 42)),
             "it waits less, 42 ms a request instead of 142 ms (1.00)"
         );
-        // Where one grows and the other becomes less, the larger one decides.
+        // If one part grows and the other shrinks, the larger difference decides.
         assert!(named((10, 40), (40, 20)).starts_with("it computes longer"));
         assert!(named((10, 40), (0, 90)).starts_with("it waits longer"));
     }
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn no_request_computes_on_a_machine_that_is_busy() {
         assert_eq!(suspected((3, 42), (48, 43), true), None);
-        // The time outside of polls is none of its doing.
+        // Waiting outside of polls is still suspected.
         assert!(suspected((3, 42), (3, 142), true).is_some());
     }
 

@@ -1,112 +1,113 @@
-//! The past that a page is compared with: the distribution of its times in a quiet hour, and scores that are
-//! made from it.
+//! The past that a page is compared with: the distribution of its times in a quiet hour, and the scores derived from
+//! it.
 //!
 //! A request has four scores, each a function of its bucket. The first three are rank scores or scores of location
-//! (Hájek, Šidák and Sen, *Theory of Rank Tests*, 1999), so that no moment of the times is needed:
+//! (Hájek, Šidák and Sen, *Theory of Rank Tests*, 1999), so no moment of the times is needed:
 //! - its *rank* in the reference (Wilcoxon's score; for grouped data Bross's ridit);
-//! - its *place*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a
-//!   shift of the logarithm. With several modes, such as hits and misses of a cache, it sees a shift of the
-//!   modes much better than the rank does, and a change of their shares hardly;
-//! - its *tail*: for a request in the upper tenth, how far it lies in there, in logarithms, less what is usual there. A
-//!   tail that is longer shows in it; that more requests reach the tail, as when all are slower, hardly does;
-//! - its *mix*: the logarithm of the likelihood ratio of a past in which some requests take three times as long and more
-//!   are in the slower mode. A cache that misses more often, or a lock that one request in three meets, shows in it.
+//! - its *place*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a shift of the
+//!   logarithm. If there are several modes, such as hits and misses of a cache, it shows a shift of the modes much
+//!   better than the rank does, and a change of their shares hardly;
+//! - its *tail*: for a request in the upper tenth, its distance from the start of the tail, in logarithms, less the
+//!   usual distance. A longer tail changes it; more requests in the tail, as when all are slower, hardly do;
+//! - its *mix*: the logarithm of the likelihood ratio of a past in which some requests take three times as long and
+//!   more requests are in the slower mode. A cache that misses more often, or a lock that one request in three meets,
+//!   changes it.
 
 use super::history::{BUCKETS, Counts, SCALE, WIDTH};
 use super::noise::Noise;
 use tower_pulse_model::pack::packed;
 
-/// Kinds of scores.
+/// The number of scores.
 pub(crate) const SCORES: usize = 4;
-/// Index of the rank score.
+/// The index of the rank score.
 pub(crate) const RANK: usize = 0;
-/// Index of the place score.
+/// The index of the place score.
 pub(crate) const PLACE: usize = 1;
-/// Index of the tail score.
+/// The index of the tail score.
 pub(crate) const TAIL: usize = 2;
-/// Index of the mix score.
+/// The index of the mix score.
 pub(crate) const MIX: usize = 3;
 
-/// The spans of minutes whose highest mean is known are 2 to `SPANS + 1`.
+/// The number of spans whose highest mean is kept: 2 to `SPANS + 1` minutes.
 pub(crate) const SPANS: usize = 9;
 
-/// The farthest shift of the table of expected scores, in buckets.
+/// The largest shift in the table of expected scores, in buckets.
 const FARTHEST: usize = 28;
 const SHIFTS: usize = 2 * FARTHEST + 1;
 
 /// The largest tail score: the logarithm of 16.
 const LARGEST_TAIL: f64 = 2.77;
-/// The largest tail score of a tail that is narrow: the logarithm of 2.
+/// The largest tail score of a narrow tail: the logarithm of 2.
 const LEAST_LARGEST_TAIL: f64 = 0.69;
-/// The largest tail score, in usual ones: one request alone says little.
+/// The largest tail score, in usual ones: a single request says little.
 const USUAL_TAILS: f64 = 6.0;
-/// Requests in the tail that a tail of usual shape counts for.
+/// The number of tail requests that a tail of usual shape counts for.
 const USUAL_TAIL_REQUESTS: f64 = 20.0;
 /// The largest place score, in standard deviations.
 const LARGEST_PLACE: f64 = 3.0;
-/// The mix that the mix score is made for: this share of the requests takes three times as long, and another one is
-/// beyond the split besides.
+/// The mix that the mix score is made for: this share of the requests takes three times as long, and as many others are
+/// beyond the split.
 const MIX_SHARE: f64 = 0.15;
 const MIX_SHIFT: f64 = 1.0986;
 /// The largest ratio of densities in a mix score.
 const LARGEST_MIX: f64 = 20.0;
-/// The largest share of the past below the place that the mix score looks beyond.
+/// The largest share of the past below the split of the mix score.
 const MOST_BELOW: f64 = 0.97;
-/// Requests and wobble of a minute, for which that place is chosen.
+/// The requests and the wobble of a minute for which the split is chosen.
 const MIX_REQUESTS: f64 = 100.0;
 const MIX_WOBBLE: f64 = 0.05;
 
 packed! {
-    /// What is stored of a reference. Integers only, so that it is the same after it was stored.
+    /// The stored form of a reference. The fields are integers, so that storing it changes nothing.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub(crate) struct Past {
         /// Counts of successful responses, by bucket at scale 3.
         pub(crate) buckets: Vec<(u8, u32)>,
-        /// The first minute after it.
+        /// The first minute after the past.
         pub(crate) end: i32,
-        /// Number of minutes.
+        /// The number of minutes.
         pub(crate) minutes: u32,
-        /// All requests.
+        /// The number of all requests.
         pub(crate) requests: u64,
         pub(crate) errors: u64,
-        /// Service time of all requests.
+        /// The service time of all requests, in microseconds.
         pub(crate) micros: u64,
         /// The level that all pages share, in millionths of a logarithm.
         pub(crate) level: i64,
         /// The noise of each score.
         pub(crate) noise: [Noise; SCORES],
-        /// The largest mean score above the usual of 2, 3, … minutes in a row, in millionths.
+        /// The largest mean score above the usual of 2, 3, … consecutive minutes, in millionths.
         pub(crate) highest: [[i32; SPANS]; SCORES],
     }
 }
 
-/// Scores by bucket, and what they are under a shift.
+/// The scores by bucket, and their expected values under a shift.
 pub(crate) struct Reference {
     first: usize,
     scores: Vec<[f32; SCORES]>,
-    /// Below this bucket, a request that was cut off says nothing.
+    /// The bucket up to which a request that was cut off says nothing.
     median: usize,
-    /// Expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
+    /// The expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
     shifted: Vec<[f32; SCORES]>,
-    /// Variance of the scores of one request.
+    /// The variance of the scores of one request.
     variance: [f64; SCORES],
-    /// Third central moment of the scores of one request, divided by the variance.
+    /// The third central moment of the scores of one request, divided by the variance.
     skew: [f64; SCORES],
-    /// Share of the requests in the upper tenth.
+    /// The share of the requests in the upper tenth.
     tail_share: f64,
     count: f64,
     /// The mean bucket of the requests.
     pub(crate) bucket: f64,
 }
 
-/// Mean seconds.
+/// Means, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {
-    /// Of all requests.
+    /// The mean of all requests.
     pub(crate) all: f64,
-    /// Of the slowest tenth of them.
+    /// The mean of the slowest tenth.
     pub(crate) tail: f64,
-    /// The variance of `all` that chance makes, divided by its square.
+    /// The variance of `all` by chance, divided by the square of `all`.
     pub(crate) variance: f64,
 }
 
@@ -138,7 +139,7 @@ fn seconds(bucket: usize) -> f64 {
 }
 
 impl Reference {
-    /// The scores for these counts; `None` if there are none.
+    /// The scores for these counts; `None` if there are no counts.
     pub(crate) fn new(counts: &Counts) -> Option<Self> {
         let total: f64 = counts.iter().map(|n| f64::from(*n)).sum();
         let low = counts.iter().position(|n| *n > 0)?;
@@ -238,8 +239,8 @@ impl Reference {
         }
     }
 
-    /// Few requests in the tail tell little about how it varies: those of an exponential one, which is the usual, are
-    /// added. `excess` is their mean.
+    /// Adds requests of a usual, exponential tail, as few requests in the tail tell little about its variation.
+    /// `excess` is the mean of the tail scores.
     fn shrink_tail(&mut self, excess: f64) {
         let seen = self.tail_share * self.count;
         let weight = seen / (seen + USUAL_TAIL_REQUESTS);
@@ -269,8 +270,8 @@ impl Reference {
         f64::from(low) + (at - below as f64) * f64::from(high - low)
     }
 
-    /// The shift that explains a mean rank score: the one at which the rank test finds nothing left, as in
-    /// Hodges and Lehmann's estimate (1963).
+    /// The shift that explains a mean rank score: the one after which the rank test finds no difference, as in Hodges
+    /// and Lehmann's estimate (1963).
     pub(crate) fn shift_of(&self, rank_score: f64) -> f64 {
         let table = &self.shifted;
         let above = table.partition_point(|scores| f64::from(scores[RANK]) < rank_score);
@@ -283,12 +284,12 @@ impl Reference {
         (above as f64 - 1.0 + within - FARTHEST as f64) * WIDTH
     }
 
-    /// The share of the requests that take longer by much, by their mean mix score.
+    /// The share of the requests that take much longer, from their mean mix score.
     pub(crate) fn mixed_share(&self, mix_score: f64) -> f64 {
         (mix_score / self.expected(MIX, MIX_SHIFT).max(1e-3)).clamp(-0.4, 1.0)
     }
 
-    /// Change of the expected score with a small shift; of the tail score, with one of the tail at least.
+    /// The change of the expected score with a small shift; for the tail score, at least with a shift of the tail.
     pub(crate) fn slope(&self, kind: usize) -> f64 {
         let step = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
         let least = match kind {
@@ -315,8 +316,8 @@ impl Reference {
     }
 }
 
-/// The density by bucket, smoothed with a normal kernel. The width of the kernel is Silverman's (1986) rule of thumb for
-/// the spread of the narrowest half, so that modes are not merged.
+/// The density by bucket, smoothed with a normal kernel. The kernel's width is Silverman's (1986) rule of thumb for the
+/// spread of the narrowest half, so that modes are not merged.
 struct Density {
     first: usize,
     total: f64,
@@ -378,8 +379,8 @@ impl Density {
         (0..self.density.len()).map(mixed).collect()
     }
 
-    /// The place at which more requests beyond it are noticed soonest, and their usual share: few are beyond it, and few
-    /// come across it as the page wobbles. With two modes it is between them.
+    /// The bucket beyond which more requests are detected soonest, and their usual share: few requests are beyond it,
+    /// and few cross it as the page wobbles. With two modes it is between them.
     fn split(&self) -> (usize, f64) {
         let all: f64 = self.density.iter().sum();
         let (mut below, mut best, mut split) = (0.0, 0.0, (0, 1.0));
@@ -399,7 +400,7 @@ impl Density {
     }
 }
 
-/// Width of the narrowest range with half of the counts, in buckets: Grübel's (1988) shorth.
+/// The width of the narrowest range with half of the counts, in buckets: Grübel's (1988) shorth.
 fn narrowest_half(counts: &Counts, total: f64) -> f64 {
     let (mut inside, mut low, mut narrowest) = (0.0, 0, BUCKETS);
     for high in 0..BUCKETS {

@@ -1,4 +1,4 @@
-//! The scores of a minute without the shift that all pages share, and how far they are from nothing.
+//! The scores of a minute without the shift that all pages share, and their strength.
 
 use super::history::{Tick, WIDTH};
 use super::noise::Window;
@@ -12,39 +12,39 @@ use super::state::SharedMinutes;
 pub(crate) struct Finding {
     pub(crate) score: usize,
     pub(crate) faster: bool,
-    /// Standard deviations.
+    /// The strength in standard deviations.
     pub(crate) strength: f64,
-    /// Of the mean score.
+    /// The change of the mean score.
     pub(crate) effect: f64,
     pub(crate) since: Tick,
 }
 
-/// A minute, without what all pages share.
+/// A minute, without the shift that all pages share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Residual {
     pub(crate) tick: Tick,
     pub(crate) count: f64,
-    /// What all pages share, as a logarithm of time.
+    /// The shift that all pages share, as a logarithm of time.
     pub(crate) shift: f64,
     pub(crate) scores: [f64; SCORES],
-    /// How much longer the requests took, as a mean logarithm.
+    /// The additional time of the requests, as a mean logarithm.
     pub(crate) log: f64,
-    /// Variance of the scores that comes from sampling.
+    /// The variance of the scores that comes from sampling.
     pub(crate) sampling: [f64; SCORES],
-    /// What the page's own answer to what is shared may make of the scores: one standard deviation. It is the same
-    /// answer in each minute.
+    /// The standard deviation of the scores that comes from the page's own response to the shared shift. The response
+    /// is the same in each minute.
     pub(crate) answer: [f64; SCORES],
 }
 
 impl Residual {
-    /// Adds a kind of score to a window that has only later minutes.
+    /// Adds a kind of score to a window that only has later minutes.
     pub(crate) fn add_to(&self, window: &mut Window, kind: usize) {
         let (score, sampling) = (self.scores[kind], self.sampling[kind]);
         window.grow(self.tick, score, sampling, self.answer[kind]);
     }
 }
 
-/// How differently pages answer to what they share: one standard deviation, as a part of it.
+/// How much the pages' responses to the shared shift differ: one standard deviation, as a part of the shift.
 const LOADING: f64 = 0.3;
 
 fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
@@ -89,9 +89,9 @@ pub(crate) fn past_variance(lens: &Lens, kind: usize) -> f64 {
         + noise.variance() * lasting / f64::from(lens.past.minutes.max(1))
 }
 
-/// Standard deviations of a mean score of `count` requests. The sum of few skewed scores exceeds its mean more
-/// easily than a normal deviate does: its skewness is part of the variance, as in the deviance of a Poisson count
-/// or in Bernstein's inequality.
+/// The standard deviations of a mean score of `count` requests. The sum of few skewed scores exceeds its mean more
+/// easily than a normal deviate, so the skewness is part of the variance, as in the deviance of a Poisson count or in
+/// Bernstein's inequality.
 pub(crate) fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) -> f64 {
     let skewed = effect * lens.reference.skew(kind) / (3.0 * count.max(1.0));
     effect.abs() / (variance + skewed.max(0.0)).sqrt()

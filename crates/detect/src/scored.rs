@@ -1,4 +1,4 @@
-//! The scores of a minute, and counts of several.
+//! The scores of a minute, and the counts of several.
 
 use super::history::{BUCKETS, Counts, Packed, Tick};
 use super::reference::{Past, Reference, SCORES};
@@ -13,7 +13,7 @@ pub(crate) struct Scored {
     pub(crate) bucket: f32,
 }
 
-/// The mean scores of a minute.
+/// Computes the mean scores of a minute.
 pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Scored {
     let mut sums = [0.0f64; SCORES];
     let (mut total, mut buckets) = (0.0f64, 0.0);
@@ -35,7 +35,7 @@ pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Sc
     }
 }
 
-/// The counts of successes and, above their median, of requests that were cut off.
+/// The counts of successes, and of those requests above their median that were cut off.
 pub(crate) struct Tally {
     successes: Box<Counts>,
     cut_off: Box<Counts>,
@@ -59,7 +59,7 @@ impl Tally {
         });
     }
 
-    /// A cancelled request took at least what it took. Below the median that says nothing.
+    /// A cancelled request took at least its recorded time. Below the median that says nothing.
     pub(crate) fn finish(mut self) -> Box<Counts> {
         let half = self.successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;
         let mut below = 0;
@@ -74,7 +74,7 @@ impl Tally {
 }
 
 impl Past {
-    /// Its counts by bucket.
+    /// The counts by bucket.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = [0; BUCKETS];
         for (bucket, count) in &self.buckets {

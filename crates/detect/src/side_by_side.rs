@@ -10,16 +10,16 @@ use tower_pulse_model::slices::Merge;
 /// The most minutes that are compared.
 pub const MAX_MINUTES: i64 = 10;
 
-/// Fewest successful responses on each side of a comparison.
+/// The fewest successful responses on each side of a comparison.
 const MIN_RESPONSES: u64 = 10;
 
-/// What the versions of the application did in the minutes in which a version ran beside others.
+/// The sums of the versions of the application in the minutes in which a version ran beside others.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
     contexts: HashMap<RecordId, Sides>,
 }
 
-/// One context.
+/// The sums of one context.
 #[derive(Clone, Debug, Default)]
 struct Sides {
     minutes: usize,
@@ -33,17 +33,17 @@ struct Sides {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SideBySide {
-    /// The minutes in which both had requests of the context.
+    /// The number of minutes in which both had requests of the context.
     pub minutes: usize,
     /// The new version.
     pub new: Side,
-    /// The others.
+    /// The other versions.
     pub old: Side,
-    /// The mean of the new version divided by that of the others; `None` with fewer than 10 responses of either.
+    /// The mean of the new version divided by that of the others; `None` if either has fewer than 10 responses.
     pub ratio: Option<f64>,
 }
 
-/// What a version did.
+/// The figures of a version.
 #[cfg_attr(test, derive(PartialEq))]
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -51,15 +51,15 @@ pub struct SideBySide {
 pub struct Side {
     /// Number of requests.
     pub count: u64,
-    /// Errors by count.
+    /// The share of the requests that are errors.
     pub error_share: Option<f64>,
-    /// Mean seconds of its successful responses.
+    /// The mean of the successful responses, in seconds.
     pub mean: Option<f64>,
-    /// Percentiles of its successful responses, in seconds.
+    /// The median of the successful responses, in seconds.
     pub p50: Option<f64>,
-    /// See `p50`.
+    /// The 95th percentile of the successful responses, in seconds.
     pub p95: Option<f64>,
-    /// See `p50`.
+    /// The 99th percentile of the successful responses, in seconds.
     pub p99: Option<f64>,
 }
 
@@ -85,7 +85,7 @@ impl Versions {
         bytes.sum()
     }
 
-    /// Adds a minute: what the `new` version and each of the others did in it.
+    /// Adds a minute of the `new` version and of each of the others.
     pub fn add_minute<'a>(
         &mut self,
         new: &str,
@@ -109,7 +109,7 @@ impl Versions {
         }
     }
 
-    /// Compares the versions on a context. `None` if both never had requests of it in the same minute.
+    /// Compares the versions on a context. `None` if they never had requests of it in the same minute.
     pub fn compare(&self, id: RecordId) -> Option<SideBySide> {
         let sides = self.contexts.get(&id)?;
         let (new, old) = (Side::new(&sides.new), Side::new(&sides.old));

@@ -1,10 +1,10 @@
-//! Slower and faster: whether the last minutes of a page have other scores than its past.
+//! Slower and faster: whether the scores of a page's last minutes differ from those of its past.
 //!
-//! Each of the last 2 to 20 minutes may be the first one that is different. For each, the mean of the scores
-//! since then, less what all pages share, is divided by its standard deviation, in which the page's own wobble
-//! and its correlation have their part: a generalized likelihood ratio over the time of the change (Siegmund
-//! and Venkatraman, *Using the generalized likelihood ratio statistic for sequential detection of a
-//! change-point*, 1995). A change must also go on: a page that was slow for some minutes is no news.
+//! Each of the last 2 to 20 minutes may be the first different one. For each, the mean of the scores since then, less
+//! the shift that all pages share, is divided by its standard deviation, which includes the page's own wobble and its
+//! correlation: a generalized likelihood ratio over the time of the change (Siegmund and Venkatraman, *Using the
+//! generalized likelihood ratio statistic for sequential detection of a change-point*, 1995). A change must also go on:
+//! a page that was slow for some minutes is not reported.
 
 use super::history::Tick;
 use super::lasting::{
@@ -19,24 +19,24 @@ use super::state::SharedMinutes;
 
 /// The shortest window, in minutes with requests.
 const SHORTEST: usize = 2;
-/// The shortest window of a change that is not overwhelming.
+/// The shortest window of a change that is not overwhelming, in minutes.
 const USUAL_SHORTEST: usize = 3;
-/// The least change that is overwhelming after two minutes, as a logarithm of time: 2.7 times.
+/// The smallest change that is overwhelming after two minutes, as a logarithm of time: 2.7 times.
 pub(crate) const OVERWHELMING: f64 = 1.0;
-/// Minutes before a change in which it may not have been there.
+/// Minutes before a change in which it must not show yet.
 const BEFORE: usize = 3;
 /// The longest window, in minutes with requests.
 const LONGEST: usize = 20;
 
-/// In a calm minute, what all pages share is less than this.
+/// The shared shift below which a minute is calm.
 const CALM: f64 = 0.12;
-/// A minute is rough if what all pages share in it is this part of the change.
+/// The part of a change that the shared shift of a rough minute reaches.
 const ROUGH: f64 = 0.35;
-/// Calm minutes that a change must last if it began when all pages were slower for some minutes.
+/// Calm minutes that a change must last if it began while all pages were slower for some minutes.
 const AFTER_ROUGH: usize = 8;
-/// Standard deviations that are needed besides without other pages, as nothing can be taken off then.
+/// Additional standard deviations for a page without other pages, as no shared shift can be taken off then.
 const ALONE: f64 = 1.5;
-/// Standard deviations that are needed, by the number of minutes.
+/// The required standard deviations, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
         0..=2 => 16.0,
@@ -50,20 +50,20 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     if young { bar + 1.5 } else { bar }
 }
 
-/// Standard deviations of a page that is faster, which is less urgent than one that is slower.
+/// The required standard deviations of a faster page, which is less urgent than a slower one.
 const FASTER_BAR: f64 = 6.5;
 
-/// Standard deviations that a mix needs besides, and in fewer than five minutes: its share wobbles more than a place does.
+/// Additional standard deviations of a mix, and in fewer than five minutes: its share wobbles more than a place does.
 const MIXED: f64 = 0.5;
 const MIXED_AT_ONCE: f64 = 2.0;
 
-/// The least change, as a logarithm of time: slower, faster, in the tail.
+/// The smallest changes, as logarithms of time: slower, faster, in the tail.
 const LEAST_SLOWER: f64 = 0.12;
 const LEAST_FASTER: f64 = 0.18;
 const LEAST_TAIL: f64 = 0.3;
 
-/// How much a page is different since a minute, as a logarithm of time, if it is so by at least `least` standard
-/// deviations and was not so in the minutes before.
+/// The change of a page since a minute, as a logarithm of time; `None` if it is below `least` standard deviations or
+/// shows in the minutes before.
 pub(crate) fn began(lens: &Lens, shared: &SharedMinutes, since: Tick, least: f64) -> Option<f64> {
     let minutes = residuals(lens, shared, Tick::MIN).filter(|minute| minute.shift.abs() < CALM);
     let minutes: Vec<_> = minutes.collect();
@@ -79,7 +79,7 @@ pub(crate) fn began(lens: &Lens, shared: &SharedMinutes, since: Tick, least: f64
     })
 }
 
-/// The effect on the rank of the minutes since `since`.
+/// The effect on the rank score of the minutes since `since`.
 pub(crate) fn effect_since(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
     let minutes: Vec<_> = residuals(lens, shared, since).collect();
     weighted_mean(minutes.iter(), RANK)
@@ -95,7 +95,7 @@ pub(crate) fn log_size(lens: &Lens, kind: usize, effect: f64) -> f64 {
     }
 }
 
-/// The last minutes after the past and after `after`, at most `most` of them, if the last one is `now`.
+/// The last minutes after the past and after `after`, at most `most`; `None` if the last one is not `now`.
 fn minutes(
     lens: &Lens,
     shared: &SharedMinutes,
@@ -109,7 +109,7 @@ fn minutes(
     (minutes.last()?.tick == now).then_some(minutes)
 }
 
-/// Calls `each` with what each score says of the last 2 to `longest` minutes, and with these minutes.
+/// Calls `each` with the finding of each score over the last 2 to `longest` minutes, and with these minutes.
 fn each_window(
     lens: &Lens,
     minutes: &[Residual],
@@ -129,7 +129,7 @@ fn each_window(
         }
         for (kind, window) in windows.iter().enumerate() {
             let effect = window.mean();
-            // Far from all that was, the place of a request says nothing, and its rank which way it went.
+            // Far from the past, the place of a request says nothing, and the rank gives the direction.
             if (kind == PLACE || kind == MIX) && effect * windows[RANK].mean() < 0.0 {
                 continue;
             }
@@ -146,7 +146,7 @@ fn each_window(
     }
 }
 
-/// The minutes that a change must last at least.
+/// The fewest minutes that a change must last.
 fn shortest(changed: &[Residual]) -> usize {
     match changed.iter().all(|minute| minute.log >= OVERWHELMING) {
         true => SHORTEST,
@@ -154,7 +154,7 @@ fn shortest(changed: &[Residual]) -> usize {
     }
 }
 
-/// Looks for a change that is there at the end of minute `now`.
+/// Searches for a change that is present at the end of minute `now`.
 pub(crate) fn search(
     lens: &Lens,
     shared: &SharedMinutes,
@@ -210,11 +210,11 @@ pub(crate) fn search(
 
 /// The longest window of a change that is only likely, in minutes with requests.
 const LONGEST_WATCHED: usize = 6;
-/// Standard deviations that make a change likely, of two minutes and of more.
+/// Standard deviations that make a change likely: of two minutes, and of more.
 const WATCH_BAR_OF_TWO: f64 = 6.0;
 const WATCH_BAR: f64 = 4.5;
 
-/// Looks for a page that is likely slower at the end of minute `now`, of which [`search`] may become certain.
+/// Searches for a page that is likely slower at the end of minute `now`; [`search`] may become certain later.
 pub(crate) fn watch(
     lens: &Lens,
     shared: &SharedMinutes,
@@ -241,7 +241,7 @@ pub(crate) fn watch(
     best
 }
 
-/// Whether anybody would call it a change.
+/// Whether the change is large enough to matter.
 fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
     let size = log_size(lens, kind, effect);
     match kind {
@@ -250,11 +250,11 @@ fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
     }
 }
 
-/// How much of an earlier finding still stands.
+/// The remaining size of an earlier finding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     pub(crate) is_over: bool,
-    /// Standard deviations.
+    /// The strength in standard deviations.
     pub(crate) strength: f64,
 }
 
@@ -284,7 +284,7 @@ pub(crate) fn follow(
     for minute in minutes[..minutes.len() - taken].iter().rev() {
         minute.add_to(&mut all, kind);
     }
-    // A change that grew is over when it is back, not when it is as large as it began.
+    // A change that grew is over once the page is back, not once the change is as small as it began.
     let now = match minutes.len() - taken {
         5.. => all.mean(),
         _ => effect,
@@ -297,21 +297,21 @@ pub(crate) fn follow(
     }
 }
 
-/// How much a page has changed, from the minutes since the change began.
+/// The size of a page's change, from the minutes since it began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// The ratio of the times of most requests, without what all pages share.
+    /// The ratio of the times of most requests, without the shift that all pages share.
     pub(crate) body: f64,
     /// Whether only the slowest requests have changed.
     pub(crate) is_tail: bool,
-    /// What all pages share, as a ratio.
+    /// The shift that all pages share, as a ratio.
     pub(crate) shared: f64,
 }
 
-/// The least change of the body that is one of its own, as a logarithm.
+/// The smallest change of the body that counts as a change of most requests, as a logarithm.
 const BODY_MOVED: f64 = 0.095;
 
-/// The size of a change that was found by scores of this kind.
+/// The size of a change that was found by this kind of score.
 pub(crate) fn size(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick) -> Size {
     let (mut rank, mut tail, mut shift, mut count) = (0.0, 0.0, 0.0, 0.0);
     let level = lens.past.level as f64 * 1e-6;
@@ -326,7 +326,7 @@ pub(crate) fn size(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick
     let count = f64::max(count, 1.0);
     let (tail, shift) = (tail / count, shift / count);
     let body = lens.reference.shift_of(rank / count) - shift;
-    // All requests are slower, and so is the tail; or only the tail is.
+    // Either all requests are slower, the tail included, or only the tail is.
     let explained = lens.reference.expected(TAIL, body) >= 0.5 * tail;
     Size {
         body: body.clamp(-20.0, 20.0).exp(),
@@ -335,7 +335,7 @@ pub(crate) fn size(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick
     }
 }
 
-/// The level that a page sees in its last minute, with its weight.
+/// The page's estimate of the level in its last minute, with its weight.
 pub(crate) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
     let last = lens.scored.back();
     let scored = last.filter(|scored| scored.tick == now && scored.count >= 1.0)?;

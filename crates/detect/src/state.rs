@@ -1,5 +1,5 @@
-//! The state of a detector beside the minutes themselves, in integers only, and in an order that does not depend on how
-//! it came to be: a state that was stored is exactly the same afterwards.
+//! The state of a detector beside the minutes themselves. All figures are integers, in an order that does not depend on
+//! the history, so that storing a state changes nothing.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use tower_pulse_model::pack::{packed, packed_enum};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
-/// What a context can do by itself: every kind of change but that of an instance.
+/// The kinds of changes of a context by itself: all but that of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AlarmKind {
     Slower,
@@ -27,7 +27,7 @@ pub(crate) enum AlarmKind {
 packed_enum!(AlarmKind { 0 => Slower, 1 => Faster, 2 => Failing, 3 => Surging, 4 => Silent });
 
 impl AlarmKind {
-    /// Kinds that are about the times.
+    /// The kinds that are about times.
     pub(crate) const SPEED: [Self; 2] = [Self::Slower, Self::Faster];
 
     pub(crate) fn is_speed(self) -> bool {
@@ -52,7 +52,7 @@ impl From<AlarmKind> for ChangeKind {
 }
 
 packed! {
-    /// Something that stands.
+    /// A change that stands.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Alarm {
         pub(crate) context: RecordId,
@@ -61,17 +61,17 @@ packed! {
         pub(crate) since: Tick,
         /// The minute in which it was detected.
         pub(crate) detected: Tick,
-        /// For slower and faster, the kind of score that shows it.
+        /// The kind of score that shows it, for slower and faster.
         pub(crate) score: usize,
-        /// Standard deviations, in hundredths.
+        /// The strength in hundredths of a standard deviation.
         pub(crate) strength: u32,
-        /// Of the score or of the rate, in millionths.
+        /// The effect on the score or on the rate, in millionths.
         pub(crate) effect: i64,
-        /// What the context is compared with while the alarm stands.
+        /// The past that the context is compared with while the alarm stands.
         pub(crate) past: Past,
     }
 
-    /// A time in which an alarm stood. It never enters a reference.
+    /// A time in which an alarm stood. It is never part of a past.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Ended {
         pub(crate) context: RecordId,
@@ -79,17 +79,17 @@ packed! {
         pub(crate) from: Tick,
         /// The last minute.
         pub(crate) to: Tick,
-        /// Used until there is a new one.
+        /// The past that is used until there is a new one.
         pub(crate) past: Past,
     }
 
-    /// What all contexts did together in a minute.
+    /// The sums of all contexts in a minute.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct SharedMinute {
         pub(crate) tick: Tick,
         /// The level of the times, in millionths of a logarithm.
         pub(crate) level: i64,
-        /// The traffic beside that of the past, in millionths of a logarithm.
+        /// The traffic compared with that of the past, in millionths of a logarithm.
         pub(crate) traffic: i64,
         pub(crate) requests: u64,
         pub(crate) micros: u64,
@@ -104,7 +104,7 @@ impl SharedMinute {
 }
 
 impl Alarm {
-    /// One that is detected in minute `now`, of a strength in standard deviations.
+    /// An alarm that is detected in minute `now`, with its strength in standard deviations.
     pub(crate) fn new(
         (context, kind): (RecordId, AlarmKind),
         (since, now): (Tick, Tick),
@@ -133,8 +133,8 @@ pub(crate) fn hundredths(strength: f64) -> u32 {
 pub(crate) struct SharedMinutes(pub(super) Vec<SharedMinute>);
 
 impl SharedMinutes {
-    /// These minutes, as a context is compared with them. The queue in front of a service is no page of it: it shares
-    /// nothing with them.
+    /// The minutes that a context is compared with. The queue in front of a service is no page: for it, the shared
+    /// level is zero.
     pub(crate) fn of(&self, context: RecordId) -> Cow<'_, Self> {
         if context != queue() {
             return Cow::Borrowed(self);
@@ -174,7 +174,7 @@ impl SharedMinutes {
         shared.map_or(0.0, SharedMinute::level)
     }
 
-    /// The number of minutes after `tick` that were judged. Those in which nothing was recorded are none.
+    /// The number of judged minutes after `tick`. Minutes in which nothing was recorded do not count.
     pub(crate) fn judged_after(&self, tick: Tick) -> usize {
         self.0.len() - self.0.partition_point(|shared| shared.tick <= tick)
     }
@@ -190,26 +190,26 @@ impl SharedMinutes {
     }
 }
 
-/// The state from which a detector goes on where another one was, beside the minutes themselves.
+/// The state from which another detector can resume, beside the minutes themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DetectorState {
     /// The end of the last minute that was judged, in Unix seconds.
     pub judged_until: i64,
     /// The alarms that stand.
     pub(crate) alarms: Vec<Alarm>,
-    /// The alarms that stood in the last minutes.
+    /// The alarms that ended in the last minutes.
     pub(crate) ended: Vec<Ended>,
-    /// What all contexts did together in the last minutes.
+    /// The shared figures of the last minutes.
     pub(crate) shared: SharedMinutes,
     /// The instances that are out of line.
     pub(crate) instances: InstanceState,
 }
 
-/// Minutes after the end of a step in which the change below it may be over as well.
+/// Minutes after the end of a step within which the change below it may end as well.
 const SETTLING: Tick = 2;
 
 impl DetectorState {
-    /// The alarms of a context that stand, of these kinds.
+    /// The standing alarms of a context, of these kinds.
     pub(crate) fn standing(
         &self,
         id: RecordId,
@@ -233,7 +233,7 @@ impl DetectorState {
         ended.filter(move |ended| ended.context == id && kinds.contains(&ended.kind))
     }
 
-    /// Whether an alarm is told at the end of minute `now`: no other step stands on top of it, or has just ended.
+    /// Whether an alarm is reported at the end of minute `now`: no further step stands on top of it, or has just ended.
     pub(crate) fn is_told(&self, alarm: &Alarm, now: Tick) -> bool {
         let is_settling = self
             .ended(alarm.context, &[alarm.kind])
@@ -241,13 +241,13 @@ impl DetectorState {
         !is_settling && !self.is_covered(alarm)
     }
 
-    /// Whether another step of the same page stands on top of an alarm.
+    /// Whether a further step of the same page stands on top of an alarm.
     pub(crate) fn is_covered(&self, alarm: &Alarm) -> bool {
         let mut others = self.standing(alarm.context, &[AlarmKind::Slower]);
         alarm.kind == AlarmKind::Slower && others.any(|other| other.since > alarm.since)
     }
 
-    /// Brings alarms into the order in which they are kept: as they began and ended, then by their contexts.
+    /// Sorts alarms: by their detection or end, then by context.
     pub(crate) fn sort(&mut self) {
         self.alarms
             .order_by_key(|alarm| (alarm.detected, alarm.context, alarm.kind));
@@ -263,7 +263,7 @@ impl DetectorState {
         alarms.chain(ended).collect()
     }
 
-    /// The end of the last alarm of a context. What was before is no part of a new one.
+    /// The end of the last alarm of a context. Minutes before are not part of a new alarm.
     pub(crate) fn last_end(&self, id: RecordId, kinds: &[AlarmKind]) -> Tick {
         let ends = self.ended(id, kinds).map(|ended| ended.to);
         ends.max().unwrap_or(Tick::MIN)

@@ -1,23 +1,23 @@
-//! Another step of a page that is slower already: a deploy on top of data that grows.
+//! A further step of a page that is slower already, such as a deploy while data grows.
 //!
-//! The scores say little here, as all requests are beyond the past. The means of the logarithms are compared instead: those
-//! of the last minutes with those of the minutes before, which are slower as well.
+//! The scores say little here, as all requests are beyond the past. Instead, the means of the logarithms of the last
+//! minutes are compared with those of the minutes before, which are slower as well.
 
 use super::history::{History, Tick, WIDTH};
 use super::past::FEWEST_CHANGED;
 use super::speed::OVERWHELMING;
 use super::state::SharedMinutes;
 
-/// The least step, as a logarithm of time: half as much again.
+/// The smallest step, as a logarithm of time: half as much again.
 const LEAST: f64 = 0.405;
-/// The minutes of a step.
+/// The length of a step, in minutes.
 const SHORTEST: usize = 2;
 const LONGEST: usize = 6;
 /// The minutes before a step that it is compared with.
 const BEFORE: usize = 6;
 /// Standard deviations that a step needs.
 const BAR: f64 = 8.0;
-/// How much a page wobbles that is slower, as a logarithm of time.
+/// The wobble of a slower page, as a logarithm of time.
 const WOBBLE: f64 = 0.05;
 
 /// The times of the successful responses of a minute, as logarithms.
@@ -29,7 +29,7 @@ struct Level {
     variance: f64,
 }
 
-/// The standard deviations and the first minute of a step that is there at the end of minute `now`, on a page that is
+/// The standard deviations and the first minute of a step that is present at the end of minute `now`. The page is
 /// slower since the minutes after `after`.
 pub(crate) fn search(
     history: &History,
@@ -51,7 +51,7 @@ pub(crate) fn search(
     found.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// Standard deviations between some minutes and those before them, if each is larger by the least step.
+/// The standard deviations between some minutes and those before; `None` unless each is larger by the smallest step.
 fn strength(before: &[Level], step: &[Level]) -> Option<f64> {
     if before.len() < FEWEST_CHANGED as usize {
         return None;
@@ -78,7 +78,7 @@ fn mean(levels: &[Level]) -> (f64, f64) {
     (sums.sum::<f64>() / count, variance)
 }
 
-/// The minutes with successful responses after `after`, without what all pages share.
+/// The minutes with successful responses after `after`, without the shift that all pages share.
 fn levels(history: &History, shared: &SharedMinutes, after: Tick) -> Vec<Level> {
     let mut levels = Vec::new();
     history.each(after + 1, |minute, packed| {

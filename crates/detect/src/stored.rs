@@ -1,5 +1,5 @@
-//! The packed forms of a change, and of the detector's state. The state consists of parts, each small: one for each alarm,
-//! and one for what all contexts share.
+//! The packed forms of a change, and of the detector's state. The state consists of small parts: one for each alarm,
+//! and one for the figures that all contexts share.
 
 use super::change::Suspect;
 use super::instances::OutOfLine;
@@ -17,7 +17,7 @@ packed_enum!(Suspect {
     7 => Waiting { then, now, share, text },
 });
 
-/// The name of a part begins with what it is.
+/// The first byte of a part's name is its sort.
 const HEAD: &[u8] = b"h";
 const ALARM: u8 = b'a';
 const ENDED: u8 = b'e';
@@ -50,7 +50,7 @@ impl DetectorState {
         parts
     }
 
-    /// The state of these parts. Those that cannot be read are left out.
+    /// The state of these parts. Parts that cannot be read are left out.
     pub fn from_parts<'a>(parts: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut state = Self::default();
         for (name, part) in parts {
@@ -90,7 +90,7 @@ mod tests {
     use crate::reference::Past;
     use crate::state::AlarmKind;
 
-    /// A change with all that a change may have.
+    /// A change with a value in each field.
     fn change() -> Change {
         let mut log = Log::default();
         let began = log.apply(&[slower("GET /é", 600)], 600).began;
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_suspect_of_a_later_version_is_left_out() {
         let suspects = change().suspects;
-        // Its number is behind the count, and the length of each.
+        // The number of the first suspect is behind the count and the length.
         let mut packed = pack::pack(&suspects);
         assert_eq!(packed[2], 1);
         packed[2] = 99;
@@ -173,7 +173,7 @@ mod tests {
         );
     }
 
-    /// A state with numbers that nobody would write.
+    /// A state with numbers that no detector writes.
     fn extreme(number: i32) -> DetectorState {
         let context = crate::minute::all_id();
         use AlarmKind::{Failing, Faster, Silent, Slower, Surging};

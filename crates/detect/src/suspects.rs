@@ -1,4 +1,4 @@
-//! Suspects of a change: what else is different since it began.
+//! The suspects of a change: other differences since it began.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted::Map;
 
-/// Seconds before and after the start of a change within which a mark is a suspect. The start is known to the
+/// Seconds before and after the start of a change within which a mark is a suspect. The start is only known to the
 /// minute, and a deploy takes effect while it goes on.
 const DEPLOY_BEFORE: i64 = 600;
 const DEPLOY_AFTER: i64 = 120;
@@ -31,23 +31,23 @@ const MIN_INSTANCE_SHARE: f64 = 0.6;
 /// The part of a change that a new version must show beside the old one.
 const MIN_CONFIRMED: f64 = 0.3;
 
-/// How much slower than the others an instance must be to be a suspect, and how many times as often it must fail.
+/// The smallest ratio of a suspected instance to the others: of its times, or of its share of errors.
 const MIN_RATIO: f64 = 1.25;
 
-/// Fewest requests on each side of a comparison.
+/// The fewest requests on each side of a comparison.
 pub(super) const MIN_REQUESTS: u64 = 20;
 
-/// What a context did before a change and since.
+/// The sums of a context before a change and since.
 #[derive(Clone, Debug, Default)]
 pub struct Sides {
-    /// Before.
+    /// The sums before.
     pub then: Aggregate,
-    /// Since.
+    /// The sums since.
     pub now: Aggregate,
 }
 
 impl Sides {
-    /// Adds up slices within `length` seconds before `since`, and from then on until `end`.
+    /// Adds up the slices within `length` seconds before `since`, and those from then until `end`.
     pub fn new(slices: &[SliceSums], since: i64, end: i64, length: i64) -> Self {
         let mut sides = Self::default();
         for slice in slices {
@@ -64,8 +64,8 @@ impl Sides {
 /// The most instances whose machines are suspects of a change.
 const MAX_MACHINES: usize = 3;
 
-/// The machines of the instances on which the scheduling delay was high since a change began, the latest first. Of a
-/// change that is not one of a single instance, they are suspects only if half of the instances are so.
+/// The machines of the instances whose scheduling delay was high since a change began, highest delay first. Unless the
+/// change is of a single instance, they are suspects only if half of the instances are affected.
 pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) -> Vec<Suspect> {
     let known = machines.iter().filter(|(_, minutes)| !minutes.is_empty());
     let delayed = known.clone().filter(|(_, minutes)| was_delayed(minutes));
@@ -111,7 +111,7 @@ pub fn deploys(since: i64, marks: &[Mark]) -> Vec<Suspect> {
         .collect()
 }
 
-/// The timer that a whole change is about.
+/// The timer that the whole change is about.
 pub fn whole_timer(change: &Change, timer: &str) -> Suspect {
     Suspect::Timer {
         timer: timer.into(),
@@ -121,7 +121,7 @@ pub fn whole_timer(change: &Change, timer: &str) -> Suspect {
     }
 }
 
-/// The instance that a whole change is about, if it is about one.
+/// The instance that the whole change is about, if there is one.
 pub fn own_instance(change: &Change) -> Option<Suspect> {
     let instance = change.instance.clone()?;
     Some(Suspect::Instance {
@@ -131,14 +131,14 @@ pub fn own_instance(change: &Change) -> Option<Suspect> {
     })
 }
 
-/// How many times as much a new version does of what has changed as the others do in the same minutes.
+/// The ratio of a new version to the others, in the same minutes, of the figure that a change is about.
 pub fn ratio_of(kind: ChangeKind, compared: &SideBySide) -> Option<f64> {
     match kind {
         ChangeKind::Slower | ChangeKind::Faster => compared.ratio,
         ChangeKind::Failing => {
             let is_enough = compared.new.count.min(compared.old.count) >= MIN_REQUESTS;
             let (new, old) = (compared.new.error_share?, compared.old.error_share?);
-            // Half an error stands for none.
+            // Half an error stands for no error.
             let old = old.max(0.5 / compared.old.count as f64);
             is_enough.then(|| new / old)
         }
@@ -146,14 +146,14 @@ pub fn ratio_of(kind: ChangeKind, compared: &SideBySide) -> Option<f64> {
     }
 }
 
-/// Whether a change by a ratio is that of the new version: beside the others it shows a good part of it.
+/// Whether a new version explains a change: in the comparison with the others it shows a sufficient part of the change.
 pub fn is_confirmed(ratio: f64, side_by_side: f64) -> bool {
     let (beside, change) = (side_by_side.ln(), ratio.ln());
     change != 0.0 && beside / change >= MIN_CONFIRMED
 }
 
-/// The timers that cover a part of a slowdown, and the code outside of all timers if most of it is there, the largest part
-/// first.
+/// The timers that cover a part of a slowdown, and the code outside of all timers if most of the slowdown is there;
+/// largest part first.
 pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec<Suspect> {
     let (then, now) = (&sides.then, &sides.now);
     if then.times.count < MIN_REQUESTS || now.times.count < MIN_REQUESTS {
@@ -166,7 +166,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
         let before = then.timers.get(id).map_or(0, |sums| sums.covered);
         let (before, after) = (seconds(before, then), seconds(sums.covered, now));
         let share = (after - before) / slowdown;
-        // A timer explains a change in its own direction only.
+        // A timer only explains a change in its own direction.
         if slowdown == 0.0 || share < MIN_SHARE {
             continue;
         }
@@ -179,7 +179,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
         };
         suspects.push((share, suspect));
     }
-    // Timers that ended late may be in a slice that their requests have left.
+    // Timers that ended late may be in a later slice than their requests.
     let untimed = |of: &Aggregate| seconds(of.times.sum.saturating_sub(of.timers.covered), of);
     let (before, after) = (untimed(then), untimed(now));
     let share = (after - before) / slowdown;
@@ -229,13 +229,12 @@ impl Counted {
     }
 }
 
-/// The fewest minutes that two instances must have served together to be compared: a process and the one that replaced
-/// it have one in common.
+/// The fewest minutes that two instances must have in common to be compared: a process and its replacement share one.
 const FEWEST_TOGETHER: usize = 2;
 
-/// The instance that a change of a context comes from, if it is one: it is out of line with those that serve in the same
-/// minutes, and without it most of the change would be gone. `minutes` has what each did in each minute since the change
-/// began.
+/// The instance that a change of a context comes from, if it is one instance: it is out of line with those that serve
+/// in the same minutes, and without it most of the change would be gone. `minutes` has the sums of each instance in
+/// each minute since the change began.
 pub fn instance(
     kind: ChangeKind,
     sides: &Sides,

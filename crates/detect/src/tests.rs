@@ -19,11 +19,11 @@ mod takeover;
 
 const START: i64 = 1_800_000_000;
 
-/// How requests are made.
+/// The requests of a page.
 #[derive(Clone, Copy)]
 struct Load {
     requests: u64,
-    /// Seconds.
+    /// The median time, in seconds.
     median: f64,
     error_share: f64,
 }
@@ -34,7 +34,7 @@ const USUAL: Load = Load {
     error_share: 0.0,
 };
 
-/// So many times each value, one after the other.
+/// Repeats each value as many times as given, one after the other.
 pub(crate) fn repeated<T: Clone>(parts: &[(usize, T)]) -> Vec<T> {
     let parts = parts.iter();
     parts
@@ -48,7 +48,7 @@ pub(crate) fn assert_close(value: f64, expected: f64, tolerance: f64) {
     assert!(is_close, "{value} instead of {expected}");
 }
 
-/// A number that is about normal: the sum of twelve uniform ones.
+/// An approximately normal number: the sum of twelve uniform ones.
 pub(crate) fn normal(random: &mut fastrand::Rng) -> f64 {
     (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
 }
@@ -82,7 +82,7 @@ fn page(number: usize) -> RecordId {
     RecordId::new(Kind::Http, &format!("GET /{number}"))
 }
 
-/// Judges `minutes` of a service of `pages` pages, of which `load` says what each does in each minute.
+/// Judges `minutes` of a service of `pages` pages. `load` has the load of each page in each minute.
 fn watch(
     pages: usize,
     minutes: i64,
@@ -103,7 +103,7 @@ fn watch(
     verdicts.collect()
 }
 
-/// The first minute at whose end something of this kind stands on a context, and what is said then.
+/// The first minute at whose end a verdict of this kind stands on a context, and the verdict.
 fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(usize, Verdict)> {
     let mut standing = verdicts
         .iter()
@@ -363,7 +363,7 @@ fn a_service_that_stops_but_for_one_page_is_one_silence_at_most() {
     others_are_quiet(&verdicts, all_id(), ChangeKind::Silent);
 }
 
-/// A service with everything that a state must remember: seeded, so that two detectors see the same.
+/// A service with everything that a state must remember, from a seed, so that two detectors get the same minutes.
 fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
     let mut random = fastrand::Rng::with_seed(seed);
     let changes: Vec<_> = (0..9)

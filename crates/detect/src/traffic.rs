@@ -1,35 +1,35 @@
 //! Surges and silence: whether a page has many more requests than in its past, or none.
 //!
-//! Counts per minute are Poisson with overdispersion: their variance is a multiple of their mean, which the
-//! page's own past tells. Square roots of such counts have a constant variance (Anscombe, *The transformation
-//! of Poisson, binomial and negative-binomial data*, 1948).
+//! Counts per minute are Poisson with overdispersion: their variance is a multiple of their mean, estimated from the
+//! page's past. Square roots of such counts have a constant variance (Anscombe, *The transformation of Poisson,
+//! binomial and negative-binomial data*, 1948).
 
 use super::figures::{lower_mean, turning_point};
 use super::history::{History, STORED, Span, Tick, is_in};
 use super::state::{SharedMinute, SharedMinutes};
 
-/// A minute, and its requests.
+/// A minute, and its number of requests.
 type Count = (Tick, f64);
 
-/// The traffic of a page, by minute: the last one is now.
+/// The traffic of a page by minute, up to now.
 pub(crate) struct Traffic {
-    /// Requests, in all minutes that were judged since the page was first seen.
+    /// The requests in all judged minutes since the page was first seen.
     counts: Vec<Count>,
     /// The number of minutes that belong to the past.
     past: usize,
     /// Requests per minute in the past.
     pub(crate) rate: f64,
-    /// Variance of a count, divided by its mean.
+    /// The variance of a count, divided by its mean.
     dispersion: f64,
 }
 
-/// Minutes between the past and now: of a page that has been seen for long, and of a young one.
+/// Minutes between the past and now: of an old page, and of a young one.
 const PAST_ENDS: usize = 21;
 const YOUNG_PAST_ENDS: usize = 10;
 const FEWEST_MINUTES: usize = 20;
 
 impl Traffic {
-    /// `None` if the past is too short. Minutes in `excluded` are no part of it.
+    /// The traffic of a page; `None` if its past is too short. Minutes in `excluded` are not part of the past.
     pub(crate) fn of(
         history: &History,
         shared: &SharedMinutes,
@@ -52,7 +52,7 @@ impl Traffic {
         quiet.sort_unstable_by(f64::total_cmp);
         let median = quiet[quiet.len() / 2];
         let rate = if median >= 4.0 { median } else { mean };
-        // Of the lower 95 %: bursts are no part of the usual noise.
+        // Bursts are not part of the usual noise, so only the lower 95 % count.
         let usual = &quiet[..quiet.len() - quiet.len() / 20];
         let squares: f64 = usual.iter().map(|count| (count - rate).powi(2)).sum();
         let dispersion = squares / usual.len() as f64 / rate.max(0.1);
@@ -78,16 +78,16 @@ pub(crate) struct TrafficChange {
     pub(crate) now: f64,
 }
 
-/// Standard deviations that a surge needs.
+/// The standard deviations that a surge needs.
 const SURGE_BAR: f64 = 5.5;
 const SHORTEST_SURGE: usize = 3;
-/// Logarithm of the likelihood ratio, without the two largest minutes.
+/// The required logarithm of the likelihood ratio, without the two largest minutes.
 const EVIDENCE: f64 = 4.0;
-/// The least ratio of a surge: of the mean, and of the mean without the largest minute.
+/// The smallest ratio of a surge: of the mean, and of the mean without the largest minute.
 const LEAST_SURGE: f64 = 2.6;
 const LEAST_LOWER: f64 = 2.2;
 
-/// A surge goes on for two minutes at least, and is larger than what the page did for as long in its past.
+/// Searches for a surge that goes on, and is larger than any in the past over as many minutes.
 pub(crate) fn surge(
     traffic: &Traffic,
     shared: &SharedMinutes,
@@ -126,14 +126,14 @@ pub(crate) fn surge(
         }
     }
     let mut best = best?;
-    // Since then there are more requests than between both rates.
+    // From there on, the requests exceed the geometric mean of both rates.
     let between = (traffic.rate * best.now).sqrt();
     let recent = traffic.counts[traffic.past..].iter().rev();
     best.since = turning_point(recent.map(|(tick, count)| (*tick, count - between)));
     (traffic.counts.len() - since(best.since) >= SHORTEST_SURGE).then_some(best)
 }
 
-/// Whether a surge is not only that of its two largest minutes, and is there in the last one: by the likelihood
+/// Whether a surge does not only come from its two largest minutes, and is present in the last one: by the likelihood
 /// ratio of Poisson counts.
 fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
     let evidence = |count: f64, minutes: f64| {
@@ -147,18 +147,18 @@ fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
         && evidence(without_largest.iter().sum(), without_largest.len() as f64) >= EVIDENCE
 }
 
-/// Whether a surge from `then` to `now` requests per minute is over.
+/// Whether a surge from `then` to `now` requests per minute has ended.
 pub(crate) fn surge_is_over(counts: &[Count], then: f64, now: f64) -> bool {
     let last = &counts[counts.len().saturating_sub(3)..];
     let mean = last.iter().map(|(_, count)| count).sum::<f64>() / last.len().max(1) as f64;
     mean < then + 0.45 * (now - then)
 }
 
-/// Requests that must be missing, times the dispersion.
+/// The missing requests that a silence needs, times the dispersion.
 const SILENCE_BAR: f64 = 25.0;
 const SHORTEST_SILENCE: usize = 3;
 
-/// A silence is longer than chance allows, and than any in the past.
+/// Searches for a silence: longer than chance allows, and longer than any in the past.
 pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
     let last = traffic.counts.iter().rposition(|(_, count)| *count > 0.0)?;
     let silent = traffic.counts.len() - 1 - last;
@@ -166,7 +166,7 @@ pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
         return None;
     }
     let before = &traffic.counts[traffic.past..=last];
-    // A page that fades does not fall silent at once: the minutes before had the usual traffic.
+    // A page that fades does not fall silent: the minutes before a silence must have the usual traffic.
     let tail = &before[before.len().saturating_sub(10)..];
     let lately = tail.iter().map(|(_, count)| count).sum::<f64>() / tail.len().max(1) as f64;
     if lately < 0.4 * traffic.rate {
@@ -185,13 +185,13 @@ pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
     })
 }
 
-/// The requests of the last minutes that were judged.
+/// The requests of the last judged minutes.
 pub(crate) fn recent(history: &History, shared: &SharedMinutes, last: usize) -> Vec<Count> {
     let judged = &shared.0[shared.0.len().saturating_sub(last)..];
     requests(history, judged.iter())
 }
 
-/// The requests of minutes that were judged.
+/// The requests of judged minutes.
 fn requests<'a>(history: &History, judged: impl Iterator<Item = &'a SharedMinute>) -> Vec<Count> {
     let mut seen = history.minutes().iter().peekable();
     let count = |SharedMinute { tick, .. }: &SharedMinute| {

@@ -1,4 +1,4 @@
-//! A verdict, made from an alarm that stands and the minutes since it began.
+//! A verdict, derived from a standing alarm and the minutes since it began.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Of a page, between two minutes, the second excluded.
+    /// Adds up a page's minutes from `from` to before `to`.
     pub(crate) fn of(history: &History, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
         let minutes = history.minutes().iter();
@@ -51,7 +51,7 @@ impl Sums {
         sums
     }
 
-    /// Of all pages, between two minutes, the second excluded.
+    /// Adds up the minutes of all pages from `from` to before `to`.
     pub(crate) fn of_all(shared: &SharedMinutes, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
         for minute in shared.within(from..to) {
@@ -89,15 +89,15 @@ fn confidence(strength: u32) -> f64 {
     1.0 - (-z * z / 2.0).exp()
 }
 
-/// A traffic that was zero was below half a request in as many minutes as a past has at least.
+/// A rate that was zero is taken as half a request in the fewest minutes of a past.
 const LEAST_RATE: f64 = 0.5 / 20.0;
-/// The part of the requests that the tail is.
+/// The part of the requests that belongs to the tail.
 const TAIL_SHARE: f64 = 0.1;
 
-/// Standard deviations by which two means may differ by chance.
+/// The standard deviations by which two means may differ by chance.
 const MAY_BE_CHANCE: f64 = 3.0;
 
-/// The alarms that stand at the end of minute `now`, and what they are about.
+/// The alarms that stand at the end of minute `now`, with their subjects.
 pub(crate) struct Standing<'a> {
     pub(crate) state: &'a DetectorState,
     pub(crate) pages: &'a HashMap<RecordId, Page>,
@@ -112,16 +112,16 @@ struct Times {
     then: f64,
     now: f64,
     is_tail: bool,
-    /// The requests before that are compared.
+    /// The number of compared requests before.
     count_then: f64,
     count_now: f64,
-    /// The mean of all requests that are compared, were the context as before.
+    /// The mean of all compared requests, as expected now without the change.
     mean_then: f64,
     mean_now: f64,
 }
 
 impl Standing<'_> {
-    /// What an alarm says.
+    /// The verdict of an alarm.
     pub(crate) fn verdict(&self, alarm: &Alarm) -> Verdict {
         let from = alarm.since.max(self.now - STORED + 1);
         let since = self.sums(alarm.context, from);
@@ -130,7 +130,7 @@ impl Standing<'_> {
         let past = &alarm.past;
         let mut now = Pace::new(since.requests as f64 * per_minute, since.mean());
         let mut then = now;
-        // A past has only minutes with requests. As many of all minutes had some as now.
+        // A past only has minutes with requests, so the same share of all minutes is assumed to have had some.
         let busy = f64::from(since.minutes) * per_minute;
         let has_other_traffic = || self.has_other_traffic(alarm);
         let mut is_tail = false;
@@ -152,7 +152,7 @@ impl Standing<'_> {
                 if self.has_other_mean(alarm) {
                     then.mean = past.mean();
                 }
-                // A share that was zero was below that of one error.
+                // A share that was zero is taken as half an error.
                 let least = 0.5 / past.requests.max(1) as f64;
                 (past.error_share(), since.error_share(), least)
             }
@@ -185,7 +185,7 @@ impl Standing<'_> {
         }
     }
 
-    /// What a context did from a minute on.
+    /// The sums of a context from a minute on.
     fn sums(&self, context: RecordId, from: Tick) -> Sums {
         match self.pages.get(&context) {
             Some(page) => Sums::of(&page.history, from, self.now + 1),
@@ -194,7 +194,7 @@ impl Standing<'_> {
         }
     }
 
-    /// The number of minutes that were judged from a minute on.
+    /// The number of judged minutes from a minute on.
     fn judged(&self, from: Tick) -> u32 {
         let judged = self.state.shared.within(from..self.now + 1);
         judged.count().try_into().unwrap_or(u32::MAX)
@@ -213,16 +213,16 @@ impl Standing<'_> {
         busy.filter(|(_, requests, _)| *requests > 0.0).collect()
     }
 
-    /// Whether a context has other traffic since a change, beyond chance.
+    /// Whether the traffic of a context differs since a change, beyond chance.
     fn has_other_traffic(&self, alarm: &Alarm) -> bool {
         let busy = self.busy(alarm.context);
         let (before, since) = split(&busy, alarm.since, |(_, requests, _)| (1.0, *requests));
         let then = (f64::from(alarm.past.minutes), alarm.past.rate());
-        // Counts vary at least as those of independent requests do.
+        // Counts vary at least as much as those of independent requests.
         differs(then, &before, &since, then.1)
     }
 
-    /// Whether requests take another time since a change, beyond chance.
+    /// Whether the times of a context's requests differ since a change, beyond chance.
     fn has_other_mean(&self, alarm: &Alarm) -> bool {
         let busy = self.busy(alarm.context);
         let sample = |(_, requests, seconds): &Busy| (*requests, seconds / requests);
@@ -231,7 +231,7 @@ impl Standing<'_> {
         differs(then, &before, &since, 0.0)
     }
 
-    /// How many times as long the requests of a context take as before; 1 if it does not stand as slower.
+    /// The factor by which a context's requests take longer; 1 if no slowdown stands.
     fn slowness(&self, context: RecordId) -> f64 {
         let slower = self.state.standing(context, &[AlarmKind::Slower]).next();
         let times = slower.map(|alarm| self.times(alarm, &Sums::default()));
@@ -239,8 +239,8 @@ impl Standing<'_> {
         agreeing(ratio, 1.0, false)
     }
 
-    /// Compares the times of a context that is slower or faster. What all contexts share is a part of `then`: it is what
-    /// would be measured now, were the context as before.
+    /// Compares the times of a context that is slower or faster. `then` includes the shift that all contexts share: it
+    /// is the mean expected now without the change.
     fn times(&self, alarm: &Alarm, since: &Sums) -> Times {
         let is_faster = alarm.kind == AlarmKind::Faster;
         let page = self.pages.get(&alarm.context);
@@ -266,11 +266,11 @@ impl Standing<'_> {
         if size.is_tail {
             let ratio = agreeing(now.tail / (then.tail * size.shared), 1.0, is_faster);
             (times.then, times.now) = (now.tail / ratio, now.tail);
-            // The others are as before.
+            // The other nine tenths are as before.
             times.mean_then = (now.all - TAIL_SHARE * (times.now - times.then)).max(0.0);
         } else {
             let of_means = now.all / (then.all * size.shared);
-            // A few requests that take very long move a mean, and chance their number.
+            // A few very slow requests move a mean, and their number is chance.
             let is_chance = (of_means / size.body).ln().abs()
                 <= MAY_BE_CHANCE * (then.variance + now.variance).sqrt();
             let of_means = if is_chance { size.body } else { of_means };
@@ -280,7 +280,7 @@ impl Standing<'_> {
         times
     }
 
-    /// Compares the times of all contexts by the level that they share: a mean changes with what is asked for as well.
+    /// Compares the times of all contexts by their shared level: a mean also changes with the mix of requests.
     fn times_of_all(&self, alarm: &Alarm, since: &Sums) -> Times {
         let effect = (alarm.effect as f64 * 1e-6).exp();
         let level = self.state.shared.median_level(alarm.since, self.now + 1);
@@ -310,7 +310,7 @@ fn count(counts: &Counts) -> f64 {
     counts.iter().map(|n| f64::from(*n)).sum()
 }
 
-/// Samples of the minutes before a change, and since.
+/// The samples of the minutes before a change, and since.
 fn split(
     busy: &[Busy],
     since: Tick,

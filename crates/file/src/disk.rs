@@ -1,5 +1,5 @@
-//! The file as the database sees it. Its first page is ours: it says that the file is one of tower-pulse, of which
-//! version, and which process holds it. The database begins behind that page.
+//! The file as the database sees it. The first page is a header of this crate: a magic number, the version of the
+//! format, and the process that holds the file. The database begins behind it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -11,16 +11,16 @@ use redb::StorageBackend;
 use super::trouble::Trouble;
 use tower_pulse_core::task::lock;
 
-/// The bytes of the first page.
+/// The length of the header page, in bytes.
 pub(super) const HEADER: u64 = 4_096;
-/// The beginning of each file.
+/// The first bytes of each file.
 const MAGIC: &[u8; 16] = b"tower-pulse file";
-/// The version of the form of the file. A file of a newer one is left alone.
+/// The version of the file's format. A file of a newer version is left alone.
 const VERSION: u32 = 1;
-/// The bytes of a copy that are in memory at a time.
+/// The size of the buffer of a copy, in bytes.
 const COPIED_AT_ONCE: usize = 1024 * 1024;
 
-/// How a file is read and written: a test makes it fail.
+/// Reads and writes a file; a test replaces it by one that fails.
 #[cfg_attr(
     not(any(test, feature = "__test_store")),
     allow(unreachable_pub, reason = "tests implement it")
@@ -41,13 +41,13 @@ pub trait FileIo: std::fmt::Debug + Send + Sync {
         file.set_len(len)
     }
 
-    /// Returns when all that was written is on the disk.
+    /// Returns when everything written is on the disk.
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
 }
 
-/// Reads and writes as they are asked for.
+/// Reads and writes without changes.
 #[derive(Debug)]
 pub(super) struct PlainIo;
 
@@ -63,7 +63,7 @@ fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
-// The thread of the store is the only one that uses the file, so that nobody else moves its cursor.
+// The store's thread is the only user of the file, so nothing else moves its cursor.
 #[cfg(not(unix))]
 fn read_at(mut file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
@@ -78,19 +78,19 @@ fn write_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// An open file, which no other process opens as long as this one holds it.
+/// An open file. No other process can open it while this one holds it.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     file: Arc<File>,
     io: Arc<dyn FileIo>,
-    /// The beginning of the database as it was last written. Empty where that is not known, as after a failure.
+    /// The beginning of the database as last written; empty if it is not known, as after a failure.
     beginning: Arc<Mutex<Vec<u8>>>,
-    /// The most bytes of the file.
+    /// The largest size of the file, in bytes.
     most_bytes: u64,
 }
 
 impl Disk {
-    /// Opens a file, or makes an empty one.
+    /// Opens a file, or creates an empty one.
     pub(super) fn open(path: &Path, io: Arc<dyn FileIo>, most_bytes: u64) -> Result<Self, Trouble> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -112,7 +112,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Whether this file stands at a path. Elsewhere than on Unix, any file does.
+    /// Whether this file is the one at a path. Elsewhere than on Unix, any file counts.
     pub(super) fn stands_at(&self, path: &Path) -> io::Result<bool> {
         let found = std::fs::metadata(path)?;
         #[cfg(unix)]
@@ -156,7 +156,7 @@ impl Disk {
         self.io.sync(&new.file)
     }
 
-    /// Refuses a file that is not ours before anything is written to it.
+    /// Refuses a file of another program or of a newer version, before anything is written to it.
     fn check_header(&self) -> Result<(), Trouble> {
         let len = self.file.metadata()?.len();
         let mut header = [0; 20];
@@ -170,7 +170,7 @@ impl Disk {
             if len < HEADER {
                 return Err(Trouble::Damaged("its first page is cut off".to_owned()));
             }
-            // Four bytes are left of the twenty.
+            // The array has 20 bytes, so 4 are left after the magic number.
             let version = u32::from_be_bytes(version.try_into().unwrap_or_default());
             if version > VERSION {
                 return Err(Trouble::Newer(version));
@@ -178,7 +178,7 @@ impl Disk {
         }
         let process = std::process::id();
         if len > 0 && holder(&self.file) == Some(process) {
-            // It was open before. A full disk can be read as long as nothing is written.
+            // This process opened the file before. Without a write, it can be read even if the disk is full.
             return Ok(());
         }
         let mut page = [&MAGIC[..], &VERSION.to_be_bytes()].concat();
@@ -189,7 +189,7 @@ impl Disk {
     }
 }
 
-/// The process that has written itself down in a file.
+/// The process that is noted in a file's header.
 fn holder(file: &File) -> Option<u32> {
     let mut header = [0; 24];
     read_at(file, 0, &mut header).ok()?;
@@ -232,9 +232,8 @@ impl StorageBackend for Disk {
     }
 }
 
-/// How many bytes the tables may take in a file that has `len` bytes, and may have `most`. The file doubles when it
-/// grows; two thirds of it are fields when that happens (measured), and each time that it was `full` a quarter less fits
-/// than was expected.
+/// The bytes that the tables may take in a file of `len` bytes that may grow to `most`. The file doubles when it grows;
+/// by then, two thirds of it are fields (measured). Each time that the file was `full`, a quarter less is allowed.
 pub(super) fn table_bytes(len: u64, most: u64, full: u32) -> usize {
     let mut largest = len.max(HEADER);
     while 2 * largest <= most {

@@ -1,4 +1,4 @@
-//! The fields of tables, in the database. All that is done between two durable moments is one transaction.
+//! The fields of tables in the database. Everything between two commits is one transaction.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -14,48 +14,49 @@ use tower_pulse_core::store::in_process::{Extent, FieldChange, Fields, Show, Sta
 use tower_pulse_core::store::table::Table;
 use tower_pulse_model::pack;
 
-/// A table of the database. All have bytes for keys and values, as the database's code is compiled for each kind of them.
+/// A table of the database. All tables have bytes as keys and values, as the database's code is compiled anew for each
+/// pair of types.
 pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
-/// The fields of all tables, by the name of the table and that of the field.
+/// The fields of all tables, by the names of table and field.
 const FIELDS: Definition = TableDefinition::new("fields");
-/// The extents of tables, by their names.
+/// The extents of tables, by table name.
 pub(super) const EXTENTS: Definition = TableDefinition::new("tables");
 
-/// The fields of all tables. An error leaves the transaction half done, and it must be given up then.
+/// The fields of all tables. After an error the transaction is incomplete, and must be abandoned.
 pub(super) struct FileFields {
     pub(super) path: Arc<Path>,
-    /// There is one, except while it is replaced.
+    /// The open transaction; `None` while it is replaced, and after a failed commit.
     pub(super) transaction: Option<WriteTransaction>,
-    /// Why the last work on it failed.
+    /// The error of the last failed operation.
     pub(super) failure: RefCell<Option<Trouble>>,
 }
 
 /// The fields of the state of a file.
 pub(super) fn fields_of(state: &mut State) -> Result<&mut FileFields, redb::Error> {
     let fields: &mut dyn Any = state.tables.fields_mut();
-    // Such a state has no others.
+    // The state of a file always has fields of this type.
     fields.downcast_mut().ok_or(redb::Error::DatabaseClosed)
 }
 
-/// Why work on the fields of a state failed, if some did.
+/// Takes the error of the last failed operation, if there is one.
 pub(super) fn take_failure(state: &mut State) -> Option<Trouble> {
     fields_of(state).ok()?.failure.take()
 }
 
 impl FileFields {
-    /// The transaction that is open.
+    /// The open transaction.
     pub(super) fn transaction(&self) -> Result<&WriteTransaction, redb::Error> {
-        // A failed commit leaves none.
+        // A failed commit leaves no transaction.
         self.transaction.as_ref().ok_or(redb::Error::DatabaseClosed)
     }
 
-    /// Takes the transaction, to commit it.
+    /// Takes the open transaction, to commit it.
     pub(super) fn take(&mut self) -> Result<WriteTransaction, redb::Error> {
         self.transaction.take().ok_or(redb::Error::DatabaseClosed)
     }
 
-    /// Works on a table of the transaction that is open. An error is noted.
+    /// Works on a table within the open transaction. Keeps an error for [`take_failure`].
     fn on<R>(
         &self,
         table: Definition,
@@ -71,7 +72,7 @@ impl FileFields {
     }
 }
 
-/// Removes all with keys from one on, and before another.
+/// Removes the keys from `from` on, up to `to`.
 pub(super) fn remove_range(
     stored: &mut StoredTable<'_, &'static [u8], &'static [u8]>,
     from: &[u8],
@@ -81,7 +82,7 @@ pub(super) fn remove_range(
     Ok(())
 }
 
-/// The first key behind all that begin with a name.
+/// The first key after all keys that begin with a name.
 pub(super) fn behind(name: &[u8]) -> Vec<u8> {
     let mut end = name.to_vec();
     // A name begins with a code below 255.

@@ -1,4 +1,4 @@
-//! What the file keeps beside the tables: the state of the journal and its entries, the counters, and the rest of the
+//! The data of the file beside the tables: the state of the journal and its entries, the counters, and the rest of the
 //! [`State`].
 
 #[cfg(test)]
@@ -18,16 +18,16 @@ use tower_pulse_model::pack;
 use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::Revision;
 
-/// The state: one value.
+/// The table of the state, which is one value.
 const STATE: Definition = TableDefinition::new("state");
 /// The key of that value.
 const CURRENT: &[u8] = b"current";
-/// The entries that are not folded, by the end of their position: eight bytes, the highest first.
+/// The entries that are not folded, by the end of their position as eight big-endian bytes.
 const ENTRIES: Definition = TableDefinition::new("journal");
 /// The slices of counters, by name and precision.
 const COUNTERS: Definition = TableDefinition::new("counters");
 
-/// What is left of an earlier opening of the same file by this process.
+/// Data that remains when this process opens the same file again.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
     pub(super) heartbeats: Heartbeats,
@@ -35,10 +35,11 @@ pub(super) struct Earlier {
     pub(super) writes: Revision,
 }
 
-/// A state and when it was written, in Unix seconds; `None` for a new one.
+/// A state, and when it was written in Unix seconds; `None` for a new one.
 pub(super) type Loaded = (State, Option<i64>);
 
-/// Begins a transaction, and loads the state that it finds. `generation` is the name of a new state, which begins `now`.
+/// Begins a transaction, and loads the state. A file without one gets a new state, of the given `generation`, that
+/// begins `now`.
 pub(super) fn load(
     path: &Arc<Path>,
     database: &Database,
@@ -50,7 +51,7 @@ pub(super) fn load(
         .ok_or_else(|| Trouble::Damaged("its state cannot be read".to_owned()))
 }
 
-/// `None` if the state cannot be read.
+/// Loads the stored state; `None` if it cannot be read.
 fn load_state(
     path: &Arc<Path>,
     database: &Database,
@@ -67,7 +68,7 @@ fn load_state(
     let mut extents = Map::default();
     for extent in transaction.open_table(EXTENTS)?.iter()? {
         let (name, extent) = extent?;
-        // A later version may have tables that this one does not know. They stay.
+        // Tables that only a later version knows are kept.
         if let Some(table) = pack::unpack(name.value()) {
             let Some(extent) = pack::unpack(extent.value()) else {
                 return Ok(None);
@@ -114,7 +115,7 @@ fn load_state(
     Ok(Some((state, written_at)))
 }
 
-/// Writes what has changed of the state, and commits the transaction: then it is durable.
+/// Writes the changes of the state, and commits the transaction, which makes them durable.
 pub(super) fn commit(state: &mut State, database: &Database, now: i64) -> Result<(), redb::Error> {
     state.kept.written_at = now;
     let kept = pack::pack(&state.kept);

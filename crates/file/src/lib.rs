@@ -1,14 +1,15 @@
-//! The store in one file of this machine: history that survives a restart, without a server. This crate knows the traits of a
-//! store in `tower-pulse-core`, and redb. It does not know Redis, nor who records, asks or shows.
+//! The store in one file of this machine: history that survives a restart, without a server. This crate knows the
+//! store's traits in `tower-pulse-core`, and redb; it does not depend on Redis, the recorder, the API or the dashboard.
 //!
-//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 //!
-//! A thread of its own works on the file (`worker`), as a disk may take its time. It has one open transaction, which is
-//! committed from time to time: what was done before is durable then. After a failure the file is opened again where it
-//! was durable last, and those who flush append again what it has lost, as after a failover of a server.
-//! The thread also looks whether the file still stands at its path (`worker::place`).
+//! A thread of its own works on the file (`worker`), as disks can be slow. Its one open transaction is committed from
+//! time to time, which makes everything before durable. After a failure the file is opened again as of the last commit,
+//! and the calls since then are sent again, as after a failover of a server. The thread also checks whether the file is
+//! still at its path (`worker::place`).
 
-// `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be used.
+// `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be
+// used.
 
 mod disk;
 mod fields;
@@ -31,17 +32,17 @@ use tower_pulse_core::error::{BuildError, Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::in_process::{Access, InProcessStore, Place, Work};
 use tower_pulse_core::task::lock;
 
-/// The most calls that wait for the file.
+/// The most calls that wait for the file's thread.
 const MAX_WAITING: usize = 1_000;
 
-/// Opens stores in a file, which one process holds at a time.
+/// Opens stores in a file, which only one process can hold at a time.
 ///
-/// Dropping the store makes the file durable and closes it, a moment later. `Pulse::shutdown`
-/// waits until it is durable.
+/// Dropping the store makes the file durable and closes it a moment later. `Pulse::shutdown` waits until the file is
+/// durable.
 #[non_exhaustive]
 pub struct FileStore;
 
-/// The thread that works on a file, for those who ask it. It ends when nobody can any more.
+/// A handle to the file's thread, which ends when the last handle is dropped.
 struct Thread {
     path: Arc<Path>,
     requests: Sender<(Access, Work)>,
@@ -49,25 +50,25 @@ struct Thread {
     report: Arc<Report>,
 }
 
-/// What the thread tells about the file.
+/// The status of the file, as the thread reports it.
 #[derive(Default)]
 struct Report {
-    /// Why the file cannot be used now.
+    /// Why the file cannot be used at present.
     trouble: Mutex<Option<String>>,
-    /// Where the store is, if that is not as it was.
+    /// Where the store is, if it has moved.
     place: Mutex<Option<String>>,
-    /// What an operator should know, although the file can be used.
+    /// Messages for the operator about a file that can be used.
     notes: Mutex<Vec<String>>,
-    /// The numbers of the last calls that are durable, by instance.
+    /// The number of the last durable call of each instance.
     durable: Mutex<HashMap<String, u64>>,
 }
 
 impl FileStore {
-    /// Opens a file, or begins to: as long as it cannot be opened, each call is an error that says why, and what was
-    /// recorded waits in memory. The file is tried again each second.
+    /// Opens a file. If it cannot be opened yet, each call fails with an error that says why, recorded data waits in
+    /// memory, and the file is tried again each second.
     ///
     /// # Errors
-    /// When the system has no thread for the file.
+    /// The system cannot start a thread for the file.
     pub fn open(options: FileOptions) -> Result<InProcessStore, BuildError> {
         let (requests, receiver) = channel();
         let report = Arc::<Report>::default();
@@ -91,7 +92,7 @@ impl FileStore {
     }
 }
 
-/// Counts a call that waits until it is dropped.
+/// Counts one waiting call until it is dropped.
 struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
@@ -112,7 +113,7 @@ impl Place for Thread {
         format!("file {}", self.path.display())
     }
 
-    /// Hands work to the thread, unless too much [waits](Waiting), this included.
+    /// Hands work to the thread, unless too many calls [wait](Waiting), this one included.
     fn begin(&self, access: Access, work: Work) -> Result<()> {
         let waiting = Waiting::new(&self.waiting);
         if self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
@@ -123,7 +124,7 @@ impl Place for Thread {
             drop(waiting);
             work(state);
         });
-        // The thread works until the store is dropped. Without it, no answer comes.
+        // The thread runs until the store is dropped. If it has ended, the caller gets no answer.
         let _ = self.requests.send((access, work));
         Ok(())
     }

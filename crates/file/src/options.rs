@@ -1,4 +1,4 @@
-//! The options of a file, checked before it is opened.
+//! The options of a file, which are checked before it is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_model::slice::Precisions;
 
-/// The most bytes of a file unless configured otherwise.
+/// The default of the largest size of a file, in bytes.
 pub const FILE_BYTES: u64 = 256 * 1024 * 1024;
-/// The fewest bytes that a file may be allowed.
+/// The lowest size limit that can be configured, in bytes.
 const MIN_FILE_BYTES: u64 = 16 * 1024 * 1024;
-/// The most bytes that a file may be allowed.
+/// The highest size limit that can be configured, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024 * 1024;
-/// How often a file is made durable unless configured otherwise.
+/// The default interval at which a file is made durable.
 pub const DURABLE_EVERY: Duration = Duration::from_secs(1);
 
 /// The path of a file, and the options of the store in it.
@@ -31,10 +31,10 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    /// The file at `path`, which is made if it does not exist. Its directory must exist.
+    /// The file at `path`, which is created if it does not exist. Its directory must exist.
     ///
     /// # Errors
-    /// When the path is empty, or ends like that of a directory.
+    /// The path is empty, or ends like that of a directory.
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, BuildError> {
         let path = path.into();
         let text = path.to_string_lossy();
@@ -53,24 +53,24 @@ impl FileOptions {
         })
     }
 
-    /// The precisions of the counters.
+    /// Sets the precisions of the counters.
     pub fn precisions(mut self, precisions: Precisions) -> Self {
         self.precisions = precisions;
         self
     }
 
-    /// The store's time, against which samples are judged as skewed.
+    /// Sets the store's clock, by which samples are judged as skewed.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data, as the file
-    /// grows by doubling, and what is written never takes the place of what is durable. Above that, the oldest minutes
-    /// are removed first, then the oldest half hours. A file does not shrink.
+    /// Sets the largest size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of the file
+    /// is data, as it grows by doubling, and new data never overwrites durable data. If the data takes more, the oldest
+    /// minutes are removed first, then the oldest half hours. A file does not shrink.
     ///
     /// # Errors
-    /// When the number is not in this range.
+    /// The number is not in this range.
     pub fn file_bytes(mut self, bytes: u64) -> Result<Self, BuildError> {
         if !(MIN_FILE_BYTES..=MAX_FILE_BYTES).contains(&bytes) {
             let allowed = "16 MiB (16777216) to 64 GiB (68719476736)";
@@ -80,11 +80,11 @@ impl FileOptions {
         Ok(self)
     }
 
-    /// How often what was recorded is made durable: 1 s to 60 s, 1 s by default. After a crash, at most the requests of this
-    /// time and of a flush interval are missing.
+    /// Sets how often recorded data is made durable: 1 s to 60 s, 1 s by default. A crash loses at most the requests of
+    /// this time and of one flush interval.
     ///
     /// # Errors
-    /// When the duration is not in this range.
+    /// The duration is not in this range.
     pub fn durable_every(mut self, every: Duration) -> Result<Self, BuildError> {
         if !(Duration::from_secs(1)..=Duration::from_secs(60)).contains(&every) {
             let value = format!("{every:?}");
@@ -94,14 +94,14 @@ impl FileOptions {
         Ok(self)
     }
 
-    /// Reads and writes the file in another way: a test makes the disk fail.
+    /// Sets how the file is read and written: a test makes the disk fail.
     #[cfg(any(test, feature = "__test_store"))]
     pub fn io(mut self, io: Arc<dyn FileIo>) -> Self {
         self.io = io;
         self
     }
 
-    /// Keeps counters of each context, as the store in memory does: for a test of both.
+    /// Keeps counters of each context, as the store in memory does, for tests of both.
     #[cfg(any(test, feature = "__test_store"))]
     pub fn with_context_counters(mut self) -> Self {
         self.has_context_counters = true;

@@ -5,18 +5,18 @@ use std::path::Path;
 
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 
-/// Why a file cannot be used.
+/// The reason why a file cannot be used.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// Another store has it: that of this process, if it is known.
+    /// Another store holds the file; the id of its process, if known.
     Held(Option<u32>),
-    /// Another program wrote it.
+    /// Another program wrote the file.
     Foreign,
-    /// A newer version of this crate wrote it, in this form.
+    /// A newer version of this crate wrote the file, in this format.
     Newer(u32),
-    /// It cannot be what was written.
+    /// The content is damaged.
     Damaged(String),
-    /// The file has reached its bound.
+    /// The file has reached its largest size.
     Full,
     /// The disk fails.
     Io(io::Error),
@@ -46,11 +46,11 @@ impl From<redb::Error> for Trouble {
 }
 
 impl Trouble {
-    /// Whether the bytes of the file are wrong, so that a new file must take its place.
+    /// Whether the content of the file is damaged, so that a new file must replace it.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             Self::Damaged(_) => true,
-            // The database finds its own beginning or its length wrong.
+            // The database's header or length is wrong.
             Self::Io(error) => matches!(
                 error.kind(),
                 io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
@@ -59,7 +59,7 @@ impl Trouble {
         }
     }
 
-    /// In a sentence that says what to do.
+    /// A sentence that says what is wrong and what to do.
     pub(super) fn in_words(&self, path: &Path) -> String {
         let file = path.display();
         let why = match self {
@@ -109,7 +109,7 @@ impl Trouble {
         format!("{file} cannot be written: {why}")
     }
 
-    /// As the error of a call.
+    /// The error that a call returns.
     pub(super) fn to_error(&self, path: &Path) -> StoreError {
         let kind = match self {
             Self::Held(_) | Self::Panicked => StoreErrorKind::Unreachable,

@@ -23,80 +23,81 @@ use tower_pulse_core::random::short_random_name;
 use tower_pulse_core::store::in_process::{Access, Bound, State, Work};
 use tower_pulse_core::task::lock;
 
-/// Bytes of entries after which the file is made durable, whatever the time: those who flush can append as much again.
+/// Bytes of entries after which the file is made durable early. Clients can append as much again.
 const MOST_VOLATILE: u64 = 512 * 1024;
-/// A commit that is due waits until the thread has had nothing to do for so long: then a flush is durable as a whole.
+/// A due commit waits until the thread was idle for this long, so that a whole flush becomes durable at once.
 const PAUSE: Duration = Duration::from_millis(20);
-/// For how long it waits at the most.
+/// The longest time that a due commit waits.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
-/// By how much two flushes may be closer than their interval: a commit is due before the second one ends.
+/// How much closer than their interval two flushes may be: a commit is due before the second one ends.
 const JITTER: Duration = Duration::from_millis(100);
-/// How often a file to which nothing is appended notes that its process is alive, and what was derived from earlier
+/// How often a file without new entries notes that its process is alive, and stores what was derived from earlier
 /// entries.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
-/// How soon a file is tried again.
+/// The shortest time until a file is tried again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// How late a file is tried again at the most, unless another process holds it.
+/// The longest time until a file is tried again, unless another process holds it.
 const LAST_RETRY: Duration = Duration::from_secs(16);
-/// For this long, a process that ends may hold the file without a warning.
+/// How long an ending process may hold the file without a warning.
 const HANDOVER: Duration = Duration::from_secs(60);
-/// Seconds between two processes that count as a time in which none recorded. The last one may have been idle.
+/// The shortest gap in recording between two processes, in seconds. The last process may have been idle.
 const SHORTEST_GAP: i64 = 10;
-/// The most such times that are known.
+/// The most gaps that are kept.
 const MAX_GAPS: usize = 1_000;
-/// Seconds by which a clock may go back without a warning.
+/// Seconds by which the clock may go back without a warning.
 const CLOCK_ALLOWED: i64 = 60;
-/// The most bytes of the file's pages that are held in memory.
+/// The size of the cache of the file's pages, in bytes.
 const FILE_CACHE: usize = 16 * 1024 * 1024;
-/// What is written to find out whether there is room.
+/// The size of the test write that finds out whether there is room, in bytes.
 const PROBE_BYTES: usize = 256 * 1024;
 const PROBE: Definition = TableDefinition::new("probe");
 
-/// The thread's data.
+/// The state of the thread.
 pub(super) struct Worker {
     options: FileOptions,
     requests: Receiver<(Access, Work)>,
     report: Arc<Report>,
     open: Option<Open>,
-    /// Where the store is: at the path of its options, or beside another file that stands there.
+    /// The path of the store: that of its options, or one beside another file at that path.
     path: Arc<Path>,
-    /// The file, once it was open.
+    /// The file, once it was opened.
     held: Option<Disk>,
-    /// When the store last looked for its file, and how long to wait for the next time.
+    /// When the store last checked its file's place, and how long until the next check.
     looked: Tick,
     look_after: Duration,
     /// When this process began to record, in Unix seconds.
     started: i64,
-    /// What stays of this process when the file is opened again.
+    /// Data that remains when the file is opened again.
     earlier: Earlier,
     /// Why the file cannot be written, and since when.
     trouble: Option<(Trouble, Tick)>,
-    /// When the file was last tried, and how long to wait for the next time.
+    /// When the file was last tried, and how long until the next attempt.
     tried: Tick,
     retry: Duration,
-    /// How often the file had no room.
+    /// How often the file was full.
     full: u32,
-    /// Whether the content of the file is checked when it is opened.
+    /// Whether the content is checked when the file is opened.
     must_check: bool,
 }
 
-/// A file that is open.
+/// An open file.
 struct Open {
     state: State,
     database: Database,
-    /// Whether a commit has succeeded since it was opened.
+    /// Whether a commit has succeeded since the file was opened.
     is_writable: bool,
-    /// Whether something was done since the last commit.
+    /// Whether there are changes since the last commit.
     is_dirty: bool,
     committed: Tick,
-    /// The end of the journal then.
+    /// The end of the journal at the last commit.
     committed_head: u64,
-    /// When entries were last made durable. The first ones are at once, so that commits follow flushes from then on.
+    /// When entries were last made durable. The first ones are committed at once, so that later commits follow the
+    /// flushes.
     appended: Option<Tick>,
 }
 
 impl Open {
-    /// Bytes of entries that are not durable.
+    /// The bytes of entries that are not durable.
     fn volatile_bytes(&self) -> u64 {
         self.state.kept.journal.head.offset - self.committed_head
     }
@@ -119,7 +120,7 @@ impl Worker {
         requests: Receiver<(Access, Work)>,
         report: Arc<Report>,
     ) -> Self {
-        // A service may change its directory.
+        // The path is made absolute, as a service may change its directory.
         options.path = absolute(&options.path).map_or(options.path, Into::into);
         Self {
             path: options.path.clone(),
@@ -140,7 +141,7 @@ impl Worker {
         }
     }
 
-    /// Works until the store is dropped.
+    /// Runs until the store is dropped.
     pub(super) fn run(mut self) {
         self.guarded(Self::attempt);
         loop {
@@ -165,7 +166,7 @@ impl Worker {
         });
     }
 
-    /// Works on the file. The database may panic on pages that contradict each other: the thread goes on.
+    /// Runs `work`, and goes on if it panics: the database may panic on pages that contradict each other.
     fn guarded(&mut self, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.fail(Trouble::Panicked);
@@ -176,7 +177,7 @@ impl Worker {
         self.options.clock.since(tick)
     }
 
-    /// How long nothing is due. A clock that a test moves is looked at now and then.
+    /// The time until the next work is due. A clock that a test moves is checked now and then.
     fn until_due(&self) -> Duration {
         let left = match &self.open {
             Some(open) if open.is_writable => self.until_commit(open),
@@ -186,7 +187,7 @@ impl Worker {
         left.min(look).clamp(PAUSE, LAST_RETRY)
     }
 
-    /// How long until a commit is due.
+    /// The time until a commit is due.
     fn until_commit(&self, open: &Open) -> Duration {
         if open.volatile_bytes() == 0 {
             return ALIVE_EVERY.saturating_sub(self.since(open.committed));
@@ -196,7 +197,7 @@ impl Worker {
         open.appended.map_or(Duration::ZERO, until)
     }
 
-    /// Does what is due. `is_idle`: nobody has asked for anything meanwhile.
+    /// Does the work that is due. `is_idle` says that no request has come meanwhile.
     fn keep_up(&mut self, is_idle: bool) {
         if self.since(self.looked) >= self.look_after {
             self.look();
@@ -227,7 +228,7 @@ impl Worker {
             }
             self.look();
         }
-        // As long as a move fails, all ends with this process.
+        // While a move fails, the data ends with this process.
         let may_last = access != Access::Durable || self.look_after == LOOK_EVERY;
         let usable = |open: &&mut Open| may_last && (access == Access::Read || open.is_writable);
         let Some(open) = self.open.as_mut().filter(usable) else {
@@ -241,7 +242,7 @@ impl Worker {
         }
     }
 
-    /// Why the file cannot be written, as the error of a call.
+    /// The error of a call while the file cannot be written.
     fn error(&self) -> StoreError {
         match &self.trouble {
             Some((trouble, _)) => trouble.to_error(&self.path),
@@ -253,7 +254,7 @@ impl Worker {
         }
     }
 
-    /// Makes durable what was done.
+    /// Makes all changes durable.
     fn commit(&mut self) {
         let now = self.options.clock.now_seconds();
         let Some(open) = &mut self.open else { return };
@@ -269,7 +270,7 @@ impl Worker {
         self.bound();
     }
 
-    /// Bounds the tables by what the file can hold.
+    /// Limits the tables to what the file can hold.
     fn bound(&mut self) {
         let Some(open) = &mut self.open else { return };
         let len = self.held.as_ref().and_then(|held| held.len().ok());
@@ -286,7 +287,7 @@ impl Worker {
         }
     }
 
-    /// Tells an operator something once.
+    /// Tells the operator something once.
     fn note(&self, note: String) {
         let mut notes = lock(&self.report.notes);
         if !notes.contains(&note) {
@@ -321,7 +322,7 @@ impl Worker {
         }
     }
 
-    /// Gives up what is not durable, and opens the file again for those who read.
+    /// Abandons changes that are not durable, and opens the file again for readers.
     fn fail(&mut self, trouble: Trouble) {
         self.tried = self.options.clock.tick();
         if self.is_lost() {
@@ -330,7 +331,7 @@ impl Worker {
         }
         self.close();
         if self.has_name() {
-            // Its device may have been away. A file without a name cannot be opened anew.
+            // The file's device may have been away. A file without a name cannot be opened again.
             self.held = None;
         }
         self.full += u32::from(matches!(trouble, Trouble::Full));
@@ -342,19 +343,19 @@ impl Worker {
         }
     }
 
-    /// Closes the file, and gives up what is not durable.
+    /// Closes the file, and abandons changes that are not durable.
     fn close(&mut self) {
         if let Some(open) = self.open.take() {
             self.earlier = Earlier {
                 heartbeats: open.state.heartbeats.clone(),
                 writes: open.state.tables.writes(),
             };
-            // A transaction that was half done may panic once more.
+            // Dropping a transaction that is half done may panic once more.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(open)));
         }
     }
 
-    /// Says why the file cannot be written.
+    /// Tells the operator why the file cannot be written.
     fn explain(&mut self, trouble: Trouble) {
         let path = &self.path;
         let mut message = trouble.in_words(path);
@@ -377,7 +378,7 @@ impl Worker {
         self.trouble = Some((trouble, since));
     }
 
-    /// Opens the file. What cannot be read any more gets another name, and a new file takes its place.
+    /// Opens the file. A file that cannot be read is renamed, and a new file replaces it.
     fn open_file(&mut self) -> Result<Open, Trouble> {
         match self.open_as_it_is() {
             Err(trouble) if trouble.is_damage() && self.has_name() => {
@@ -444,7 +445,7 @@ impl Worker {
     }
 }
 
-/// Commits something and removes it again: a disk that has room for it has room for what comes next.
+/// Commits a test write and removes it again: if the disk has room for it, it has room for the next commits.
 fn probe(open: &mut Open, now: i64) -> Result<(), Trouble> {
     let removed = open.state.tables.retain(&open.state.kept.rolled, now);
     if removed.is_err() {

@@ -1,10 +1,9 @@
-//! Access times: count, sum, sum of squares, smallest and largest, and mean and deviation that follow from
-//! them. See the recipes statistics and access
-//! times.
+//! Access times: count, sum, sum of squares, smallest and largest, and the mean and deviation derived from them. See
+//! the recipes *statistics* and *access times*.
 //!
-//! [`DurationSums`] is the exact form, in integers, that a process collects. [`AccessTimeStats`] is the
-//! form in seconds that stores hold. The first is added to the second once per flush, so that floats are
-//! rounded once per flush and not once per request.
+//! [`DurationSums`] is the exact form, in integers, that a process collects. [`AccessTimeStats`] is the form in seconds
+//! that stores hold. The first is added to the second once per flush, so that floats are rounded once per flush instead
+//! of once per request.
 
 /// Sums of the durations that a process has collected, in nanoseconds, without rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +54,8 @@ impl DurationSums {
         self.max = self.max.max(other.max);
     }
 
-    /// Takes out all of `other`, which was merged before. The smallest and the largest value stay, as they
-    /// cannot be taken out.
+    /// Removes all of `other`, which was merged before. The smallest and the largest value stay, as they cannot be
+    /// removed.
     pub fn subtract(&mut self, other: &Self) {
         self.count = self.count.saturating_sub(other.count);
         self.sum = self.sum.saturating_sub(other.sum);
@@ -64,8 +63,7 @@ impl DurationSums {
     }
 }
 
-/// Access times as a store holds them, in seconds: the members of the sorted set in the recipe
-/// statistics.
+/// Access times as a store holds them, in seconds: the members of the sorted set in the recipe *statistics*.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessTimeStats {
     /// Number of durations.
@@ -117,13 +115,13 @@ impl AccessTimeStats {
         self.max = self.max.max(other.max);
     }
 
-    /// The mean, `sum / count`; `None` if it is empty.
+    /// The mean, `sum / count`; `None` without durations.
     pub fn mean(&self) -> Option<f64> {
         self.counted().then(|| self.sum / self.count)
     }
 
-    /// The sample standard deviation, `sqrt((sumsq - sum² / count) / max(count - 1, 1))`; `None` if it is
-    /// empty. A radicand that is negative because of rounding counts as 0.
+    /// The sample standard deviation, `sqrt((sumsq - sum² / count) / max(count - 1, 1))`; `None` without durations. A
+    /// radicand that is negative because of rounding counts as 0.
     pub fn stddev(&self) -> Option<f64> {
         self.counted().then(|| {
             let radicand =
@@ -133,12 +131,12 @@ impl AccessTimeStats {
         })
     }
 
-    /// The smallest in seconds; `None` if it is empty.
+    /// The smallest in seconds; `None` without durations.
     pub fn smallest(&self) -> Option<f64> {
         self.min.is_finite().then_some(self.min)
     }
 
-    /// The largest in seconds; `None` if it is empty.
+    /// The largest in seconds; `None` without durations.
     pub fn largest(&self) -> Option<f64> {
         self.max.is_finite().then_some(self.max)
     }

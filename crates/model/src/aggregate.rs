@@ -1,4 +1,4 @@
-//! Merged samples: everything that the crate records about them.
+//! Merged samples, with everything that the crate records about them.
 
 use super::access_time::{AccessTimeStats, DurationSums};
 use super::histogram::{BUCKETS, COARSE_SCALE, Histogram, SCALE};
@@ -30,8 +30,8 @@ packed!(RequestCounts {
     micros
 });
 
-/// Merged samples of a context within a slice, or within one drained second: everything that the crate
-/// records about them.
+/// The merged samples of a context within a slice, or within one drained second, with everything that the crate records
+/// about them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate {
     /// The access times.
@@ -40,10 +40,10 @@ pub struct Aggregate {
     pub outcomes: OutcomeCounts,
     /// Histogram of the access times.
     pub histogram: Histogram,
-    /// The part of the histogram that is of failures: samples that are errors, and 4xx.
+    /// The part of the histogram that is of failures: errors and 4xx.
     pub failures: Histogram,
-    /// The part of the histogram that is of requests which were cut off: cancelled, or with an aborted body, and
-    /// no errors. They would have taken at least this long.
+    /// The part of the histogram that is of requests that were cut off: cancelled, or with an aborted body, without
+    /// being errors. They would have taken at least this long.
     pub cut_off: Histogram,
     /// The timers that ran within the requests.
     pub timers: Timers,
@@ -51,8 +51,7 @@ pub struct Aggregate {
     pub measures: Measures,
 }
 
-/// The most buckets of [`Aggregate::failures`] and of [`Aggregate::cut_off`]: as many as there are at the coarse
-/// scale.
+/// The most buckets of [`Aggregate::failures`] and of [`Aggregate::cut_off`]: as many as the coarse scale has.
 pub const MAX_PART_BUCKETS: usize = BUCKETS >> (SCALE - COARSE_SCALE);
 
 impl Merge for Aggregate {
@@ -67,7 +66,7 @@ impl Merge for Aggregate {
 }
 
 impl Aggregate {
-    /// Merges some aggregates, in a fraction of the time that one after the other takes.
+    /// Merges several aggregates, in a fraction of the time of one merge after the other.
     pub fn merge_all(&mut self, others: &[&Self]) {
         for other in others {
             self.times.merge(&other.times);
@@ -80,7 +79,7 @@ impl Aggregate {
         self.histogram.merge_all(&histograms);
     }
 
-    /// Takes out all of `other`, which was merged before. Minima and maxima stay.
+    /// Removes all of `other`, which was merged before. Minima and maxima stay.
     pub fn subtract(&mut self, other: &Self) {
         self.times.subtract(&other.times);
         self.outcomes.subtract(&other.outcomes);
@@ -95,8 +94,8 @@ impl Aggregate {
         }
     }
 
-    /// Adds to the parts of the histogram. A part with more than [`MAX_PART_BUCKETS`] gets the coarse scale: that
-    /// bounds its size, and depends on the sum alone, not on the order of the additions.
+    /// Merges the parts of the histogram. A part with more than [`MAX_PART_BUCKETS`] gets the coarse scale, which
+    /// bounds its size, and only depends on the sum, not on the order of the additions.
     pub fn merge_parts(&mut self, failures: &Histogram, cut_off: &Histogram) {
         for (part, other) in self.parts_mut().into_iter().zip([failures, cut_off]) {
             if other.is_empty() {
@@ -120,14 +119,14 @@ impl Aggregate {
     /// Reduces the histograms to `scale`, if they are finer.
     pub fn coarsen(&mut self, scale: u8) {
         self.histogram.coarsen(scale);
-        // An empty part has no section in a record, and so no scale.
+        // An empty part has no section in a record, so its scale is not stored.
         let parts = self.parts_mut().into_iter();
         parts
             .filter(|part| !part.is_empty())
             .for_each(|part| part.coarsen(scale));
     }
 
-    /// Histogram of the successful responses, at the coarsest scale of the histogram and its parts.
+    /// The histogram of the successful responses, at the coarsest scale of the histogram and its parts.
     pub fn successes(&self) -> Histogram {
         let mut successes = self.histogram.clone();
         let parts = self.parts().into_iter();
@@ -138,11 +137,11 @@ impl Aggregate {
         successes
     }
 
-    /// The share of the requests that were answered well within `seconds`: successes below it, by all successes and
-    /// errors. An error is never below it, however fast. A 4xx and a request that was cut off do not count, as the
-    /// service is not to blame and its duration is not known. `None` if no request counts.
+    /// The share of the requests that succeeded within `seconds`: successes below it, divided by all successes and
+    /// errors. An error never counts as below, even if it is fast. 4xx do not count, as the service is not to blame,
+    /// nor do requests that were cut off, as their duration is not known. `None` if no request counts.
     ///
-    /// See [`Histogram::count_below`] for its error.
+    /// See [`Histogram::count_below`] for the precision.
     pub fn share_below(&self, seconds: f64) -> Option<f64> {
         let (below, all) = self.counts_below(seconds);
         (all > 0).then(|| below as f64 / all as f64)
@@ -155,13 +154,13 @@ impl Aggregate {
         (successes.count_below(seconds), all)
     }
 
-    /// The median, the 95th and the 99th percentile in seconds, limited to the smallest and the largest of some times.
+    /// The median, the 95th and the 99th percentile in seconds, limited to the smallest and the largest of `times`.
     pub fn percentiles(&self, times: &AccessTimeStats) -> [Option<f64>; 3] {
         let (min, max) = (times.smallest(), times.largest());
         [0.50, 0.95, 0.99].map(|q| self.histogram.quantile_within(q, min, max))
     }
 
-    /// Approximate bytes in memory, with the start of its slice.
+    /// The approximate bytes in memory, with the start of the slice.
     pub fn bytes(&self) -> usize {
         const PER_BUCKET: usize = 16;
         let parts = self.parts().map(|part| part.buckets().len());
@@ -178,7 +177,7 @@ mod tests {
     use super::*;
     use crate::histogram::bucket_of;
 
-    /// One sample: its duration, and whether it is a success, a failure or cut off.
+    /// A sample: its duration, and whether it is a success, a failure or cut off.
     type Sample = (u64, usize);
 
     fn of(samples: &[Sample]) -> Aggregate {
@@ -245,10 +244,10 @@ mod tests {
         let [fast, slow] = [(50 * MILLI, 0), (200 * MILLI, 0)];
         assert_eq!(share(&[], 0), None);
         assert_eq!(share(&[fast, fast, fast, slow], 0), Some(0.75));
-        // A fast error is not below it.
+        // A fast error is not below the target.
         assert_eq!(share(&[fast, (MILLI, 1)], 1), Some(0.5));
         assert_eq!(share(&[(MILLI, 1)], 1), Some(0.0));
-        // Neither a 4xx nor one that was cut off counts.
+        // Neither a 4xx nor a request that was cut off counts.
         assert_eq!(share(&[fast, slow, (MILLI, 1), (MILLI, 2)], 0), Some(0.5));
         assert_eq!(share(&[(MILLI, 1), (MILLI, 2)], 0), None);
     }

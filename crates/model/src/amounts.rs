@@ -1,19 +1,18 @@
-//! How much is recorded, dropped or lost, by the kind of what it is.
+//! Amounts that are recorded, dropped or lost, by kind.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
 
 use super::slices::{Merge, summed};
 
-/// How much there is of each kind: the units in which losses are told.
+/// The amount of each kind: the units in which losses are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// Samples: requests and runs of timers.
     pub requests: u64,
-    /// How much was added to counters and rankings: the sum of the numbers, without their signs. A removal from a
-    /// ranking counts as 1.
+    /// The sum of the additions to counters and rankings, without their signs. A removal from a ranking counts as 1.
     pub additions: u64,
-    /// What counts no sample: minute reports, slow or failed requests that are listed, and marks.
+    /// Data without a sample: minute reports, slow or failed requests that are listed, and marks.
     pub details: u64,
 }
 
@@ -24,7 +23,7 @@ summed!(Amounts {
 });
 
 impl Amounts {
-    /// This many samples.
+    /// An amount of this many samples.
     pub fn of_requests(requests: u64) -> Self {
         Self {
             requests,
@@ -32,7 +31,7 @@ impl Amounts {
         }
     }
 
-    /// This much, added to counters and rankings.
+    /// An amount of these additions to counters and rankings.
     pub fn of_additions(additions: u64) -> Self {
         Self {
             additions,
@@ -40,7 +39,7 @@ impl Amounts {
         }
     }
 
-    /// This many details.
+    /// An amount of this many details.
     pub fn of_details(details: u64) -> Self {
         Self {
             details,
@@ -48,12 +47,12 @@ impl Amounts {
         }
     }
 
-    /// Whether there is nothing.
+    /// Whether all amounts are zero.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What is left without `others`, at least nothing.
+    /// The amounts without `others`, at least zero.
     #[must_use]
     pub fn saturating_sub(mut self, others: Self) -> Self {
         self.subtract(&others);
@@ -76,7 +75,7 @@ impl AddAssign for Amounts {
     }
 }
 
-/// Writes what there is, in words.
+/// Writes the amounts that are not zero, in words.
 impl fmt::Display for Amounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let requests = (self.requests > 0).then(|| format!("{} requests", self.requests));

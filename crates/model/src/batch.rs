@@ -1,7 +1,7 @@
-//! A batch: everything that was added to each name since the last flush. A store takes it.
+//! A batch: all additions since the last flush, by name. A flush sends it to the store.
 //!
-//! The number of names and the retention bound the size of a batch, however long it collects: slices that
-//! no reader could see are dropped ([`Slices`]).
+//! The size of a batch is bounded by the number of names and by the retention, however long it collects: slices that no
+//! reader could see are dropped ([`Slices`]).
 
 mod memory;
 mod split;
@@ -31,9 +31,9 @@ use super::sorted::Map;
 /// Additions by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The precisions of its counters. A store has precisions as well, and refuses a batch with others.
+    /// The precisions of its counters. A store refuses a batch whose precisions differ from its own.
     precisions: Precisions,
-    /// Contexts, with `<all>` among them.
+    /// The contexts, `<all>` included.
     pub contexts: Map<ContextId, ContextDelta>,
     /// The user's counters.
     pub counters: Map<Arc<str>, CounterDelta>,
@@ -43,14 +43,14 @@ pub struct Batch {
     pub reports: Vec<MinuteReport>,
     /// Marks, by id.
     pub marks: Map<Arc<str>, Mark>,
-    /// Samples whose hour was dropped from the statistics. The counters have them.
+    /// The samples whose hour was dropped from the statistics. The counters still have them.
     pub late: u64,
-    /// The second of its oldest sample, in Unix seconds. It is no part of an entry.
+    /// The second of the oldest sample, in Unix seconds. The journal's entry does not include it.
     pub since: Option<i64>,
 }
 
 impl Batch {
-    /// An empty batch whose counters will have these precisions.
+    /// An empty batch whose counters have these precisions.
     pub fn new(precisions: Precisions) -> Self {
         Self {
             precisions,
@@ -64,18 +64,18 @@ impl Batch {
         }
     }
 
-    /// The precisions of its counters.
+    /// The precisions of the counters.
     pub fn precisions(&self) -> &Precisions {
         &self.precisions
     }
 
-    /// Moves everything out.
+    /// Moves everything out, and leaves an empty batch.
     pub fn take(&mut self) -> Self {
         let empty = Self::new(self.precisions.clone());
         std::mem::replace(self, empty)
     }
 
-    /// Adds an aggregate of one second to a context. The caller adds that of all HTTP contexts to `<all>`.
+    /// Adds an aggregate of one second to a context. The caller adds the aggregate of all HTTP contexts to `<all>`.
     pub fn add(&mut self, name: &Arc<str>, kind: Kind, second: i64, aggregate: &Aggregate) {
         let delta = (self.contexts).or_insert_with(ContextId::new(kind, name.clone()), || {
             ContextDelta::new(&self.precisions)
@@ -86,7 +86,7 @@ impl Batch {
         }
     }
 
-    /// Adds requests that are missing, as they were lost. They ended about then.
+    /// Adds requests that were lost, and ended at about this second.
     pub fn add_missing(&mut self, second: i64, requests: u64) {
         if requests > 0 {
             let all = self.seen(&ContextId::all(), second);
@@ -94,7 +94,7 @@ impl Batch {
         }
     }
 
-    /// The requests in the records of `<all>`, with those that are missing there, and the second of the newest.
+    /// The requests in the records of `<all>`, missing ones included, and the second of the newest.
     pub fn served(&self) -> (i64, u64) {
         let all = self.contexts.get(&ContextId::all());
         all.map_or((0, 0), |all| (all.last_seen, all.served()))
@@ -114,7 +114,7 @@ impl Batch {
         delta.slowest.add(hour_of(second), slowest, MAX_HOURS);
     }
 
-    /// Notes that a context had a sample, and returns its additions.
+    /// Notes that a context had a sample, and returns the context's additions.
     pub fn seen(&mut self, context: &ContextId, second: i64) -> &mut ContextDelta {
         let delta =
             (self.contexts).or_insert_with(context.clone(), || ContextDelta::new(&self.precisions));
@@ -133,8 +133,8 @@ impl Batch {
         }
     }
 
-    /// Adds all of `other`, which was collected later and has the same precisions. Slices that no reader could
-    /// see are dropped.
+    /// Merges `other`, which was collected later and has the same precisions. Slices that no reader could see are
+    /// dropped.
     pub fn merge(&mut self, other: Self) {
         debug_assert_eq!(self.precisions, other.precisions);
         self.late += other.late;
@@ -153,25 +153,25 @@ impl Batch {
         Section::merge(&mut self.marks, other.marks, counters);
     }
 
-    /// What it holds beside the contexts, in the order of an entry.
+    /// The sections beside the contexts, in the order of an entry.
     pub(super) fn sections(&self) -> [&dyn Section; 4] {
         [&self.counters, &self.rankings, &self.reports, &self.marks]
     }
 
-    /// Adds a mark, once.
+    /// Adds a mark. A mark that is already there is not added again.
     ///
     /// # Errors
-    /// The batch has [`MAX_PENDING_MARKS`](super::mark::MAX_PENDING_MARKS) others.
+    /// The batch has [`MAX_PENDING_MARKS`](super::mark::MAX_PENDING_MARKS) other marks.
     pub fn add_mark(&mut self, mark: Mark) -> Result<(), TooManyMarks> {
         mark::add(&mut self.marks, mark)
     }
 
-    /// Adds a minute report. Of too many reports, the oldest are dropped.
+    /// Adds a minute report. If there are too many, the oldest are dropped.
     pub fn add_report(&mut self, report: MinuteReport) {
         minute_report::add(&mut self.reports, report);
     }
 
-    /// Adds to a ranking what was collected later.
+    /// Merges additions to a ranking that were collected later.
     pub fn add_ranking(&mut self, ranking: Arc<str>, delta: RankingDelta) {
         let mut later = Map::default();
         later.insert(ranking, delta);
@@ -183,14 +183,14 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Number of contexts, counters, rankings, reports and marks in it.
+    /// The number of contexts, counters, rankings, reports and marks.
     pub fn len(&self) -> usize {
         let sections = self.sections();
         let names = sections.iter().map(|section| section.len());
         self.contexts.len() + names.sum::<usize>()
     }
 
-    /// How much it holds.
+    /// The amounts of all kinds.
     pub fn amounts(&self) -> Amounts {
         Amounts {
             requests: self.requests_and_late(),
@@ -198,7 +198,7 @@ impl Batch {
         }
     }
 
-    /// How much it holds that is no request.
+    /// The amounts beside requests.
     pub fn amounts_beside_requests(&self) -> Amounts {
         let contexts = self.contexts.iter().filter(|(id, _)| id.kind != Kind::All);
         let listed = contexts.flat_map(|(_, delta)| delta.slowest.iter());
@@ -208,7 +208,7 @@ impl Batch {
         amounts.fold(Amounts::of_details(listed as u64), |a, b| a + b)
     }
 
-    /// Number of samples, each counted once.
+    /// The number of samples, each counted once.
     pub fn requests(&self) -> u64 {
         let contexts = self.contexts.iter();
         contexts
@@ -217,9 +217,9 @@ impl Batch {
             .sum()
     }
 
-    /// Number of samples, with those whose hour was dropped. The counters still have these: they outlast
-    /// any outage, unless only fine precisions are configured. If either the contexts or `<all>` have been
-    /// split off already, the other gives the number.
+    /// The number of samples, including those whose hour was dropped. The counters still have these, as they outlast
+    /// any outage unless only fine precisions are configured. If either the contexts or `<all>` were split off already,
+    /// the number comes from the others.
     pub fn requests_and_late(&self) -> u64 {
         let counted = |all: bool| -> u64 {
             let contexts = self.contexts.iter();

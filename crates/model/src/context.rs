@@ -1,4 +1,4 @@
-//! Names of contexts and counters, and which characters they may have.
+//! The names of contexts and counters, and the characters that they may have.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::pack::{is_name, named, packed};
 use super::timer_sums::QUEUE;
 
-/// The name under which the timer [`QUEUE`] is judged. No page has it by chance.
+/// The name under which the timer [`QUEUE`] is judged. No page has this name by chance.
 pub const QUEUED: &str = "<queue>";
 
 /// The context of requests that match no route.
@@ -21,9 +21,9 @@ pub const ALL: &str = "<all>";
 pub const EMPTY: &str = "<empty>";
 /// The longest name, in bytes. A longer name is cut to [`CUT_AT`] bytes and a hash of the whole name.
 pub const MAX_NAME: usize = 256;
-/// Bytes that remain of a name that is too long.
+/// The bytes that remain of a name that is too long.
 pub const CUT_AT: usize = 240;
-/// The method in the context of a request whose method is not one of HTTP's nine.
+/// The method in the context of a request that has none of HTTP's nine methods.
 pub const OTHER_METHOD: &str = "OTHER";
 
 const METHODS: [&str; 10] = [
@@ -40,7 +40,7 @@ const METHODS: [&str; 10] = [
 ];
 
 named! {
-    /// Whether a context stands for HTTP requests, other code or the sum of all.
+    /// Whether a context stands for HTTP requests, other code or the sum of all HTTP contexts.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
     #[cfg_attr(
@@ -62,12 +62,12 @@ named! {
 
 packed!(ContextId { name, kind } if |context| is_name(&context.name));
 
-/// Identifies a context: a timer and a page may have the same name.
+/// Identifies a context by kind and name, as a timer and a page may have the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId {
-    /// Whether it stands for HTTP requests, other code or the sum of all.
+    /// Whether the context stands for HTTP requests, other code or the sum of all HTTP contexts.
     pub kind: Kind,
-    /// Its name.
+    /// The name of the context.
     pub name: Arc<str>,
 }
 
@@ -80,7 +80,7 @@ impl ContextId {
         }
     }
 
-    /// What is judged under this name: all HTTP contexts, the [`QUEUED`] one, or an HTTP context.
+    /// The context that is judged under this name: all HTTP contexts, the [`QUEUED`] one, or an HTTP context.
     pub fn of_judged(name: &str) -> Self {
         match name {
             ALL => Self::all(),
@@ -96,7 +96,7 @@ impl ContextId {
 }
 
 named! {
-    /// The counters of each context. The name is also that of the global counter.
+    /// The counters of each context. The name of a metric is also that of its global counter.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Metric {
         /// Number of samples.
@@ -139,7 +139,7 @@ impl Metric {
     }
 }
 
-/// Whether the crate itself counts under this name, so that the user's counters may not have it.
+/// Whether the crate uses this name, so that the user's counters may not have it.
 pub fn is_reserved(counter: &str) -> bool {
     Metric::ALL.iter().any(|metric| {
         counter
@@ -148,7 +148,7 @@ pub fn is_reserved(counter: &str) -> bool {
     })
 }
 
-/// The method for the name of a context: one of HTTP's nine, or [`OTHER_METHOD`].
+/// The method in the name of a context: one of HTTP's nine, or [`OTHER_METHOD`].
 #[inline]
 pub fn fold_method(method: &http::Method) -> &'static str {
     match *method {
@@ -165,7 +165,7 @@ pub fn fold_method(method: &http::Method) -> &'static str {
     }
 }
 
-/// Splits a context into its method and its path, or returns the path alone (the book's contexts).
+/// Splits a context into its method and its path, or returns the path alone for the book's contexts.
 ///
 /// ```
 /// # use tower_pulse_model::context::method_and_path;
@@ -181,8 +181,8 @@ pub fn method_and_path(context: &str) -> (Option<&str>, Option<&str>) {
     }
 }
 
-/// Whether a character shows nothing, or changes how the text around it is shown: control characters, those that set the
-/// direction of text, those without a width, and separators of lines and paragraphs.
+/// Whether a character is invisible, or changes how the text around it is shown: control characters, characters that
+/// set the direction of text or have no width, and separators of lines and paragraphs.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -199,9 +199,9 @@ pub fn is_hidden(c: char) -> bool {
         )
 }
 
-/// A text whose hidden characters are escaped: `\u{202e}`. Borrows a text that has none.
+/// Escapes the hidden characters of a text: `\u{202e}`. Borrows a text without any.
 pub fn escape_hidden(text: &str) -> Cow<'_, str> {
-    // Almost all names are printable ASCII, which is found out without decoding them.
+    // Almost all names are printable ASCII, which is checked without decoding.
     let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if is_printable || !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
@@ -217,7 +217,7 @@ pub fn escape_hidden(text: &str) -> Cow<'_, str> {
 }
 
 /// A name as it is stored: not empty, at most [`MAX_NAME`] bytes, never [`ALL`], which is reserved, and with
-/// characters escaped that show nothing, or turn the direction of text. Borrows a name that needs no change.
+/// [hidden](is_hidden) characters escaped. Borrows a name that needs no change.
 pub fn clean_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed(EMPTY);
@@ -236,8 +236,8 @@ pub fn clean_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}{hash:016x}", &escaped[..cut]))
 }
 
-/// The name of a timer as it is stored: a [clean name](clean_name), with a backslash before a name that a
-/// page could have. The book's keys have no kind, and would add the timer to the page.
+/// The name of a timer as it is stored: a [clean name](clean_name), with a backslash before a name that a page could
+/// have. The book's keys have no kind, and would add the timer to the page.
 ///
 /// ```
 /// # use tower_pulse_model::context::timer_name;
@@ -253,7 +253,7 @@ pub fn timer_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Identifies the records of a context. It is the same for every instance and version.
+/// Identifies the records of a context. The id is the same for every instance and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(u64);
 
@@ -280,7 +280,7 @@ impl std::fmt::Display for RecordId {
     }
 }
 
-/// FNV-1a, 64 bits: stable over processes, machines and versions.
+/// The 64-bit FNV-1a hash, which is the same in all processes, machines and versions.
 pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let bytes = bytes.into_iter();
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -12,14 +12,14 @@ use super::slices::{Slices, merge_all};
 use super::slow_request::SlowRequests;
 use super::tier::TIERS;
 
-/// Hours of statistics that are retained while a store is away. Readers see the current hour and the one
+/// The hours of statistics that are retained while a store is away. Readers only show the current hour and the one
 /// before.
 pub const MAX_HOURS: usize = 2;
 
-/// The slices of hours.
+/// The precision of hours.
 const HOURS: Precision = Precision::new(HOUR as u32, MAX_HOURS as u32);
 
-/// Histograms that keep the fine scale while a store is away. Older ones are reduced to a quarter of their
+/// The newest histograms that keep the fine scale while a store is away. Older ones are reduced to a quarter of their
 /// size.
 const FINE_KEPT: usize = 2;
 
@@ -32,8 +32,8 @@ impl Slices<Aggregate> {
     }
 }
 
-/// Adds to the records of a tier. A slice that no longer fits is added to a slice of the next coarser tier:
-/// during a long outage of the store, pending records grow coarser and their number stays bounded.
+/// Adds to the records of a tier. A slice that no longer fits is added to a slice of the next coarser tier, so that
+/// pending records grow coarser during a long outage and their number stays bounded.
 pub(super) fn add_record(
     records: &mut [Slices<Aggregate>],
     tier: usize,
@@ -60,16 +60,16 @@ pub(super) fn add_record(
 /// Additions to one context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextDelta {
-    /// Time of the last addition, in Unix seconds.
+    /// The time of the last addition, in Unix seconds.
     pub last_seen: i64,
     /// Counters, in the order of [`Precisions::counters`].
     pub counters: Vec<Slices<RequestCounts>>,
     /// Statistics by hour.
     pub hours: Slices<DurationSums>,
-    /// Records, in the order of [`TIERS`]. Each sample is in exactly one: a record of the finest tier, or
-    /// of a coarser one if the store was away for longer than the finest tier retains slices.
+    /// Records, in the order of [`TIERS`]. Each sample is in exactly one record: of the finest tier, or of a coarser
+    /// one if the store was away for longer than the finest tier retains slices.
     pub records: [Slices<Aggregate>; TIERS.len()],
-    /// The slowest and the newest failed requests by hour.
+    /// The slowest and the newest failed requests, by hour.
     pub slowest: Slices<SlowRequests>,
 }
 
@@ -84,8 +84,7 @@ impl ContextDelta {
         }
     }
 
-    /// Adds an aggregate of one second. Returns the number of samples whose hour was dropped from the
-    /// statistics to make room.
+    /// Adds an aggregate of one second. Returns the number of samples whose hour was dropped from the statistics.
     pub(super) fn add(
         &mut self,
         precisions: &Precisions,
@@ -95,7 +94,7 @@ impl ContextDelta {
         self.last_seen = self.last_seen.max(second);
         add_record(&mut self.records, 0, second, aggregate.clone());
         if aggregate.times.count == 0 {
-            // Timers that ended after their requests: nothing for the counters and statistics.
+            // Timers that ended after their requests have no counters and statistics.
             return 0;
         }
         let hits = RequestCounts {
@@ -110,8 +109,8 @@ impl ContextDelta {
         gone.map_or(0, |(_, times)| times.count)
     }
 
-    /// Adds all of `other`, retaining statistics of at most `max_hours` hours. Returns the number of
-    /// samples whose hour was dropped.
+    /// Merges `other`, retaining statistics of at most `max_hours` hours. Returns the number of samples whose hour was
+    /// dropped.
     pub fn merge(&mut self, other: Self, precisions: &Precisions, max_hours: usize) -> u64 {
         self.last_seen = self.last_seen.max(other.last_seen);
         merge_all(&mut self.counters, other.counters, &precisions.counters);
@@ -127,8 +126,8 @@ impl ContextDelta {
         late
     }
 
-    /// Drops slices that start after `latest`, which only a wrong clock can have made. Returns the number
-    /// of samples that were dropped from the statistics.
+    /// Drops slices that start after `latest`, which only a wrong clock can produce. Returns the number of samples that
+    /// were dropped from the statistics.
     pub fn drop_future(&mut self, latest: i64) -> u64 {
         let counters = self.counters.iter_mut();
         counters.for_each(|slices| drop(slices.drop_after(latest)));
@@ -149,7 +148,7 @@ impl ContextDelta {
         }
     }
 
-    /// The requests in its records, with those that are missing there.
+    /// The requests in the records, missing ones included.
     pub fn served(&self) -> u64 {
         let sums = self.records.iter().flat_map(Slices::iter);
         let served = sums.map(|(_, sums)| (sums.times.count, sums.measures.get(Measure::Missing)));
@@ -158,12 +157,12 @@ impl ContextDelta {
         })
     }
 
-    /// Number of samples in its statistics.
+    /// The number of samples in the statistics.
     pub fn requests(&self) -> u64 {
         self.hours.iter().map(|(_, times)| times.count).sum()
     }
 
-    /// Approximate number of commands that a store needs to merge it.
+    /// The approximate number of commands that a store needs to merge the additions.
     pub fn cost(&self) -> usize {
         let slices: usize = self.counters.iter().map(Slices::len).sum();
         2 * slices + self.fixed_cost()
@@ -174,7 +173,7 @@ impl ContextDelta {
         2 * records + 3 * self.hours.len() + self.slowest.len() + 1
     }
 
-    /// Approximate bytes of its records in memory.
+    /// The approximate bytes of the records in memory.
     pub(super) fn record_bytes(&self) -> usize {
         let records = self.records.iter().flat_map(Slices::iter);
         records.map(|(_, record)| record.bytes()).sum()
@@ -204,7 +203,7 @@ impl ContextDelta {
         }
     }
 
-    /// Packs it into an entry.
+    /// Packs the additions into an entry.
     pub(super) fn write(&self, context: &ContextId, out: &mut Writer, head: &EntryHead) {
         let base = head.base;
         context.write(out);
@@ -221,7 +220,7 @@ impl ContextDelta {
         out.slices(&self.slowest, HOURS, base, SlowRequests::write);
     }
 
-    /// Reads one from an entry, and spends its cost.
+    /// Reads additions from an entry, and spends their cost.
     pub(super) fn read(
         from: &mut Reader<'_>,
         head: &EntryHead,
@@ -252,7 +251,7 @@ impl ContextDelta {
     }
 }
 
-/// The statistics by hour of a batch, derived from its finest records.
+/// The statistics by hour of a batch, derived from the finest records.
 fn hours_of(finest: &Slices<Aggregate>) -> Slices<DurationSums> {
     let mut hours = Slices::default();
     for (start, record) in finest.iter().filter(|(_, record)| record.times.count > 0) {

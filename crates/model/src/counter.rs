@@ -9,7 +9,8 @@ use super::slice::Precision;
 use super::slices::{Slices, merge_all};
 use super::sorted::Map;
 
-/// Additions to one of the user's counters, in the order of [`Precisions::counters`](super::slice::Precisions::counters).
+/// Additions to one of the user's counters, in the order of
+/// [`Precisions::counters`](super::slice::Precisions::counters).
 pub(crate) type CounterDelta = Vec<Slices<i64>>;
 
 /// Additions to counters, by name.
@@ -70,7 +71,8 @@ impl Section for CounterDeltas {
     }
 
     fn amounts(&self) -> Amounts {
-        // The finest slices tell additions apart that cancel each other in a coarser one, but are not kept as long.
+        // The finest slices keep additions apart that cancel each other in a coarser one, but are retained for a
+        // shorter time.
         let counters = self
             .values()
             .map(|series| series.iter().map(sum_without_signs).max().unwrap_or(0));

@@ -1,10 +1,10 @@
 //! An entry of the journal: a packed batch, which is read name by name.
 //!
-//! A fold must understand all of an entry: the first byte is its version, [`ENTRY_VERSION`], and the journal's `need`
-//! keeps older folders away from it.
+//! A folder must be able to read all of an entry. The first byte is its version, [`ENTRY_VERSION`], and the journal's
+//! `need` keeps older folders away from the entry.
 //!
-//! An entry leaves out each coarser precision that is just the sum of the finest one, and the reader derives it. For a
-//! batch of one second, these are all coarser precisions.
+//! An entry omits each coarser precision that is the sum of the finest one; the reader derives it. For a batch of one
+//! second, these are all coarser precisions.
 
 #[cfg(test)]
 mod tests;
@@ -22,12 +22,12 @@ use super::ranking::RankingDelta;
 use super::section::EntryHead;
 use super::slice::{MAX_PRECISIONS, Precisions};
 
-/// The version of the form of an entry. Raise it with every change that an older folder cannot read, from the first
-/// release on.
+/// The version of the entry format. Raise it with every change that an older folder cannot read, from the first release
+/// on.
 pub const ENTRY_VERSION: u8 = 1;
-/// The largest entry that a folder accepts: it reads entries whole.
+/// The largest entry that a folder accepts, as it reads entries whole.
 pub const MAX_ENTRY_BYTES: usize = 11 * 1024 * 1024;
-/// What an entry may cost: no sender makes a call that costs more than [`MAX_CALL_COST`], whatever its configuration.
+/// The highest cost of an entry: no sender makes a call that costs more than [`MAX_CALL_COST`], in any configuration.
 /// Rankings and reports without content cost their sender nothing, and there are few of them.
 const ENTRY_BUDGET: Budget = Budget::new(MAX_CALL_COST + 512);
 
@@ -53,14 +53,14 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
     out.0
 }
 
-/// A reader of one entry, name by name, so that a long entry need not block a worker of the runtime.
+/// A reader of one entry, name by name, so that a long entry does not block a worker of the runtime.
 pub struct EntryReader<'a> {
     reader: Reader<'a>,
     budget: Budget,
     head: EntryHead,
-    /// Samples that were late when they were flushed.
+    /// The samples that were late when they were flushed.
     pub late: u64,
-    /// The list that is read, and how many names of it are left, once that is known.
+    /// The list that is read, and the number of its names that are left, once known.
     list: usize,
     names: Option<u64>,
 }
@@ -83,7 +83,7 @@ pub enum Item {
 /// Reads a name of a list, and spends its cost.
 type ReadItem = fn(&mut Reader<'_>, &EntryHead, &mut Budget) -> Option<Item>;
 
-/// The lists of names.
+/// The readers of the lists of names, in the order of an entry.
 const LISTS: [ReadItem; 5] = [
     |from, head, budget| {
         let (context, delta) = ContextDelta::read(from, head, budget)?;
@@ -104,9 +104,9 @@ const LISTS: [ReadItem; 5] = [
     },
 ];
 
-/// The entry cannot be decoded, or no version of this crate sends it: a name is too long, or the entry is larger than a
-/// sender makes at the maxima of `Builder`. The limits do not depend on the configuration of the
-/// instance that reads, as others may have another one.
+/// The error of an entry that cannot be decoded, or that no version of this crate sends: a name is too long, or the
+/// entry is larger than a sender makes at the maxima of `Builder`. The limits do not depend on the reader's
+/// configuration, as other instances may be configured differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 
@@ -140,7 +140,7 @@ impl<'a> EntryReader<'a> {
         })
     }
 
-    /// How many bytes are not read yet.
+    /// The number of unread bytes.
     pub fn bytes_left(&self) -> usize {
         self.reader.0.len()
     }

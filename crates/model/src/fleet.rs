@@ -1,18 +1,18 @@
-//! The fleet, as each heartbeat of an instance learns of it.
+//! The fleet, as each heartbeat of an instance returns it.
 
 use std::sync::Arc;
 
-/// The instances that are alive, and what they run.
+/// The instances that are alive, and the versions that they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
     /// The number of instances.
     pub instances: u64,
-    /// The versions of the application that they run, each once, in alphabetical order. A version is among them for a
+    /// The versions of the application that the instances run, each once, in alphabetical order. A version stays for a
     /// minute after the last heartbeat of an instance that runs it.
     pub versions: Vec<Arc<str>>,
 }
 
-/// The most versions in a [`Fleet`], and of which a store remembers when they were last alive.
+/// The most versions in a [`Fleet`], and the most whose last heartbeats a store remembers.
 pub const MAX_VERSIONS: usize = 100;
 
 /// The longest version of an application, in bytes.

@@ -1,8 +1,8 @@
-//! The base-2 exponential histogram: the bounds of its buckets grow by `2^(1/16)` from 1 µs to 1 h
-//! (OpenTelemetry's exponential histogram at scale 4). Empty buckets take no memory.
+//! The base-2 exponential histogram: the bounds of its buckets grow by `2^(1/16)` from 1 µs to 1 h (OpenTelemetry's
+//! exponential histogram at scale 4). Empty buckets take no memory.
 //!
-//! The error of a quantile is at most 2.2 % at [`SCALE`], and at most 9 % at [`COARSE_SCALE`], to which a
-//! histogram older than the current hour is reduced.
+//! The error of a quantile is at most 2.2 % at [`SCALE`], and at most 9 % at [`COARSE_SCALE`], to which histograms
+//! older than the current hour are reduced.
 
 use crate::order::InOrder;
 
@@ -15,26 +15,25 @@ pub const SCALE: u8 = 4;
 /// The scale of histograms older than the current hour: 4 buckets per octave.
 pub const COARSE_SCALE: u8 = 2;
 
-/// Number of buckets at [`SCALE`] between 1 µs and 1 h.
+/// The number of buckets at [`SCALE`] between 1 µs and 1 h.
 pub const BUCKETS: usize = 508;
 
-/// Number of buckets of an octave at [`SCALE`].
+/// The number of buckets per octave at [`SCALE`].
 const PER_OCTAVE: usize = 1 << SCALE;
 
-/// Lower bounds of the buckets of an octave of *nanoseconds*, as the upper 64 bits of the number. Buckets
-/// begin at 1 µs, so the bounds are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last bound is above every
-/// number.
+/// The lower bounds of the buckets of an octave of *nanoseconds*, as the upper 64 bits of the number. As buckets begin
+/// at 1 µs, the bounds are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last bound is above every number.
 const BOUNDS: [u64; 17] = bounds();
 
-/// Number of bounds at or below each 64th of an octave.
+/// The number of bounds at or below each 64th of an octave.
 const FIRST_GUESS: [u8; 64] = first_guess();
 
-/// The octave of nanoseconds that 1 µs would begin if it were 1,024 ns.
+/// The octave of nanoseconds that would begin at 1 µs if that were 1,024 ns.
 const FIRST_OCTAVE: usize = 10;
 
 const fn bounds() -> [u64; 17] {
-    // A const cannot compute 2^(k/16), so these are the correctly rounded constants. Numbers up to 1 h have
-    // 42 bits: 53 exact bits of a bound are enough to separate them.
+    // A const cannot compute 2^(k/16), so these are the correctly rounded constants. Numbers up to 1 h have 42 bits, so
+    // the 53 exact bits of a bound are enough to separate them.
     const ROOTS: [f64; 16] = [
         1.044_273_782_427_413_8,
         1.090_507_732_665_257_7,
@@ -77,7 +76,7 @@ const fn first_guess() -> [u8; 64] {
     guess
 }
 
-/// The bucket of a duration at [`SCALE`]: below 1 µs the first, above 1 h the last.
+/// The bucket of a duration at [`SCALE`]: the first below 1 µs, the last above 1 h.
 #[inline]
 pub fn bucket_of(nanos: u64) -> usize {
     if nanos < 1_000 {
@@ -88,23 +87,23 @@ pub fn bucket_of(nanos: u64) -> usize {
     // A 64th of an octave is narrower than a bucket, so at most one bound lies inside of it.
     let guess = FIRST_GUESS[(bits >> 57) as usize % 64] as usize;
     let within = guess + usize::from(bits >= BOUNDS[guess]);
-    // The octave before the first holds the upper part of 1 µs's own octave, above all bounds.
+    // The octave before the first holds the upper part of the octave of 1 µs, above all bounds.
     (octave as usize * PER_OCTAVE + within - FIRST_OCTAVE * PER_OCTAVE).min(BUCKETS - 1)
 }
 
-/// Lower bound of bucket `index` of `scale`, in seconds.
+/// The lower bound of bucket `index` of `scale`, in seconds.
 pub fn lower_bound(index: u16, scale: u8) -> f64 {
     (f64::from(index) / f64::from(1u32 << scale.min(20))).exp2() * 1e-6
 }
 
-/// Unused capacity, in buckets, that a histogram may hold.
+/// The unused capacity that a histogram may keep, in buckets.
 const SLACK: usize = 32;
 
 /// A histogram without its empty buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     scale: u8,
-    /// (index, count), sorted by index, no count 0.
+    /// (index, count) pairs, sorted by index, without zero counts.
     buckets: Vec<(u16, u64)>,
 }
 
@@ -118,8 +117,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// A histogram of `scale` from (index, count) pairs in any order. Counts of the same index are
-    /// added.
+    /// A histogram of `scale` from (index, count) pairs in any order. Counts of the same index are added.
     pub fn new(scale: u8, pairs: impl IntoIterator<Item = (u16, u64)>) -> Self {
         let mut buckets: Vec<_> = pairs.into_iter().filter(|(_, n)| *n > 0).collect();
         buckets.order_by_key(|(index, _)| *index);
@@ -141,14 +139,14 @@ impl Histogram {
         Self { scale, buckets }
     }
 
-    /// After a merge or a reduction the capacity is that of all parts. Without shrinking it would stay.
+    /// Shrinks the capacity, which after a merge or a reduction is that of all parts.
     fn give_room_back(&mut self) {
         if self.buckets.capacity() > SLACK + self.buckets.len() {
             self.buckets.shrink_to_fit();
         }
     }
 
-    /// The histogram of counts at [`SCALE`], from bucket `first` on.
+    /// A histogram of counts at [`SCALE`], from bucket `first` on.
     pub fn from_counts(first: u16, counts: &[u32]) -> Self {
         let buckets = (first..)
             .zip(counts)
@@ -161,30 +159,29 @@ impl Histogram {
         }
     }
 
-    /// Buckets per octave are `2^scale`.
+    /// The scale: an octave has `2^scale` buckets.
     pub fn scale(&self) -> u8 {
         self.scale
     }
 
-    /// (index, count) of the buckets that were hit, by index.
+    /// The (index, count) pairs of the buckets that are not empty, by index.
     pub fn buckets(&self) -> &[(u16, u64)] {
         &self.buckets
     }
 
-    /// Number of durations.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.buckets
             .iter()
             .fold(0, |sum, (_, n)| sum.saturating_add(*n))
     }
 
-    /// Whether it is empty.
+    /// Whether the histogram is empty.
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
 
-    /// Adds all of `other`; the result has the coarser scale of the two. Associative and
-    /// commutative.
+    /// Merges `other`; the result has the coarser scale of the two. Associative and commutative.
     pub fn merge(&mut self, other: &Self) {
         self.coarsen(other.scale);
         let shift = other.scale - self.scale;
@@ -214,8 +211,8 @@ impl Histogram {
         self.give_room_back();
     }
 
-    /// Adds all of some others, as [`merge`](Self::merge) does one after the other. All buckets of the range stand in an
-    /// array meanwhile, so that no list of them is made anew for each.
+    /// Merges several histograms, as [`merge`](Self::merge) does one after the other. The sums are collected in an
+    /// array, which saves a new list of buckets for each histogram.
     pub fn merge_all(&mut self, others: &[&Self]) {
         let scales = others.iter().map(|other| other.scale);
         self.coarsen(scales.min().unwrap_or(self.scale));
@@ -241,7 +238,7 @@ impl Histogram {
         self.give_room_back();
     }
 
-    /// Whether it has every bucket of another histogram of the same scale.
+    /// Whether this histogram has every bucket of another one of the same scale.
     fn has_buckets_of(&self, other: &Self) -> bool {
         let mut mine = self.buckets.iter();
         let mut theirs = other.buckets.iter();
@@ -251,7 +248,7 @@ impl Histogram {
         })
     }
 
-    /// Adds to buckets that are there.
+    /// Adds to existing buckets.
     fn add_to_buckets(&mut self, other: &Self) {
         let mut mine = self.buckets.iter_mut();
         for (index, n) in &other.buckets {
@@ -261,7 +258,7 @@ impl Histogram {
         }
     }
 
-    /// Takes out all of `other`, which was merged before. The scale stays.
+    /// Removes all of `other`, which was merged before. The scale stays.
     pub fn subtract(&mut self, other: &Self) {
         let mut other = other.clone();
         other.coarsen(self.scale);
@@ -282,7 +279,7 @@ impl Histogram {
         (width - 1.0) / (width + 1.0)
     }
 
-    /// Reduces the histogram to `scale`, if it is finer.
+    /// Reduces the histogram to `scale`, if its own scale is finer.
     pub fn coarsen(&mut self, scale: u8) {
         if scale < self.scale {
             let shift = self.scale - scale;
@@ -291,10 +288,10 @@ impl Histogram {
         }
     }
 
-    /// The `q`-quantile in seconds (nearest rank), for `q` from 0 to 1; `None` when it is empty.
+    /// The `q`-quantile in seconds (nearest rank), for `q` from 0 to 1; `None` for an empty histogram.
     ///
-    /// The value is the point of the bucket whose largest relative error is smallest: at most 2.2 %
-    /// at [`SCALE`], 9 % at [`COARSE_SCALE`], for durations from 1 µs to 1 h.
+    /// The value is the point of the bucket with the smallest maximal relative error: at most 2.2 % at [`SCALE`], 9 %
+    /// at [`COARSE_SCALE`], for durations from 1 µs to 1 h.
     ///
     /// ```
     /// # use tower_pulse_model::histogram::{Histogram, bucket_of};
@@ -319,7 +316,7 @@ impl Histogram {
         None
     }
 
-    /// The mean in seconds, with each duration taken as the middle of its bucket; `None` when it is empty.
+    /// The mean in seconds, with each duration at the middle of its bucket; `None` for an empty histogram.
     pub fn mean(&self) -> Option<f64> {
         let (mut count, mut sum) = (0.0, 0.0);
         for (index, n) in &self.buckets {
@@ -331,17 +328,17 @@ impl Histogram {
         (count > 0.0).then(|| sum / count)
     }
 
-    /// Number of durations below `seconds`.
+    /// The number of durations below `seconds`.
     ///
-    /// A bucket counts as a whole, by its middle. So this is the exact number below a duration that differs from
-    /// `seconds` by no more than [`error`](Self::error), for durations from 1 µs to 1 h.
+    /// A bucket counts as a whole, by its middle. The result is the exact number below a duration that differs from
+    /// `seconds` by at most [`error`](Self::error), for durations from 1 µs to 1 h.
     pub fn count_below(&self, seconds: f64) -> u64 {
         let buckets = self.buckets.iter();
         let below = buckets.take_while(|(index, _)| self.middle(*index) < seconds);
         below.fold(0, |sum, (_, n)| sum.saturating_add(*n))
     }
 
-    /// The point of a bucket whose largest relative error is smallest, in seconds.
+    /// The point of a bucket with the smallest maximal relative error, in seconds.
     fn middle(&self, index: u16) -> f64 {
         let low = lower_bound(index, self.scale);
         let high = lower_bound(index.saturating_add(1), self.scale);

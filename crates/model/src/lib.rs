@@ -1,13 +1,12 @@
-//! The values that tower-pulse records, how two of them merge, and how they are packed. This crate does no I/O, has no clock
-//! and no async code, and knows nothing of stores, HTTP services or Redis.
+//! The values that tower-pulse records, how they merge, and how they are packed. This crate does no I/O, has no clock
+//! and no async code, and is independent of stores, HTTP services and Redis.
 //!
-//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 //!
-//! Everything recorded is an aggregate that merges, so that order and place of collection do not matter.
+//! All recorded data are aggregates that merge, so the order and place of collection do not matter.
 //!
 //! Read [`mod@slice`], [`tier`] and [`tiers`] (slices of time), then [`access_time`], [`histogram`] and [`outcome`]
-//! (the measurements), [`context`] (the names), then [`batch`] (sent to a store) and [`snapshot`] (read
-//! from a store).
+//! (the measurements), [`context`] (the names), then [`batch`] (sent to a store) and [`snapshot`] (read from a store).
 
 pub mod access_time;
 pub mod aggregate;

@@ -1,24 +1,24 @@
-//! The runtime and the process of an instance in one minute: what it took of the machine, and how late the runtime was.
+//! The machine of an instance in one minute: the resources of its process, and the delays of its runtime.
 
 use super::pack::packed;
 
-/// The median scheduling delay from which on a runtime is starved: tasks that are ready wait for a worker, or the worker for
-/// a CPU. A runtime in peace is about a millisecond late, as its timers are rounded up to one.
+/// The median scheduling delay from which on a runtime is starved: tasks that are ready wait for a worker, or the
+/// worker for a CPU. Without load, a runtime is late by about a millisecond, as its timers are rounded up to one.
 pub const HIGH_DELAY_MICROS: u64 = 10_000;
 
 packed! {
-    /// The runtime and the process of an instance in one minute. What the system does not tell is `None`.
+    /// The runtime and the process of an instance in one minute. Fields that the system does not report are `None`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct MachineMinute {
-        /// How many CPUs the process had the use of.
+        /// The number of CPUs that the process may use.
         pub cpus: u64,
-        /// The CPU time that the process took, in thousandths of one CPU: 2,000 for two that were busy all the time.
+        /// The CPU time that the process used, in thousandths of one CPU: 2,000 for two busy CPUs.
         pub cpu_millis: Option<u64>,
-        /// Resident memory at the end, in bytes.
+        /// The resident memory at the end, in bytes.
         pub resident_bytes: Option<u64>,
         /// Open files at the end.
         pub open_files: Option<u64>,
-        /// The most files that may be open.
+        /// The limit of open files.
         pub max_open_files: Option<u64>,
         /// Threads at the end.
         pub threads: Option<u64>,
@@ -30,29 +30,29 @@ packed! {
         pub queued_tasks: u64,
         /// Tasks that were alive at the end.
         pub alive_tasks: u64,
-        /// How late a task ran that was to run every 100 ms: the median, in microseconds; `None` if it never ran.
+        /// The median delay of a task that runs every 100 ms, in microseconds; `None` if it never ran.
         pub delay_micros: Option<u64>,
-        /// The latest of them, in microseconds.
+        /// The longest of these delays, in microseconds.
         pub worst_delay_micros: Option<u64>,
     }
 }
 
 impl MachineMinute {
-    /// Whether tasks that were ready waited long for a CPU: the scheduling delay was high. Then a future that was long in
-    /// one poll need not have computed.
+    /// Whether the scheduling delay was high: tasks that were ready waited long for a CPU. Then a future with a long
+    /// poll need not have computed.
     pub fn is_delayed(&self) -> bool {
         self.delay_micros
             .is_some_and(|delay| delay >= HIGH_DELAY_MICROS)
     }
 
-    /// The share of its CPUs that the process took, 0 to 1.
+    /// The share of its CPUs that the process used, 0 to 1.
     pub fn cpu_share(&self) -> Option<f64> {
         let cpus = self.cpus.max(1) as f64;
         Some(self.cpu_millis? as f64 / 1e3 / cpus)
     }
 }
 
-/// Whether the scheduling delay of an instance was high in these minutes: in at least half of those of which it is known.
+/// Whether the scheduling delay of an instance was high in at least half of the minutes in which it is known.
 pub fn was_delayed<'a>(minutes: impl IntoIterator<Item = &'a MachineMinute>) -> bool {
     let (mut known, mut delayed) = (0, 0);
     for minute in minutes {
@@ -98,7 +98,7 @@ mod tests {
             // Numbers of at most ten bytes, seven or eight of them with a byte before.
             assert!(packed.len() <= 12 * 10 + 8, "{}", packed.len());
             assert_eq!(unpack(&packed), Some(minute));
-            // Each prefix is no minute, and no panic.
+            // No prefix is a minute, and none panics.
             for end in 0..packed.len() {
                 assert_eq!(unpack::<MachineMinute>(&packed[..end]), None);
             }

@@ -1,4 +1,4 @@
-//! Marks: moments at which an operator, or a deploy, did something.
+//! Marks: moments of an operator's action, or of a deploy.
 
 use super::sorted::Map;
 use crate::order::InOrder;
@@ -10,22 +10,22 @@ use super::pack::{self, Packed, Writer, is_name, packed};
 use super::section::{EntryHead, Room, Section};
 use super::slice::Precision;
 
-/// The most marks with a version that a store retains, and the most without.
+/// The most marks with a version that a store retains, and the most without one.
 pub const MAX_MARKS: usize = 50;
 
 /// The longest text of a mark, in bytes.
 pub const MAX_MARK_BYTES: usize = 200;
 
-/// The longest text of a mark whose hidden characters are escaped, in bytes: the shortest of them has two.
+/// The longest text of a mark with escaped hidden characters, in bytes: the shortest of these characters has two bytes.
 pub const MAX_ESCAPED_BYTES: usize = 3 * MAX_MARK_BYTES;
 
 /// The most marks that wait in a process, and the most of an entry of the journal.
 pub const MAX_PENDING_MARKS: usize = 100;
 
-/// Approximate bytes of a mark in memory, beside its texts.
+/// The approximate bytes of a mark in memory, beside its texts.
 const PER_MARK: usize = 200;
 
-/// A text that a mark may not have.
+/// The error of a text that a mark may not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadText;
 
@@ -40,7 +40,7 @@ impl std::fmt::Display for BadText {
 
 impl std::error::Error for BadText {}
 
-/// There is no room for another mark among those that wait.
+/// The error of a mark for which there is no room among those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyMarks;
 
@@ -52,16 +52,16 @@ impl std::fmt::Display for TooManyMarks {
 
 impl std::error::Error for TooManyMarks {}
 
-/// A moment at which somebody did something to the service.
+/// A moment of an operator's action on the service, or of a deploy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Mark {
-    /// Names the mark.
+    /// Identifies the mark.
     pub id: Arc<str>,
-    /// When it happened, in Unix seconds.
+    /// The time of the action, in Unix seconds.
     pub at: i64,
-    /// What happened.
+    /// The description of the action.
     pub text: Arc<str>,
     /// The version of the application, if an instance of a new version made the mark.
     #[cfg_attr(
@@ -77,7 +77,7 @@ packed!(Mark { id, at, text, version } if |mark| {
 });
 
 impl Mark {
-    /// A mark of an operator, whose text has hidden characters escaped.
+    /// A mark of an operator. Hidden characters of its text are escaped.
     ///
     /// # Errors
     /// The text is empty, too long, or has control characters.
@@ -96,7 +96,7 @@ impl Mark {
         })
     }
 
-    /// The mark of an instance whose version is new.
+    /// The mark of an instance with a new version.
     #[doc(hidden)]
     pub fn of_version(at: i64, version: &Arc<str>) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Mark {
         }
     }
 
-    /// Marks are in the order of their times, and those of the same second in that of their ids.
+    /// The sort key of marks: the time, then the id.
     fn place(&self) -> (i64, &str) {
         (self.at, &self.id)
     }
@@ -122,8 +122,9 @@ impl Mark {
 pub struct StoredMark {
     /// The mark.
     pub mark: Mark,
-    /// Whether somebody has removed it. It stays in the store until newer marks need its room, so that the versions are
-    /// known that have followed each other: an instance that starts with a version whose mark was removed makes none.
+    /// Whether the mark was removed. A removed mark stays in the store until newer marks need its room, as the store
+    /// must know which versions have followed each other: an instance that starts with the version of a removed mark
+    /// adds no mark.
     pub is_removed: bool,
 }
 
@@ -145,10 +146,10 @@ impl From<Mark> for StoredMark {
     }
 }
 
-/// Marks that wait, by id.
+/// Waiting marks, by id.
 type PendingMarks = Map<Arc<str>, Mark>;
 
-/// Adds a mark to those that wait, once.
+/// Adds a mark to the waiting ones. A mark that is already there is not added again.
 pub(super) fn add(waiting: &mut PendingMarks, mark: Mark) -> Result<(), TooManyMarks> {
     if waiting.len() >= MAX_PENDING_MARKS && !waiting.contains_key(&mark.id) {
         return Err(TooManyMarks);
@@ -196,13 +197,13 @@ impl Section for PendingMarks {
     }
 }
 
-/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and the newest others. Those that were removed
-/// make room first.
+/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and as many without one. Removed marks make
+/// room first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks(Vec<StoredMark>);
 
 impl Marks {
-    /// Of some marks, in any order, those that are retained.
+    /// Retains the newest of these marks, which may be in any order.
     pub fn new(marks: impl IntoIterator<Item = StoredMark>) -> Self {
         let mut marks: Vec<_> = marks.into_iter().collect();
         marks.order_by(|a, b| a.mark.place().cmp(&b.mark.place()));
@@ -221,19 +222,19 @@ impl Marks {
         &self.0
     }
 
-    /// The marks that nobody has removed, oldest first.
+    /// The marks that were not removed, oldest first.
     pub fn shown(&self) -> impl DoubleEndedIterator<Item = &Mark> {
         let shown = self.0.iter().filter(|stored| !stored.is_removed);
         shown.map(|stored| &stored.mark)
     }
 
-    /// Whether the mark of this id was removed, as long as that is known.
+    /// Whether the mark of this id was removed, as long as the store remembers it.
     pub fn has_removed(&self, id: &str) -> bool {
         let mut removed = self.0.iter().filter(|stored| stored.is_removed);
         removed.any(|stored| *stored.mark.id == *id)
     }
 
-    /// Adds a mark, and takes out one for which there is no room: one that was removed, or else the oldest.
+    /// Adds a mark, and drops one if there is no room: a removed mark, or else the oldest.
     pub fn add(&mut self, mark: Mark) {
         if self.settles(&mark) {
             return;
@@ -249,8 +250,8 @@ impl Marks {
         self.0.insert(at, mark.into());
     }
 
-    /// Whether adding a mark changes nothing: it is or was there, it repeats the version of the mark before or after it, or
-    /// it is too old. As clocks differ, the mark after it may be of an instance that started a moment before.
+    /// Whether adding a mark changes nothing: it is or was there, it repeats the version of the mark before or after
+    /// it, or it is too old. As clocks differ, the mark after it may be of an instance that started a moment before.
     pub fn settles(&self, mark: &Mark) -> bool {
         let (before, after) = self.0.split_at(self.place_of(mark));
         let version = |stored: &'_ StoredMark| stored.mark.version.clone();
@@ -311,7 +312,7 @@ mod tests {
             marks.add(plain(at));
         }
         assert_eq!(versions(&marks), [(10, "1"), (20, "2"), (30, "1")]);
-        // The clocks of these are behind.
+        // The clocks of these instances are behind.
         for (at, version) in [(29, "1"), (25, "2"), (5, "1")] {
             assert!(marks.settles(&of_version(at, version)));
         }
@@ -339,7 +340,7 @@ mod tests {
         assert_eq!(Marks::new(unordered.chain(others)), before);
     }
 
-    /// The marks without one, as after somebody has removed it.
+    /// The marks with one of them removed.
     fn without(marks: &Marks, id: &str) -> Marks {
         let marks = marks.as_slice().iter().cloned();
         Marks::new(marks.map(|stored| StoredMark {
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!((shown[0], shown[7]), (0, 8));
         marks.add(plain(102));
         assert_eq!(marks.shown().next().map(|mark| mark.at), Some(1));
-        // One that comes late is none too old for the place of one that was removed.
+        // A late mark is not too old to take the room of a removed one.
         let mut marks = without(&marks, "p102");
         assert!(!marks.settles(&plain(0)));
         marks.add(plain(0));

@@ -1,19 +1,19 @@
-//! Measures: numbers of a context within a slice that need no more than a sum or a maximum. One is declared once, here,
-//! and recorded by one call; cells, drain, merge, pack and unpack know of all of them alike.
+//! Measures: numbers of a context within a slice that need no more than a sum or a maximum. Each measure is declared
+//! once, here, and recorded by one call; cells, drain, merge, pack and unpack handle all of them alike.
 
 use super::slices::Merge;
 
-/// How two numbers of a measure become one.
+/// How two numbers of a measure are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merging {
-    /// They are added.
+    /// The numbers are added.
     Sum,
-    /// The larger one stays. It cannot be taken out of a window that moves on.
+    /// The larger number is kept. It cannot be removed from a window that moves on.
     Largest,
 }
 
-/// Declares the measures: name, and how two merge. The place in the list is its number in a record, so a new one comes
-/// last, and none is ever taken out.
+/// Declares the measures: their names, and how they merge. The place in the list is a measure's number in a record, so
+/// a new measure comes last, and none is ever removed.
 macro_rules! measures {
     ($($(#[$doc:meta])* $name:ident: $merging:ident;)*) => {
         /// A number that is recorded of a context.
@@ -23,10 +23,10 @@ macro_rules! measures {
         }
 
         impl Measure {
-            /// All of them, in the order of their numbers.
+            /// All measures, in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// How two numbers of it become one.
+            /// How two numbers of the measure are combined.
             #[inline(always)]
             pub const fn merging(self) -> Merging {
                 match self {
@@ -46,14 +46,15 @@ measures! {
     LongestPoll: Largest;
     /// How often requests were polled.
     Polls: Sum;
-    /// Requests that are missing in the other numbers of `<all>`, which alone has it: the store or the fold lost them.
+    /// The requests that are missing in the other numbers of `<all>`, as the store or the fold lost them. Only `<all>`
+    /// has this measure.
     Missing: Sum;
 }
 
 /// The number of measures.
 pub const MEASURES: usize = Measure::ALL.len();
 
-/// The measures of a context within a slice. One that was not recorded is 0.
+/// The measures of a context within a slice. A measure that was not recorded is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measures([u64; MEASURES]);
 
@@ -72,7 +73,7 @@ impl Measures {
         };
     }
 
-    /// Those that were recorded.
+    /// The measures that were recorded.
     pub fn iter(&self) -> impl Iterator<Item = (Measure, u64)> {
         let all = Measure::ALL.iter().copied().zip(self.0);
         all.filter(|(_, number)| *number > 0)
@@ -83,8 +84,7 @@ impl Measures {
         self.0.iter().all(|number| *number == 0)
     }
 
-    /// Takes out all of `other`, which was merged before. Of a measure of which the largest stays, it stays while
-    /// anything else does.
+    /// Removes all of `other`, which was merged before. Maxima stay as long as any sum is left.
     pub fn subtract(&mut self, other: &Self) {
         for (measure, number) in other.iter() {
             if measure.merging() == Merging::Sum {

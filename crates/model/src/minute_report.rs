@@ -1,8 +1,8 @@
-//! Minute reports: what each instance did in one minute. Instances are compared with each other by them, and old
+//! Minute reports: the sums of each instance in one minute. They are used to compare instances with each other, and old
 //! versions of the application with new ones.
 //!
-//! An instance reports its busiest contexts. While several versions of the application run side by side, it reports
-//! all of its contexts, and the reports of the instances of a version are added up.
+//! An instance reports its busiest contexts. While several versions of the application run side by side, an instance
+//! reports all of its contexts, and the reports of the instances of a version are added up.
 
 use super::sorted::Map;
 use crate::order::InOrder;
@@ -20,20 +20,20 @@ use super::slice::{Precision, SKEW_ALLOWED};
 use super::slices::Merge;
 use super::tier::FINEST;
 
-/// The most contexts that are stored of an instance and minute.
+/// The most contexts that are stored per instance and minute.
 pub const MAX_REPORTED: usize = 32;
 
-/// The most contexts that a fleet reports in a minute, all instances together, unless it has more instances. The
-/// more instances, the fewer contexts each of them reports.
+/// The most contexts that a fleet reports in a minute, unless it has more instances than that. In a larger fleet, each
+/// instance reports fewer contexts.
 pub const MAX_REPORTED_BY_FLEET: usize = 512;
 
-/// The minutes of which reports are stored.
+/// The minutes for which reports are stored.
 pub const REPORTED_MINUTES: Precision = FINEST;
 
 /// The most reports that wait in a batch.
 pub const MAX_PENDING_REPORTS: usize = REPORTED_MINUTES.retained as usize;
 
-/// About how many commands a reported context costs, compared with those of the counters.
+/// The approximate number of commands that a reported context costs, compared with those of the counters.
 pub(super) const REPORTED_CONTEXT_COST: usize = 4;
 
 /// The number of contexts that an instance reports in a fleet of this size.
@@ -42,10 +42,10 @@ pub fn reported_contexts(instances: u64) -> usize {
     (MAX_REPORTED_BY_FLEET / instances).clamp(1, MAX_REPORTED)
 }
 
-/// What an instance did on a context.
+/// The sums of an instance on a context.
 pub type ReportedContext = (RecordId, Aggregate);
 
-/// What an instance did in one minute.
+/// The sums of one instance in one minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinuteReport {
     /// The start of the minute, in Unix seconds.
@@ -54,18 +54,18 @@ pub struct MinuteReport {
     pub instance: Arc<str>,
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// How many of the contexts are stored as those of the instance: the busiest.
+    /// The number of the busiest contexts that are stored as those of the instance.
     pub max_contexts: usize,
-    /// Whether several versions run side by side: all contexts count for the version too.
+    /// Whether several versions run side by side, so that all contexts are also added to the version.
     pub is_side_by_side: bool,
-    /// Contexts of HTTP requests that had some, busiest first, without their timers.
+    /// The HTTP contexts that had requests, busiest first, without their timers.
     pub contexts: Vec<ReportedContext>,
-    /// The runtime and the process, which come as a part of their own.
+    /// The runtime and the process, which are sent as a part of their own.
     pub machine: Option<MachineMinute>,
 }
 
 impl MinuteReport {
-    /// Whether the report can be stored at `now`: its minute is still retained, and does not lie in the future.
+    /// Whether the report can be stored at `now`: its minute is still retained, and not in the future.
     pub fn is_retained(&self, now: i64) -> bool {
         let latest = now.saturating_add(SKEW_ALLOWED);
         self.minute > REPORTED_MINUTES.cut_off(now) && self.minute <= latest
@@ -76,7 +76,7 @@ impl MinuteReport {
         (self.minute, &self.instance) == (other.minute, &other.instance)
     }
 
-    /// Adds another part of the same report.
+    /// Merges another part of the same report.
     fn merge(&mut self, other: Self) {
         self.max_contexts = self.max_contexts.max(other.max_contexts);
         self.is_side_by_side |= other.is_side_by_side;
@@ -89,7 +89,7 @@ impl MinuteReport {
         let tail = self.contexts.split_off(count.min(self.contexts.len()));
         Self {
             contexts: std::mem::replace(&mut self.contexts, tail),
-            // Once.
+            // The machine is sent once.
             machine: self.machine.take(),
             instance: self.instance.clone(),
             version: self.version.clone(),
@@ -97,7 +97,7 @@ impl MinuteReport {
         }
     }
 
-    /// How many of the busiest contexts take at most `bytes` in memory together.
+    /// The number of the busiest contexts that take at most `bytes` in memory together.
     fn contexts_within(&self, bytes: usize) -> usize {
         let mut left = bytes;
         let contexts = self.contexts.iter();
@@ -118,7 +118,7 @@ impl MinuteReport {
         self.machine.write(out);
     }
 
-    /// Reads one from an entry, and spends its cost.
+    /// Reads a report from an entry, and spends its cost.
     pub(super) fn read(
         from: &mut Reader<'_>,
         head: &EntryHead,
@@ -143,7 +143,7 @@ impl MinuteReport {
     }
 }
 
-/// Adds a report to those that wait. Of too many, the oldest are dropped.
+/// Adds a report to the waiting ones. If there are too many, the oldest are dropped.
 pub(super) fn add(waiting: &mut Vec<MinuteReport>, report: MinuteReport) {
     if let Some(mine) = waiting.iter_mut().find(|mine| mine.is_of_same(&report)) {
         return mine.merge(report);
@@ -155,7 +155,7 @@ pub(super) fn add(waiting: &mut Vec<MinuteReport>, report: MinuteReport) {
     }
 }
 
-/// Drops the oldest reports that wait, until they take this many bytes less. Returns how many there were.
+/// Drops the oldest waiting reports, until they take `surplus` bytes less. Returns the number of dropped reports.
 pub(super) fn drop_oldest(waiting: &mut Vec<MinuteReport>, surplus: usize) -> u64 {
     let (before, mut dropped) = (waiting.len(), 0);
     waiting.retain(|report| {
@@ -208,7 +208,7 @@ impl Section for Vec<MinuteReport> {
     }
 }
 
-/// Reads contexts that an instance reports, and spends their cost.
+/// Reads the contexts that an instance reports, and spends their cost.
 fn read_contexts(from: &mut Reader<'_>, budget: &mut Budget) -> Option<Vec<ReportedContext>> {
     let mut contexts = Vec::new();
     for _ in 0..from.uint()? {
@@ -218,12 +218,12 @@ fn read_contexts(from: &mut Reader<'_>, budget: &mut Budget) -> Option<Vec<Repor
     Some(contexts)
 }
 
-/// What an instance did on its busiest contexts in a minute.
+/// The sums of an instance on its busiest contexts in a minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceMinute {
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// How many contexts are stored; 0 when it was read from the store.
+    /// The number of contexts to store; 0 in a minute that was read from the store.
     pub max_contexts: usize,
     /// The contexts, busiest first.
     pub contexts: Vec<ReportedContext>,
@@ -232,13 +232,13 @@ pub struct InstanceMinute {
 }
 
 impl InstanceMinute {
-    /// Adds another part of the same minute.
+    /// Merges another part of the same minute.
     pub fn merge(&mut self, other: Self) {
         self.max_contexts = self.max_contexts.max(other.max_contexts);
         self.version = self.version.take().or(other.version);
         self.machine = self.machine.take().or(other.machine);
         merge_contexts(&mut self.contexts, other.contexts);
-        // What comes of the machine alone does not say how many there may be.
+        // A part with the machine alone does not limit the number of contexts.
         if self.max_contexts > 0 {
             self.contexts.truncate(self.max_contexts);
         }
@@ -247,7 +247,7 @@ impl InstanceMinute {
 
 packed!(InstanceMinute { version, contexts, machine; max_contexts });
 
-/// What the instances, and the versions of the application, did in a minute, by their names.
+/// The sums of the instances, and of the versions of the application, in a minute, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MinuteSums {
     /// The instances.
@@ -275,7 +275,7 @@ impl MinuteSums {
         self.add_to_instance(report.instance, minute);
     }
 
-    /// Adds the sums of other reports.
+    /// Merges the sums of other reports.
     pub fn merge(&mut self, other: &Self) {
         for (instance, minute) in other.instances.iter() {
             self.add_to_instance(instance.clone(), minute.clone());
@@ -302,13 +302,13 @@ impl MinuteSums {
     }
 }
 
-/// Approximate bytes of contexts in memory.
+/// The approximate bytes of contexts in memory.
 fn bytes_of(contexts: &[ReportedContext]) -> usize {
     let contexts = contexts.iter();
     contexts.map(|(_, aggregate)| aggregate.bytes()).sum()
 }
 
-/// Adds contexts to others, and sorts them.
+/// Merges contexts into others, and sorts them.
 fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedContext>) {
     let mut sums: HashMap<RecordId, Aggregate> = contexts.drain(..).collect();
     for (id, aggregate) in others {
@@ -406,7 +406,7 @@ mod tests {
         whole.merge(first);
         assert_eq!(whole, with_machine(all));
         whole.machine = None;
-        // The clock was set back: the minute went on.
+        // The clock was set back, so the minute went on.
         whole.merge(report(&[(5, 5), (6, 1)], 4));
         let counts = &[(5, 10), (1, 9), (2, 8), (3, 7), (4, 6), (6, 1)];
         assert_eq!(whole, report(counts, 4));

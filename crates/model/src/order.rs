@@ -1,9 +1,9 @@
 //! Sorting that is compiled once for all types. The standard library's sorts are compiled anew for each type and
-//! comparison, some 8 kB each; off the way of a request the smaller program is worth more than the faster sort.
+//! comparison, about 8 kB each. Outside of the request path, a smaller program is worth more than a faster sort.
 
 use std::cmp::Ordering;
 
-/// The order of a slice's values, which stays among equal ones.
+/// Stable sorting of a slice.
 ///
 /// # Examples
 ///
@@ -18,7 +18,7 @@ pub trait InOrder<T> {
     /// Sorts by `compare`.
     fn order_by(&mut self, compare: impl FnMut(&T, &T) -> Ordering);
 
-    /// Sorts by the values' own order.
+    /// Sorts by the natural order of the values.
     fn order(&mut self)
     where
         T: Ord,
@@ -26,7 +26,7 @@ pub trait InOrder<T> {
         self.order_by(T::cmp);
     }
 
-    /// Sorts by what `key` takes of each value.
+    /// Sorts by a key of each value.
     fn order_by_key<K: Ord>(&mut self, key: impl Fn(&T) -> K) {
         self.order_by(|a, b| key(a).cmp(&key(b)));
     }
@@ -40,7 +40,7 @@ impl<T> InOrder<T> for [T] {
     }
 }
 
-/// Keeps only the first `count` of `values` in the order of `compare`, sorted.
+/// Keeps the first `count` of `values` in the order of `compare`, sorted.
 pub fn keep_first<T>(
     values: &mut Vec<T>,
     count: usize,
@@ -52,14 +52,14 @@ pub fn keep_first<T>(
     values.truncate(count);
 }
 
-/// The places of values in their order, of which the first `count` are sorted.
+/// The indices of the values in their order, of which the first `count` are sorted.
 fn places(
     len: usize,
     count: usize,
     compare: &mut dyn FnMut(usize, usize) -> Ordering,
 ) -> Vec<usize> {
     let mut places: Vec<usize> = (0..len).collect();
-    // Equal values stay in their order by their places.
+    // Equal values keep their order, by their indices.
     let mut order = |a: &usize, b: &usize| compare(*a, *b).then(a.cmp(b));
     if count < len {
         places.select_nth_unstable_by(count, &mut order);
@@ -68,7 +68,7 @@ fn places(
     places
 }
 
-/// Moves each value to where its place is listed.
+/// Moves each value to the place at which its index is listed.
 fn arrange<T>(values: &mut [T], places: &mut [usize]) {
     for start in 0..places.len() {
         let mut at = start;

@@ -1,9 +1,9 @@
-//! How requests ended.
+//! The outcomes of requests.
 
 use super::pack::named;
 
 named! {
-    /// How one request, or one timed piece of code, ended. Each has exactly one outcome.
+    /// How a request, or timed code, ended. Each has exactly one outcome.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u8)]
     #[non_exhaustive]
@@ -20,26 +20,25 @@ named! {
         ClientError = "4xx",
         /// A response of class 5xx.
         ServerError = "5xx",
-        /// The service, or the timed future, returned an error.
+        /// The service or the timed future returned an error.
         Failed = "error",
         /// The request was dropped before its response had a head: the client went away, or a timeout elapsed.
         Cancelled = "cancelled",
         /// The handler panicked.
         Panicked = "panicked",
-        /// The head was sent, and the body was dropped before its end: the client went away. Recorded only with
+        /// The body was dropped before its end, after the head was sent: the client went away. Recorded only with
         /// `until_body_end`.
         BodyAborted = "body_aborted",
-        /// The head was sent, and the body ended with an error of the service. Recorded only with `until_body_end`.
+        /// The body ended with an error of the service, after the head was sent. Recorded only with `until_body_end`.
         BodyFailed = "body_failed",
     }
 }
 
-/// Number of outcomes.
+/// The number of outcomes.
 pub const OUTCOMES: usize = Outcome::ALL.len();
 
 impl Outcome {
-    /// The outcome of a response with this status code. A code outside of 100 to 599 counts as a server
-    /// error.
+    /// The outcome of a response with this status code. A code outside of 100 to 599 counts as a server error.
     #[inline]
     #[doc(hidden)]
     pub fn from_status(status: u16) -> Self {
@@ -52,7 +51,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the outcome is an error by itself: 5xx, a service error, a panic, a body that failed.
+    /// Whether the outcome itself is an error: 5xx, a service error, a panic, a body that failed.
     #[inline]
     pub fn is_error(self) -> bool {
         matches!(
@@ -62,12 +61,12 @@ impl Outcome {
     }
 }
 
-/// Number of samples by outcome, and number of errors.
+/// The number of samples by outcome, and the number of errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
-    /// Number of samples, by the number of their outcome.
+    /// The number of samples of each outcome, by its number.
     pub counts: [u64; OUTCOMES],
-    /// Number of errors: samples with [`Outcome::is_error`], or with a gRPC status that is not OK.
+    /// The number of errors: samples with [`Outcome::is_error`], or with a gRPC status that is not OK.
     pub errors: u64,
 }
 
@@ -79,7 +78,7 @@ impl OutcomeCounts {
         self.errors += u64::from(error);
     }
 
-    /// Adds all of `other`.
+    /// Merges `other`.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine = mine.saturating_add(theirs);
@@ -87,7 +86,7 @@ impl OutcomeCounts {
         self.errors = self.errors.saturating_add(other.errors);
     }
 
-    /// Takes out all of `other`, which was merged before.
+    /// Removes all of `other`, which was merged before.
     pub fn subtract(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine = mine.saturating_sub(theirs);
@@ -95,12 +94,12 @@ impl OutcomeCounts {
         self.errors = self.errors.saturating_sub(other.errors);
     }
 
-    /// Number of samples.
+    /// The number of samples.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Number of samples that ended with `outcome`.
+    /// The number of samples that ended with `outcome`.
     pub fn count(&self, outcome: Outcome) -> u64 {
         self.counts[outcome as usize]
     }

@@ -1,24 +1,24 @@
-//! The hour-of-week profile of a context: how many requests it usually has in each hour of the week, how many of them
-//! fail, and how long they take. It is made of the records of hours that have ended, and outlives them: each further
-//! week weighs what was before by 3/4.
+//! The hour-of-week profile of a context: its usual requests, errors and times in each hour of the week. The profile is
+//! built from the records of hours that have ended, and outlives them: each further week weighs the weeks before by
+//! 3/4.
 //!
-//! Hours are of UTC, which has no daylight saving time: each week has 168 of them.
+//! Hours are in UTC, which has no daylight saving time, so each week has 168 of them.
 
 use super::aggregate::Aggregate;
 use super::pack::{Packed, Reader, Writer};
 use super::recorded_hours::{MINUTES, RecordedHours};
 use super::slice::{HOUR, hour_of};
 
-/// Hours of a week.
+/// The hours of a week.
 pub const WEEK_HOURS: usize = 168;
 
-/// The part of an hour's weight that the same hour of the next week takes from it.
+/// The share of an hour's weight that the same hour of the next week replaces.
 const DECAY: f64 = 0.25;
 
-/// The hours of the week up to the first Monday, 1970-01-05, in Unix time.
+/// The hours from the Unix epoch to the first Monday, 1970-01-05.
 const FIRST_MONDAY: i64 = 4 * 24;
 
-/// A packed weight is in units of this part of a week: the largest, 4, fits into two bytes.
+/// The unit of a packed weight, in weeks: the largest weight, 4, fits into two bytes.
 const WEIGHT_UNIT: f64 = 1.0 / 16_000.0;
 
 /// The hour-of-week profile of a context.
@@ -26,30 +26,30 @@ const WEIGHT_UNIT: f64 = 1.0 / 16_000.0;
 pub struct Profile {
     /// The hours before this one are applied, in Unix seconds. Applying an hour again changes nothing.
     until: i64,
-    /// Monday 00:00 UTC first.
+    /// The hours of the week, Monday 00:00 UTC first.
     hours: Box<[ProfileHour; WEEK_HOURS]>,
 }
 
-/// An hour of the week. All but the weeks are sums over the weeks, of which each further one weighs those before by
-/// 3/4.
+/// An hour of the week. All fields but `weeks` are sums over the weeks, in which each further week weighs those before
+/// by 3/4.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProfileHour {
-    /// In how many weeks the hour was recorded, wholly or in part; 255 for more.
+    /// The number of weeks in which the hour was recorded, wholly or in part; 255 for more.
     pub weeks: u8,
-    /// The weeks, weighed: an hour that was recorded in part weighs as much as that part. At most 4.
+    /// The weighted number of weeks: an hour that was recorded in part counts as that part. At most 4.
     pub weight: f64,
-    /// Number of requests.
+    /// The number of requests.
     pub requests: f64,
-    /// How many of them are errors.
+    /// The number of errors.
     pub errors: f64,
-    /// Their access times, in seconds.
+    /// The sum of the access times, in seconds.
     pub seconds: f64,
-    /// The 95th percentile of each week times its requests, in seconds.
+    /// The sum of each week's 95th percentile times its requests, in seconds.
     pub tail_seconds: f64,
 }
 
 impl Profile {
-    /// That of a context whose first request is in this hour.
+    /// The profile of a context whose first request is in this hour.
     pub fn beginning_at(hour: i64) -> Self {
         Self {
             until: hour,
@@ -67,26 +67,26 @@ impl Profile {
         &*self.hours
     }
 
-    /// Applies an hour with requests, and those before it without. `recorded` includes it. `false` if the hour was
-    /// applied before.
+    /// Applies an hour with requests, and those before it without. `recorded` includes the hour. Returns `false` if the
+    /// hour was applied before.
     pub fn apply(&mut self, hour: i64, samples: &Aggregate, recorded: &RecordedHours) -> bool {
         if self.until > hour {
             return false;
         }
         self.pass(hour, recorded);
-        // There were requests, so that a part of the hour was recorded whatever is known of it.
+        // An hour with requests was recorded at least in part, even if `recorded` does not know it.
         let minutes = recorded.minutes(hour).max(1);
         self.hours[hour_of_week(hour)].add(part_of(minutes), Some(samples));
         self.until = hour.saturating_add(HOUR);
         true
     }
 
-    /// Lets hours be applied from this one on, which only a clock that was ahead can have applied.
+    /// Allows the hours from this one on to be applied again. Only a clock that was ahead can have applied them.
     pub fn take_back(&mut self, hour: i64) {
         self.until = self.until.min(hour);
     }
 
-    /// Applies the hours before `end` in which the context had no request. Those that were not recorded change nothing.
+    /// Applies the hours before `end` in which the context had no request. Hours that were not recorded change nothing.
     pub fn pass(&mut self, end: i64, recorded: &RecordedHours) {
         let mut hour = self.until.max(recorded.since());
         while hour < end.min(recorded.until()) {
@@ -101,7 +101,7 @@ impl Profile {
 }
 
 impl ProfileHour {
-    /// Adds the same hour of another week, of which a part was recorded: 1 for the whole hour.
+    /// Adds the same hour of another week. `part` is the recorded part of the hour, 1 for all of it.
     fn add(&mut self, part: f64, samples: Option<&Aggregate>) {
         let sums = [
             &mut self.weight,
@@ -139,7 +139,7 @@ impl ProfileHour {
         (self.requests > 0.0).then(|| self.seconds / self.requests)
     }
 
-    /// The 95th percentile in seconds, as the mean of those of the weeks by their requests; `None` without requests.
+    /// The 95th percentile in seconds, as the mean over the weeks, weighted by requests; `None` without requests.
     pub fn tail(&self) -> Option<f64> {
         (self.requests > 0.0).then(|| self.tail_seconds / self.requests)
     }
@@ -178,7 +178,7 @@ impl Packed for Profile {
     }
 }
 
-/// An hour that was never recorded is one byte.
+/// An hour that was never recorded takes one byte.
 impl Packed for ProfileHour {
     fn write(&self, out: &mut Writer) {
         out.0.push(self.weeks);
@@ -210,14 +210,14 @@ impl Packed for ProfileHour {
     }
 }
 
-/// Bits of a single-precision float that are not packed: 16 of its mantissa are left, for an error below 1e-5.
+/// The bits of a single-precision float that are not packed: 16 bits of its mantissa are left, for an error below 1e-5.
 const DROPPED_BITS: u32 = 7;
 
-/// Writes three bytes of a number that is not negative.
+/// Writes a number that is not negative as three bytes.
 fn write_float(out: &mut Writer, number: f64) {
     let most = f32::from_bits(f32::MAX.to_bits() >> DROPPED_BITS << DROPPED_BITS);
     let bits = (number as f32).clamp(0.0, most).to_bits();
-    // The sign is 0, so that rounding cannot overflow; the largest number is one already.
+    // The sign is 0, so rounding cannot overflow; the largest number needs no rounding.
     let rounded = (bits + (1 << (DROPPED_BITS - 1))) >> DROPPED_BITS;
     out.0.extend_from_slice(&rounded.to_be_bytes()[1..]);
 }

@@ -1,5 +1,5 @@
-//! Rankings within a moving window of time: the additions that an instance collects. The recipe is
-//! ranking within a moving time window.
+//! Rankings within a moving window of time: the additions that an instance collects. The recipe is *ranking within a
+//! moving time window*.
 
 mod section;
 pub mod specs;
@@ -12,36 +12,36 @@ use super::slice::Precision;
 use super::slices::Slices;
 use super::sorted::{Map, Set};
 
-/// The most slices that the window of a ranking may be configured to have.
+/// The most slices that can be configured for the window of a ranking.
 pub const MAX_RANKING_SLICES: u32 = 1_500;
-/// Ids beyond the maximum for which a ranking has room until it is limited, at least.
+/// The fewest ids beyond the maximum that a ranking has room for until it is limited.
 const ROOM_AT_LEAST: usize = 1_000;
 
-/// A shard has room for at least this many ids of a ranking.
+/// The fewest ids of a ranking that a shard has room for.
 pub const MIN_SHARD_IDS: usize = 16;
 /// The configuration of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RankingSpec {
-    /// Length of a slice, in seconds.
+    /// The length of a slice, in seconds.
     pub interval: u32,
-    /// Number of slices that a window has: the current one and those before it.
+    /// The number of slices of a window: the current one and those before it.
     pub slices: u32,
     /// The most ids.
     pub max_ids: u32,
 }
 
 impl RankingSpec {
-    /// The slices of the window.
+    /// The precision of the window.
     pub fn precision(self) -> Precision {
         Precision::new(self.interval, self.slices)
     }
 
-    /// Length of the window, in seconds.
+    /// The length of the window, in seconds.
     pub fn period(self) -> i64 {
         i64::from(self.interval).saturating_mul(i64::from(self.slices))
     }
 
-    /// The most ids of what is folded at once, and of a ranking between two times at which it is limited.
+    /// The most ids that are folded at once, and that a ranking has until it is limited.
     pub fn most_at_once(self) -> usize {
         let max_ids = self.max_ids as usize;
         max_ids + max_ids.max(ROOM_AT_LEAST)
@@ -73,7 +73,7 @@ packed!(RankingSpec { interval, slices, max_ids } if |spec| spec.interval > 0 &&
 /// A ranking in a store, without its ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankingState {
-    /// The configuration that holds: see [`CarriedSpecs`](specs::CarriedSpecs).
+    /// The configuration in effect: see [`CarriedSpecs`](specs::CarriedSpecs).
     pub spec: RankingSpec,
     /// The starts of the slices that are part of the sums, in Unix seconds.
     pub slices: Set,
@@ -108,11 +108,11 @@ pub struct IdDelta {
 /// Additions to a ranking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankingDelta {
-    /// The configuration of the instance; of several instances, the one that covers theirs.
+    /// The configuration of the instance, or one that covers those of several instances.
     pub spec: RankingSpec,
     /// The additions by id.
     pub ids: Map<Arc<str>, IdDelta>,
-    /// How much was added to ids for which there was no room.
+    /// The sum of additions to ids for which there was no room.
     pub dropped: u64,
 }
 
@@ -140,7 +140,7 @@ impl RankingDelta {
             .add(precision.slice(second), n, precision.retained as usize);
     }
 
-    /// Removes an id. Additions that follow count.
+    /// Removes an id. Later additions count.
     pub fn remove(&mut self, id: &Arc<str>) {
         let removed = IdDelta {
             is_removed: true,
@@ -149,9 +149,9 @@ impl RankingDelta {
         self.ids.insert(id.clone(), removed);
     }
 
-    /// Adds all of `later`, which was collected after this.
+    /// Merges `later`, which was collected after these additions.
     pub fn merge(&mut self, later: Self) {
-        // Of different intervals, a window has more slices than any of the instances retains.
+        // With different intervals, a window has more slices than any of the instances retains.
         let retained = match self.spec == later.spec {
             true => self.spec.slices as usize,
             false => usize::MAX,
@@ -168,14 +168,14 @@ impl RankingDelta {
         }
     }
 
-    /// Drops the smallest additions of the oldest slices until there are at most `max_ids` ids, and counts
-    /// them. Removals stay as long as there are other ids to drop.
+    /// Drops the smallest additions of the oldest slices until there are at most `max_ids` ids, and counts them as
+    /// dropped. Removals stay as long as there are other ids to drop.
     pub fn limit(&mut self) {
         self.limit_to(self.spec.max_ids as usize);
     }
 
-    /// Drops what the additions of several instances have beyond [`most_at_once`](RankingSpec::most_at_once), as
-    /// [`limit`](Self::limit) does. Some more are tolerated, so that not each of them drops some.
+    /// Limits the additions of several instances to [`most_at_once`](RankingSpec::most_at_once) ids, as
+    /// [`limit`](Self::limit) does. Some more ids are tolerated, so that not every addition causes a limitation.
     pub fn bound(&mut self) {
         let most = self.spec.most_at_once();
         if self.ids.len() > most + self.spec.max_ids as usize {
@@ -202,7 +202,7 @@ impl RankingDelta {
         }
     }
 
-    /// Drops slices that start after `latest`, which only a wrong clock can have made.
+    /// Drops slices that start after `latest`, which only a wrong clock can produce.
     pub fn drop_future(&mut self, latest: i64) {
         for delta in self.ids.values_mut() {
             drop(delta.slices.drop_after(latest));

@@ -1,20 +1,20 @@
-//! The time that a store has recorded: what lies outside of it had perhaps requests, and nobody knows.
+//! The time that a store has recorded. Outside of it, there may have been requests that were not recorded.
 
 use std::sync::Arc;
 
-/// A time in Unix seconds, from the first to before the second.
+/// A span of time in Unix seconds, from the first to before the second.
 pub type Gap = (i64, i64);
 
-/// The time that a store has recorded: all since a moment, without the gaps in which no instance was running.
+/// The time that a store has recorded: since a moment, without the gaps in which no instance was running.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedTime {
     since: i64,
-    /// Ascending and disjoint.
+    /// The gaps, ascending and disjoint.
     gaps: Arc<[Gap]>,
 }
 
 impl RecordedTime {
-    /// All time from `since` on, in Unix seconds, but for the gaps.
+    /// All time from `since` on, in Unix seconds, except for the gaps.
     pub fn new(since: i64, gaps: impl IntoIterator<Item = Gap>) -> Self {
         let mut sorted: Vec<Gap> = gaps.into_iter().filter(|(from, to)| from < to).collect();
         sorted.sort_unstable();
@@ -31,12 +31,12 @@ impl RecordedTime {
         }
     }
 
-    /// When it begins, in Unix seconds.
+    /// The start of the recorded time, in Unix seconds.
     pub fn since(&self) -> i64 {
         self.since
     }
 
-    /// The same time, from `since` on if that is earlier.
+    /// The same time, extended to begin at `since` if that is earlier.
     #[must_use]
     pub fn from(&self, since: i64) -> Self {
         Self {
@@ -45,18 +45,18 @@ impl RecordedTime {
         }
     }
 
-    /// The seconds between two moments that were recorded.
+    /// The recorded seconds between two moments.
     pub fn seconds(&self, from: i64, to: i64) -> i64 {
         let whole = to.saturating_sub(from.max(self.since)).max(0);
         whole - length(self.gaps(from, to))
     }
 
-    /// Whether a second between two moments was recorded.
+    /// Whether any second between two moments was recorded.
     pub fn has_any(&self, from: i64, to: i64) -> bool {
         self.seconds(from, to) > 0
     }
 
-    /// The gaps between two moments, in order. The time before the beginning is none.
+    /// The gaps between two moments, in order. The time before the start is no gap.
     pub fn gaps(&self, from: i64, to: i64) -> impl Iterator<Item = Gap> {
         let from = from.max(self.since);
         let first = self.gaps.partition_point(|(_, end)| *end <= from);
@@ -66,7 +66,7 @@ impl RecordedTime {
     }
 }
 
-/// The seconds of some gaps.
+/// The total length of gaps, in seconds.
 pub fn length(gaps: impl Iterator<Item = Gap>) -> i64 {
     gaps.map(|(from, to)| to.saturating_sub(from)).sum()
 }
@@ -114,7 +114,7 @@ mod tests {
         let recorded = RecordedTime::new(100, [(40, 60), (90, 120)]);
         assert!(recorded.gaps(0, 130).eq([(100, 120)]));
         assert_eq!(recorded.seconds(0, 130), 10);
-        // Somebody has recorded before.
+        // Another process has recorded before.
         let earlier = recorded.from(30);
         assert_eq!(earlier.seconds(0, 130), 130 - 30 - 20 - 30);
         assert_eq!(recorded.from(200), recorded);

@@ -1,15 +1,15 @@
-//! How much of each of the last hours a store has recorded: an hour without requests of a context counts as such only
-//! if somebody was there to record them.
+//! How much of each of the last hours a store has recorded. An hour without requests of a context only counts if it was
+//! recorded.
 
 use std::collections::VecDeque;
 
 use super::pack::{Packed, Reader, Writer};
 use super::slice::{HOUR, hour_of};
 
-/// Minutes of an hour.
+/// The minutes of an hour.
 pub const MINUTES: u8 = 60;
 
-/// The hours that are known, up to ten weeks: as long as a profile lives without being written.
+/// The number of hours that are kept, ten weeks: as long as a profile lives without being written.
 pub const HOURS_KNOWN: usize = 10 * 7 * 24;
 
 /// How much of each of the last hours was recorded.
@@ -37,11 +37,11 @@ impl RecordedHours {
 
     /// The start of the first hour, in Unix seconds.
     pub fn since(&self) -> i64 {
-        // There are some hundred hours.
+        // There are at most `HOURS_KNOWN` hours, so the product cannot overflow.
         self.until.saturating_sub(self.minutes.len() as i64 * HOUR)
     }
 
-    /// The recorded minutes of an hour; 0 if it is not known.
+    /// The recorded minutes of an hour; 0 if the hour is not known.
     pub fn minutes(&self, hour: i64) -> u8 {
         let at = hour.checked_sub(self.since()).map(|after| after / HOUR);
         let at = at.filter(|_| hour >= self.since());
@@ -49,7 +49,7 @@ impl RecordedHours {
         at.and_then(|at| self.minutes.get(at)).map_or(0, |m| *m)
     }
 
-    /// Adds an hour behind the others. The hours between were not recorded; one that is known stays as it is.
+    /// Adds an hour after the others. Hours in between count as not recorded; a known hour is not changed.
     pub fn push(&mut self, hour: i64, minutes: u8) {
         if hour >= self.until {
             self.skip_to(hour);
@@ -57,7 +57,7 @@ impl RecordedHours {
         }
     }
 
-    /// Adds the hours before this one, which were not recorded.
+    /// Adds the hours before this one as not recorded.
     pub fn skip_to(&mut self, hour: i64) {
         if hour.saturating_sub(self.until) >= HOURS_KNOWN as i64 * HOUR {
             *self = Self::beginning_at(hour);
@@ -75,7 +75,7 @@ impl RecordedHours {
         }
     }
 
-    /// Forgets the hours from `end` on, which only a clock that was ahead has added.
+    /// Removes the hours from `end` on, which only a clock that was ahead can have added.
     pub fn take_back(&mut self, end: i64) {
         while self.until > end && self.minutes.pop_back().is_some() {
             self.until -= HOUR;
@@ -84,7 +84,7 @@ impl RecordedHours {
     }
 }
 
-/// Neighbours with as many minutes are one run: usually there are a few.
+/// Consecutive hours with the same number of minutes are packed as one run. Usually there are few runs.
 impl Packed for RecordedHours {
     fn write(&self, out: &mut Writer) {
         out.int(self.until);
@@ -124,7 +124,7 @@ mod tests {
         let mut hours = RecordedHours::beginning_at(START);
         hours.push(START, 60);
         hours.push(START + 3 * HOUR, 30);
-        // It is known.
+        // The hour is known already.
         hours.push(START, 7);
         let minutes: Vec<_> = (-2..6).map(|at| hours.minutes(START + at * HOUR)).collect();
         assert_eq!(minutes, [0, 0, 60, 0, 0, 30, 0, 0]);
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(hours.until(), START + 2_000 * HOUR);
         // A sign, a run and its length.
         assert_eq!(pack(&hours).len(), 8);
-        // Years later, all at once.
+        // Years later, all known hours are dropped at once.
         hours.push(START + 100_000_000 * HOUR, 60);
         assert_eq!(hours.minutes.len(), 1);
     }

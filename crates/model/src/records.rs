@@ -1,4 +1,4 @@
-//! Records: merged samples of each context in each slice of a tier, and those that an instance that folds adds to.
+//! Records: merged samples of each context in each slice of a tier, and the records that a folder adds to.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -22,8 +22,8 @@ pub type RecordKey = (TierSlice, RecordId);
 pub struct Record {
     /// The samples.
     pub sums: Aggregate,
-    /// In the coarser tiers: slices of the finest tier that begin before this time, in Unix seconds, are
-    /// part of the sums. So rolling a slice up twice changes nothing, and readers know which slices to add.
+    /// In the coarser tiers, the end of the slices of the finest tier that are part of the sums, in Unix seconds. With
+    /// it, rolling a slice up twice changes nothing, and readers know which slices to add.
     pub rolled_until: i64,
 }
 
@@ -36,20 +36,20 @@ impl Default for Record {
     }
 }
 
-/// Records by tier, slice and context, as an instance that folds remembers them.
+/// The records by tier, slice and context that a folder remembers.
 #[derive(Debug, Default)]
 pub struct Records {
     slices: Map<TierSlice, HashMap<RecordId, Record>>,
 }
 
 impl Records {
-    /// A record; `None` if it was neither added to nor inserted.
+    /// A record; `None` if it was neither added to nor loaded.
     pub fn get(&self, (at, id): RecordKey) -> Option<&Record> {
         self.slices.get(&at)?.get(&id)
     }
 
-    /// Adds to a record, which is created if needed. A new record of a coarser tier has all slices that are
-    /// rolled up from now on.
+    /// Adds to a record, which is created if needed. A new record of a coarser tier counts as including all slices that
+    /// were rolled up before.
     pub fn add(&mut self, (at, id): RecordKey, added: &Aggregate, rolled: &RolledUp) {
         let record = self.of_slice(at).entry(id).or_default();
         record.sums.merge(added);
@@ -71,8 +71,8 @@ impl Records {
         self.slices.or_insert_with(at, HashMap::new)
     }
 
-    /// The records of the coarser tiers that a context's records of some slices of the finest tier are
-    /// added to. The slices are given oldest first.
+    /// The records of the coarser tiers to which a context's records of some slices of the finest tier are added. The
+    /// slices must be sorted, oldest first.
     pub fn coarser(id: RecordId, minutes: &[i64], tiers: Tiers) -> Vec<RecordKey> {
         let mut keys = Vec::new();
         for tier in tiers.iter().filter(|tier| *tier != FINEST) {
@@ -86,8 +86,8 @@ impl Records {
         keys
     }
 
-    /// Adds a context's records of some slices of the finest tier to those of the coarser tiers, unless
-    /// they are part of them already.
+    /// Adds a context's records of some slices of the finest tier to those of the coarser tiers, unless they are part
+    /// of them already.
     pub fn roll_up(&mut self, id: RecordId, minutes: &[i64], tiers: Tiers, rolled: &RolledUp) {
         for ((width, start), id) in Self::coarser(id, minutes, tiers) {
             let end = start.saturating_add(i64::from(width));
@@ -112,7 +112,7 @@ impl Records {
         }
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.slices.values().map(HashMap::len).sum()
     }
@@ -131,19 +131,19 @@ impl Records {
 /// The samples of a context in a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceSums {
-    /// Start of the slice, in Unix seconds.
+    /// The start of the slice, in Unix seconds.
     pub start: i64,
     /// The samples.
     pub sums: Aggregate,
 }
 
-/// Sorts the sums of contexts by id, of which none appears twice.
+/// Sorts the sums of contexts by id. No id may appear twice.
 pub fn sort_by_id(sums: &mut [(RecordId, Aggregate)]) {
     sums.order_by_key(|(id, _)| *id);
 }
 
-/// Combines records of a tier, and pending slices of the finest tier, to slices of `width` seconds, oldest
-/// first. Both are given oldest first.
+/// Combines records of a tier, and pending slices of the finest tier, into slices of `width` seconds, oldest first.
+/// Both must be sorted, oldest first.
 pub fn combine<R: Borrow<Record>>(
     width: u32,
     tier: Precision,
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(timers.iter().map(|(_, sums)| sums.sum).sum::<u64>(), 40 * 7);
     }
 
-    /// Instances of all versions must agree, as they share the records.
+    /// Instances of all versions share the records, so their ids must agree.
     #[test]
     fn ids_of_records_never_change() {
         let id = RecordId::new(Kind::Http, "GET /");
@@ -300,7 +300,7 @@ mod tests {
                 .map(|slice| (slice.start, slice.sums.times.count))
                 .collect::<Vec<_>>()
         };
-        // The record at 3,600 includes slices before 3,600 only: none.
+        // The record at 3,600 only includes slices before 3,600: none.
         assert_eq!(rolled.until(), 3_540);
         assert_eq!(combined(HALF_HOUR), [(1_800, 1), (3_600, 3), (5_400, 1)]);
         assert_eq!(combined(3_600), [(0, 1), (3_600, 4)]);
@@ -317,7 +317,7 @@ mod tests {
             of(&records, 60, 3_600..7_200, id),
         );
         let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
-        // The record at 3,600 includes the slice at 3,600 by now, two in all; 3,660 and 5,400 are pending.
+        // The record at 3,600 now includes the slice at 3,600, two in all; 3,660 and 5,400 are pending.
         assert_eq!((rolled.until(), counts), (3_660, vec![4]));
     }
 

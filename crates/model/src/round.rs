@@ -1,5 +1,5 @@
-//! The additions of one round: of several entries of the journal, or of one batch where there is no
-//! journal. They are merged, and skewed samples are removed.
+//! The additions of one round: of several entries of the journal, or of one batch if there is no journal. The additions
+//! are merged, and skewed samples are removed.
 
 use super::sorted::Map;
 use crate::order::InOrder;
@@ -20,29 +20,29 @@ use super::slices::{Slices, merge_all};
 use super::tier::{FINEST, RolledUp};
 use super::tiers::Tiers;
 
-/// About how many bytes of an entry are added at once.
+/// The approximate number of bytes of an entry that are added at once.
 const PART_BYTES: usize = 32 * 1024;
 
-/// Number of partitions of the names of a round. Each is folded once.
+/// The number of partitions of a round's names. Each partition is folded once.
 pub const PARTITIONS: usize = 256;
 
-/// The partition of a context or counter. It is the same for every instance and version.
+/// The partition of a context or counter, which is the same for every instance and version.
 pub fn partition(name: &str) -> usize {
     (fnv1a(name.bytes()) % PARTITIONS as u64) as usize
 }
 
-/// The partition of an id of a ranking. It is the same for every instance and version.
+/// The partition of an id of a ranking, which is the same for every instance and version.
 pub fn partition_of_id(ranking: &str, id: &str) -> usize {
     let bytes = ranking.bytes().chain([0]).chain(id.bytes());
     (fnv1a(bytes) % PARTITIONS as u64) as usize
 }
 
-/// The partition of a context of a minute report. It is the same for every instance and version.
+/// The partition of a context of a minute report, which is the same for every instance and version.
 pub fn partition_of_record(id: RecordId) -> usize {
     (fnv1a(id.to_bytes()) % PARTITIONS as u64) as usize
 }
 
-/// The partition of all marks: the oldest make room for new ones. It is the same for every instance and version.
+/// The one partition of all marks, as the oldest make room for new ones. It is the same for every instance and version.
 pub const PARTITION_OF_MARKS: usize = 0;
 
 /// Additions of several entries, by name.
@@ -52,14 +52,13 @@ pub struct Round {
     pub groups: Vec<Group>,
     /// The rankings.
     pub rankings: Map<Arc<str>, RankingDelta>,
-    /// The configurations with which the rankings were added to.
+    /// The configurations of the rankings' additions.
     pub ranking_specs: Map<Arc<str>, CarriedSpecs>,
     /// The sums of the minute reports, by minute.
     pub reports: Map<i64, MinuteSums>,
     /// The marks, by id.
     marks: Map<Arc<str>, Mark>,
-    /// Samples that were late when they were flushed. They belong to the partition of
-    /// [`ALL`](super::context::ALL).
+    /// The samples that were late when they were flushed. They belong to the partition of [`ALL`](super::context::ALL).
     pub late: u64,
     /// The newest stamp of all entries.
     pub stamp: i64,
@@ -73,7 +72,7 @@ pub struct Group {
     pub contexts: Map<ContextId, AcceptedDelta>,
     /// The user's counters.
     pub counters: Map<Arc<str>, Vec<Slices<i64>>>,
-    /// The names of each partition, so that a step finds its own without looking at all others.
+    /// The names of each partition, so that a step finds its names without a search.
     names: Map<usize, Names>,
 }
 
@@ -89,7 +88,7 @@ struct Names {
 pub struct AcceptedDelta {
     /// The additions.
     pub delta: ContextDelta,
-    /// Number of skewed samples that were refused.
+    /// The number of skewed samples that were refused.
     pub skewed: u64,
 }
 
@@ -117,7 +116,7 @@ impl Round {
                 Some(Item::Context(context, delta)) => group.add_context(context, delta, stamp),
                 Some(Item::Counter(name, series)) => group.add_counter(name, series, stamp),
                 Some(Item::Ranking(name, delta)) => self.add_ranking(name, delta, stamp),
-                // Not one whose minute is no longer retained or lies in the future.
+                // Reports whose minute is no longer retained, or in the future, are dropped.
                 Some(Item::Report(report)) if report.is_retained(stamp) => {
                     let minute = report.minute;
                     let sums = self.reports.or_insert_with(minute, MinuteSums::default);
@@ -133,7 +132,7 @@ impl Round {
         Ok(true)
     }
 
-    /// Adds the requests of an entry that was set aside, which are missing from then on.
+    /// Adds the requests of an entry that was set aside, which count as missing from then on.
     pub fn add_missing(&mut self, requests: u64, stamp: i64) {
         if requests > 0 {
             let precisions = self.groups.first().map(|group| group.precisions.clone());
@@ -176,7 +175,7 @@ impl Round {
         marks
     }
 
-    /// Number of contexts, counters and marks, and of ids of rankings.
+    /// The number of contexts, counters and marks, and of ids of rankings.
     pub fn names(&self) -> usize {
         let groups = self.groups.iter();
         let series = groups.map(|group| group.contexts.len() + group.counters.len());
@@ -216,7 +215,7 @@ impl Group {
         match self.contexts.get_mut(&context) {
             Some(mine) => {
                 mine.skewed = mine.skewed.saturating_add(skewed);
-                // The store decides which hours are late, so none is dropped here.
+                // No hour is dropped here, as the store decides which hours are late.
                 mine.delta.merge(delta, &self.precisions, usize::MAX);
             }
             None => {
@@ -243,8 +242,8 @@ impl Group {
     }
 }
 
-/// The records that a context's delta is added to, if they are retained at `now`: records of the finest
-/// of some tiers, and of the coarser ones if the slice is already rolled up.
+/// The records that a context's delta is added to, if they are retained at `now`: records of the finest of some tiers,
+/// and of the coarser ones if the slice is already rolled up.
 pub fn records<'a>(
     delta: &'a ContextDelta,
     tiers: Tiers,

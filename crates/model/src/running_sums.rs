@@ -1,4 +1,4 @@
-//! The sums of contexts over the slices of a window that moves on.
+//! The sums of contexts over the slices of a moving window.
 
 use std::collections::HashMap;
 
@@ -7,30 +7,30 @@ use super::pack;
 use super::records::{Record, RecordId};
 use super::tier::Revision;
 
-/// The packed sums of a context, or that it has none.
+/// The packed sums of a context; `None` if it has none.
 pub type PackedSums = (RecordId, Option<Box<[u8]>>);
 
-/// Bytes of the sums of a context beside their packed form.
+/// The bytes of a context's sums beside their packed form.
 const PER_CONTEXT: usize = 64;
 
-/// Bytes of a slice in it.
+/// The bytes of a slice.
 const PER_SLICE: usize = 40;
 
-/// The sums of each context over some slices, to which slices are added and from which they are taken out as
-/// a window moves on, for one group of contexts after the other. They are held packed, in a fifth of the memory.
+/// The sums of each context over some slices. As a window moves on, slices are added and removed, one group of contexts
+/// after the other. The sums are held packed, in a fifth of the memory.
 #[derive(Debug, Default)]
 pub struct RunningSums {
     /// The slices of each group.
     slices: Vec<HashMap<i64, Revision>>,
     sums: HashMap<RecordId, Box<[u8]>>,
-    /// Bytes of the sums.
+    /// The bytes of the sums.
     bytes: usize,
-    /// Whether a slice was taken out, and others not.
+    /// Whether some slices were removed while others stayed.
     is_reduced: bool,
 }
 
 impl RunningSums {
-    /// The starts of a group's slices in it, in any order, with the revision that each had when it was added.
+    /// The starts of a group's slices, in any order, with the revision of each when it was added.
     pub fn slices(&self, group: usize) -> impl Iterator<Item = (i64, Revision)> {
         let slices = self.slices.get(group).into_iter().flatten();
         slices.map(|(start, revision)| (*start, *revision))
@@ -41,13 +41,12 @@ impl RunningSums {
         self.slices.get(group)?.get(&start).copied()
     }
 
-    /// The number of groups that have had slices in it.
+    /// The number of groups that have had slices.
     pub fn groups(&self) -> usize {
         self.slices.len()
     }
 
-    /// The sums that a context would have without the records of some slices, which were added before, and with those
-    /// of others.
+    /// The sums of a context without the records of some slices, which were added before, and with those of others.
     pub fn changed<'a>(
         &self,
         id: RecordId,
@@ -58,7 +57,7 @@ impl RunningSums {
         if let Some(sums) = &mut sums {
             removed.for_each(|record| sums.subtract(&record.sums));
         }
-        // Timers that ended after their requests, or requests that are missing, may be all that is left.
+        // Only timers that ended after their requests, or missing requests, may be left.
         let is_empty = |sums: &Aggregate| sums.timers.is_empty() && sums.measures.is_empty();
         sums = sums.filter(|sums| sums.times.count > 0 || !is_empty(sums));
         let added: Vec<&Aggregate> = added.map(|record| &record.sums).collect();
@@ -68,8 +67,8 @@ impl RunningSums {
         (id, sums.map(|sums| pack::aggregate(&sums).into()))
     }
 
-    /// Takes slices of a group out and adds others, which are not in it yet, with the sums that the contexts of the
-    /// group [have then](Self::changed). A context that neither has records in these slices may be left out.
+    /// Removes slices of a group and adds others, which must be new. `sums` has the [resulting](Self::changed) sums of
+    /// the group's contexts. A context without records in any of these slices may be left out.
     pub fn change(
         &mut self,
         group: usize,
@@ -85,7 +84,7 @@ impl RunningSums {
         for start in removed {
             is_reduced |= slices.remove(&start).is_some();
         }
-        // Where nothing is left, as when an hour turns, the sums begin anew.
+        // If no slice is left, as when an hour turns, the sums begin anew.
         self.is_reduced |= is_reduced && !slices.is_empty();
         for (start, revision) in added {
             let before = slices.insert(start, revision);
@@ -104,12 +103,12 @@ impl RunningSums {
         }
     }
 
-    /// Takes everything out.
+    /// Removes everything.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether the smallest and the largest access times are those of the slices in it: they cannot be taken out.
+    /// Whether the smallest and the largest access times are exact: they cannot be removed with a slice.
     pub fn has_exact_bounds(&self) -> bool {
         !self.is_reduced
     }
@@ -119,7 +118,7 @@ impl RunningSums {
         pack::read_aggregate(self.sums.get(&id)?)
     }
 
-    /// Approximate bytes in memory.
+    /// The approximate bytes in memory.
     pub fn bytes(&self) -> usize {
         let slices = self.slices.iter().map(HashMap::len).sum::<usize>();
         self.bytes + slices * PER_SLICE
@@ -162,7 +161,7 @@ mod tests {
 
     type SliceOf<'a> = Option<(i64, &'a [(RecordId, Record)])>;
 
-    /// Takes a slice out and adds another one, of two groups of contexts one after the other.
+    /// Removes a slice and adds another one, of two groups of contexts one after the other.
     fn change(running: &mut RunningSums, removed: SliceOf<'_>, added: SliceOf<'_>) {
         let records = |slice: SliceOf<'_>| slice.map_or(&[][..], |(_, records)| records).to_vec();
         let (taken, given) = (records(removed), records(added));
@@ -242,7 +241,7 @@ mod tests {
             }).collect();
             let mut running = RunningSums::default();
             for (at, records) in slices.iter().enumerate() {
-                // In one step, or in two as when a window was not asked for meanwhile.
+                // In one step, or in two as when the window was not read meanwhile.
                 let leaving = at.checked_sub(width).map(|at| (at as i64, &slices[at][..]));
                 let entering = Some((at as i64, &records[..]));
                 if at % 2 == 0 {

@@ -1,39 +1,39 @@
-//! A section of a batch: what a feature adds to it beside the contexts. Each feature has its section in its own file;
-//! [`Batch::sections`](super::batch::Batch::sections) lists them.
+//! A section of a batch: the data that a feature adds beside the contexts. Each feature has its section in its own
+//! file; [`Batch::sections`](super::batch::Batch::sections) lists them.
 
 use super::amounts::Amounts;
 use super::pack::Writer;
 use super::slice::{Precision, Precisions};
 
-/// Approximate bytes of a name in memory, beside its text and its data.
+/// The approximate bytes of a name in memory, beside its text and its data.
 pub(crate) const PER_NAME: usize = 400;
 
 /// The additions of one feature, by name.
 pub(crate) trait Section {
-    /// Adds what was collected later. The precisions are those of the counters.
+    /// Merges additions that were collected later. The precisions are those of the counters.
     fn merge(&mut self, later: Self, precisions: &[Precision])
     where
         Self: Sized;
 
-    /// Moves out what a call has room for.
+    /// Moves out as much as a call has room for.
     fn split(&mut self, room: &mut Room) -> Self
     where
         Self: Sized;
 
-    /// Number of names.
+    /// The number of names.
     fn len(&self) -> usize;
 
-    /// Approximate bytes in memory.
+    /// The approximate bytes in memory.
     fn bytes(&self) -> usize;
 
-    /// How much it holds.
+    /// The amounts of all kinds.
     fn amounts(&self) -> Amounts;
 
-    /// Packs it into an entry.
+    /// Packs the additions into an entry.
     fn write(&self, out: &mut Writer, head: &EntryHead);
 }
 
-/// What is read of an entry before all else.
+/// The head of an entry, which is read first.
 pub struct EntryHead {
     /// The precisions of its counters.
     pub precisions: Precisions,
@@ -41,11 +41,11 @@ pub struct EntryHead {
     pub base: i64,
 }
 
-/// The room that is left in a call of a flush. A call without anything has room for whatever comes first.
+/// The room that is left in a call of a flush. An empty call has room for any first item.
 pub(crate) struct Room {
-    /// About how many commands of a store are left.
+    /// The approximate number of a store's commands that are left.
     pub cost: usize,
-    /// Bytes of records and reports that are left.
+    /// The bytes of records and reports that are left.
     pub bytes: usize,
     /// Whether nothing was taken yet.
     pub is_whole: bool,
@@ -63,12 +63,12 @@ impl Room {
         }
     }
 
-    /// Whether there is room for what costs this much.
+    /// Whether there is room for an item of this cost.
     pub(crate) fn has(&self, cost: usize) -> bool {
         !self.is_closed && (cost <= self.cost || self.is_whole)
     }
 
-    /// Takes some of it.
+    /// Takes some of the room.
     pub(crate) fn take(&mut self, cost: usize, bytes: usize) {
         self.cost = self.cost.saturating_sub(cost);
         self.bytes = self.bytes.saturating_sub(bytes);

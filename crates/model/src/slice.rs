@@ -3,31 +3,31 @@
 use super::pack::packed;
 use crate::order::InOrder;
 
-/// Seconds in an hour, the period of the statistics.
+/// The seconds of an hour, the period of the statistics.
 pub const HOUR: i64 = 3_600;
 
-/// How far a slice or an hour may begin after the time at which it is appended, in seconds.
+/// How far after the time of its append a slice or an hour may begin, in seconds.
 pub const SKEW_ALLOWED: i64 = 3_600;
 
 /// The book's precisions, in seconds: 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 day.
 pub const DEFAULT_PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
-/// Retained slices of each precision, unless configured otherwise.
+/// The default number of retained slices of each precision.
 pub const DEFAULT_RETAINED: u32 = 120;
 
-/// The most retained slices of a precision that may be configured.
+/// The most retained slices of a precision that can be configured.
 pub const MAX_RETAINED: u32 = 10_000;
 
-/// The most precisions that may be configured.
+/// The most precisions that can be configured.
 pub const MAX_PRECISIONS: usize = 16;
 
 /// The length of a slice in seconds, and the number of slices that are retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Precision {
-    /// Length of a slice in seconds, at least 1.
+    /// The length of a slice in seconds, at least 1.
     pub seconds: u32,
-    /// Number of retained slices, at least 1.
+    /// The number of retained slices, at least 1.
     pub retained: u32,
 }
 
@@ -41,8 +41,8 @@ impl Precision {
         Self { seconds, retained }
     }
 
-    /// The start of the slice that contains `unix_seconds`: `floor(t / p) * p`, as in the recipe
-    /// time-series counters.
+    /// The start of the slice that contains `unix_seconds`: `floor(t / p) * p`, as in the recipe *time-series
+    /// counters*.
     ///
     /// ```
     /// # use tower_pulse_model::slice::Precision;
@@ -63,13 +63,12 @@ impl Precision {
         slice.saturating_sub(self.span())
     }
 
-    /// The newest slice start that is no longer retained at `unix_seconds`, as in the recipe cleaning
-    /// counters.
+    /// The newest slice start that is no longer retained at `unix_seconds`, as in the recipe *cleaning counters*.
     pub const fn cut_off(self, unix_seconds: i64) -> i64 {
         unix_seconds.saturating_sub(self.span())
     }
 
-    /// Seconds after its last write at which an idle key expires: `retained * p + max(10 min, 2p)`.
+    /// Seconds from its last write until an idle key expires: `retained * p + max(10 min, 2p)`.
     pub const fn key_ttl(self) -> i64 {
         let margin = 2 * self.seconds as i64;
         self.span() + if margin > 600 { margin } else { 600 }
@@ -80,7 +79,7 @@ impl Precision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Precisions {
-    /// Finest first.
+    /// The precisions, finest first.
     pub counters: Vec<Precision>,
 }
 
@@ -95,7 +94,7 @@ impl Default for Precisions {
 }
 
 impl Precisions {
-    /// Precisions of these lengths in seconds, each of which retains the newest `retained` slices.
+    /// Precisions with these slice lengths in seconds, each of which retains the newest `retained` slices.
     pub fn new(seconds: impl IntoIterator<Item = u32>, retained: u32) -> Self {
         let seconds = seconds.into_iter();
         let mut counters: Vec<_> = seconds.map(|p| Precision::new(p, retained)).collect();
@@ -103,7 +102,7 @@ impl Precisions {
         Self { counters }
     }
 
-    /// The counters' precision of `seconds`, if there is one.
+    /// The precision with slices of `seconds`, if there is one.
     pub fn counter(&self, seconds: u32) -> Option<Precision> {
         self.counters.iter().copied().find(|p| p.seconds == seconds)
     }
@@ -123,14 +122,14 @@ impl std::fmt::Display for Precisions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct SliceCount {
-    /// Start of the slice, in Unix seconds.
+    /// The start of the slice, in Unix seconds.
     pub start: i64,
-    /// The sum of all increments within it.
+    /// The sum of all additions within the slice.
     pub count: i64,
 }
 
 impl SliceCount {
-    /// The samples of the slice that begins at `start`, in Unix seconds.
+    /// A slice that begins at `start`, in Unix seconds, with its sum.
     pub const fn new(start: i64, count: i64) -> Self {
         Self { start, count }
     }
@@ -141,8 +140,7 @@ pub const fn hour_of(unix_seconds: i64) -> i64 {
     unix_seconds.div_euclid(HOUR).saturating_mul(HOUR)
 }
 
-/// An hour in ISO form, UTC without a zone, as the recipe statistics
-/// stores it.
+/// An hour in ISO form, UTC without a zone, as the recipe *statistics* stores it.
 ///
 /// ```
 /// # use tower_pulse_model::slice::{hour_from_iso, iso_hour};
@@ -165,8 +163,8 @@ pub fn hour_from_iso(text: &str) -> Option<i64> {
     (iso_hour(hour) == text).then_some(hour)
 }
 
-/// Days from the Unix epoch to a date of the Gregorian calendar. Years are counted from March, so that the
-/// leap day is the last day of a year.
+/// Days from the Unix epoch to a date of the Gregorian calendar. Years are counted from March, so that the leap day is
+/// the last day of a year.
 fn days_to(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

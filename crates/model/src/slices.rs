@@ -5,7 +5,7 @@ use super::slice::Precision;
 
 /// A value that can be merged.
 pub trait Merge {
-    /// Adds all of `other`; associative and commutative.
+    /// Merges `other`; associative and commutative.
     fn merge(&mut self, other: &Self);
 }
 
@@ -15,7 +15,7 @@ impl Merge for i64 {
     }
 }
 
-/// Merges sums field by field, and takes out what was merged before.
+/// Implements `merge` and `subtract` for sums, field by field.
 macro_rules! summed {
     ($type:ty { $($field:ident),+ }) => {
         impl $crate::slices::Merge for $type {
@@ -25,7 +25,7 @@ macro_rules! summed {
         }
 
         impl $type {
-            /// Takes out all of `other`, which was merged before.
+            /// Removes all of `other`, which was merged before.
             pub fn subtract(&mut self, other: &Self) {
                 $(self.$field = self.$field.saturating_sub(other.$field);)+
             }
@@ -51,8 +51,7 @@ impl<V> Default for Slices<V> {
 }
 
 impl<V: Merge> Slices<V> {
-    /// Adds `value` to `slice`, retaining at most `max` slices. Returns the slice that was dropped to make
-    /// room.
+    /// Adds `value` to `slice`, retaining at most `max` slices. Returns the slice that was dropped to make room.
     pub fn add(&mut self, slice: i64, value: V, max: usize) -> Option<(i64, V)> {
         match self.0.binary_search_by_key(&slice, |(start, _)| *start) {
             Ok(at) => {
@@ -66,7 +65,7 @@ impl<V: Merge> Slices<V> {
         }
     }
 
-    /// Adds a slice that is newer than all others. `None` if it is not.
+    /// Appends a slice that is newer than all others; `None` if it is not.
     pub(super) fn push(&mut self, slice: i64, value: V) -> Option<()> {
         let is_newest = self.0.last().is_none_or(|(start, _)| *start < slice);
         is_newest.then(|| self.0.push((slice, value)))
@@ -77,7 +76,7 @@ impl<V: Merge> Slices<V> {
         self.0.iter().map(|(slice, value)| (*slice, value))
     }
 
-    /// Iterates over the slices, oldest first, to change them.
+    /// Iterates over the slices with mutable values, oldest first.
     pub fn iter_mut(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = (i64, &mut V)> + ExactSizeIterator {
@@ -89,7 +88,7 @@ impl<V: Merge> Slices<V> {
         self.0.into_iter()
     }
 
-    /// Number of slices.
+    /// The number of slices.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -111,7 +110,7 @@ impl<V: Merge> Slices<V> {
         at.ok().map(|at| &self.0[at].1)
     }
 
-    /// The value of `slice`, to change it.
+    /// The value of `slice`, mutable.
     pub fn get_mut(&mut self, slice: i64) -> Option<&mut V> {
         let at = self.0.binary_search_by_key(&slice, |(start, _)| *start);
         at.ok().map(|at| &mut self.0[at].1)
@@ -135,7 +134,7 @@ impl<V: Merge> Slices<V> {
     }
 }
 
-/// Adds slices of each precision to those of the same precision.
+/// Merges the slices of each precision.
 pub fn merge_all<V: Merge>(
     mine: &mut [Slices<V>],
     theirs: Vec<Slices<V>>,

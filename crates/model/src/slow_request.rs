@@ -1,6 +1,6 @@
-//! The slowest requests and the newest failed ones, each by itself: the recipe *slowest pages* tells which page is
-//! slow, a slow request tells when, where, and under which trace id. A request that fails is seldom slow, so that
-//! failed requests have a limit of their own.
+//! The slowest requests and the newest failed ones, one by one. The recipe *slowest pages* shows which page is slow; a
+//! slow request shows when, where, and under which trace id. As requests that fail are seldom slow, failed requests
+//! have a limit of their own.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use super::pack::{Packed, Reader, Writer, is_name, packed};
 use super::slices::Merge;
 use crate::order::InOrder;
 
-/// Slow requests that are retained of each context and hour.
+/// The slow requests that are retained per context and hour.
 pub const SLOW_PER_CONTEXT: usize = 5;
 
-/// Failed requests that are retained of each context and hour: the newest.
+/// The failed requests that are retained per context and hour: the newest.
 pub const FAILED_PER_CONTEXT: usize = 5;
 
-/// Slow requests that are retained of all contexts together and hour.
+/// The slow requests of all contexts together that are retained per hour.
 pub const SLOW_OF_ALL: usize = 100;
 
 /// The most slow requests of a context that an instance sends in a second.
 pub const SLOW_PER_SECOND: usize = 20;
 
-/// The most failed requests of a context that an instance sends in a second, beside its slow ones.
+/// The most failed requests of a context that an instance sends in a second, in addition to slow ones.
 pub const FAILED_PER_SECOND: usize = 5;
 
-/// Requests with a trace id that a process holds of each context for the Prometheus text: one for each bucket of its
-/// durations, and one of its errors.
+/// The requests with a trace id that a process holds per context for the Prometheus text: one for each bucket of
+/// durations, and one for errors.
 pub const EXEMPLARS: usize = 19;
 
 /// The longest trace id, in bytes. Longer ones are cut.
@@ -40,21 +40,21 @@ packed! {
     /// One request.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct SlowRequest {
-        /// Its duration, in nanoseconds.
+        /// The duration, in nanoseconds.
         pub nanos: u64,
-        /// When it ended, in Unix milliseconds.
+        /// The end of the request, in Unix milliseconds.
         pub ended: i64,
-        /// Its context.
+        /// The context of the request.
         pub context: Arc<str>,
-        /// The instance that served it.
+        /// The instance that served the request.
         pub instance: Arc<str>,
-        /// How it ended.
+        /// The outcome of the request.
         pub outcome: Outcome,
-        /// Whether it counts as an error.
+        /// Whether the request counts as an error.
         pub is_error: bool,
-        /// The status of its response; `None` if there was no response.
+        /// The status of the response; `None` without a response.
         pub status: Option<u16>,
-        /// The app's id of the request, or the id of its trace.
+        /// The application's id of the request, or the id of its trace.
         pub trace_id: Option<Box<str>>,
         /// The path, without the query.
         pub path: Option<Box<str>>,
@@ -62,8 +62,8 @@ packed! {
 }
 
 impl SlowRequest {
-    /// Slowest first. Equally slow requests are ordered by all of their other properties, so that every instance
-    /// retains the same ones.
+    /// Orders requests by duration, slowest first. Equally slow requests are ordered by all of their other properties,
+    /// so that every instance retains the same ones.
     pub fn order(&self, other: &Self) -> Ordering {
         fn key(r: &SlowRequest) -> impl Ord + '_ {
             let ending = (r.is_error, r.status, r.outcome as u8);
@@ -90,16 +90,16 @@ impl SlowRequest {
 /// The slowest requests of an hour and the newest failed ones. A request that is both is in the list once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowRequests {
-    /// How many of the slowest are retained.
+    /// The number of slowest requests that are retained.
     limit: usize,
-    /// How many of the newest failed ones are retained.
+    /// The number of newest failed requests that are retained.
     failed_limit: usize,
-    /// Slowest first.
+    /// The requests, slowest first.
     requests: Vec<SlowRequest>,
 }
 
 impl SlowRequests {
-    /// An empty list of the requests of a context of this kind.
+    /// An empty list for a context of this kind.
     pub fn of(kind: Kind) -> Self {
         let (limit, failed_limit) = match kind {
             Kind::All => (SLOW_OF_ALL, 0),
@@ -124,7 +124,7 @@ impl SlowRequests {
         }
     }
 
-    /// Removes what is neither among the slowest nor among the newest failed ones.
+    /// Removes requests that are neither among the slowest nor among the newest failed ones.
     fn prune(&mut self) {
         if self.requests.len() <= self.limit {
             return;
@@ -138,8 +138,8 @@ impl SlowRequests {
         });
     }
 
-    /// The places of the newest failed requests, newest first. Of those that ended at the same time, the slowest
-    /// are first, as in the list.
+    /// The indices of the newest failed requests, newest first. Requests that ended at the same time are ordered by
+    /// duration, slowest first, as in the list.
     fn failed_places(&self) -> Vec<usize> {
         if self.failed_limit == 0 {
             return Vec::new();
@@ -162,23 +162,23 @@ impl SlowRequests {
         places.map(|place| &self.requests[place])
     }
 
-    /// All requests, slowest first: those that failed may be fast.
+    /// All requests, slowest first. Failed ones may be fast.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &SlowRequest> {
         self.requests.iter()
     }
 
-    /// How many requests there are.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// The duration that a further request must exceed to be among the slowest, in nanoseconds; `None` while
-    /// there is room for any.
+    /// The duration that a further request must exceed to be among the slowest, in nanoseconds; `None` while there is
+    /// room for any request.
     pub fn threshold(&self) -> Option<u64> {
         let last = self.requests.get(self.limit - 1)?;
         Some(last.nanos)

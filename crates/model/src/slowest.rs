@@ -1,12 +1,11 @@
-//! The ranking of the slowest 100 contexts
-//! (recipe).
+//! The ranking of the slowest 100 contexts, as in the recipe.
 
 use crate::order::InOrder;
 
-/// Number of contexts in the ranking.
+/// The number of contexts in the ranking.
 pub const RANKING_LEN: usize = 100;
 
-/// The type of the statistics that are ranked, as the book names it.
+/// The type of the ranked statistics, as the book names it.
 pub const ACCESS_TIME: &str = "AccessTime";
 
 /// A context in the ranking of the slowest.
@@ -15,7 +14,7 @@ pub const ACCESS_TIME: &str = "AccessTime";
 pub struct RankedContext {
     /// The name of the context.
     pub context: String,
-    /// Its mean access time, in seconds.
+    /// The mean access time, in seconds.
     pub mean: f64,
 }
 
@@ -29,7 +28,7 @@ impl RankedContext {
     }
 }
 
-/// Sorts contexts by mean, slowest first, and by name where means are equal, as `ZREVRANGE` would.
+/// Sorts contexts by mean, slowest first, and contexts of the same mean by name, as `ZREVRANGE` would.
 pub fn sort(ranking: &mut [RankedContext]) {
     ranking.order_by(|a, b| {
         let by_mean = b.mean.total_cmp(&a.mean);

@@ -12,20 +12,20 @@ use crate::order::InOrder;
 /// A context within one hour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HourSnapshot {
-    /// Start of the hour in Unix seconds.
+    /// The start of the hour, in Unix seconds.
     pub start: i64,
-    /// Its access times, in seconds.
+    /// The access times, in seconds.
     pub times: AccessTimeStats,
-    /// Histogram of the access times, and counts by outcome.
+    /// The histogram of the access times, and the counts by outcome.
     pub aggregate: Aggregate,
 }
 
 /// The data of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContextSnapshot {
-    /// Its name.
+    /// The name of the context.
     pub context: String,
-    /// Whether the context stands for HTTP requests, other code or the sum of all.
+    /// Whether the context stands for HTTP requests, other code or the sum of all HTTP contexts.
     pub kind: Kind,
     /// The current hour, if the context has samples in it.
     pub hour: Option<HourSnapshot>,
@@ -33,21 +33,21 @@ pub struct ContextSnapshot {
     pub last_hour: Option<HourSnapshot>,
 }
 
-/// A key whose value has the wrong form. Its data is left out.
+/// A key whose value has the wrong form. The data of the key is left out.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Problem {
     /// The key.
     pub key: String,
-    /// Why the value could not be used.
+    /// The reason why the value could not be used.
     pub reason: String,
 }
 
 packed!(Problem { key, reason });
 
 impl Problem {
-    /// A key whose value could not be used, and why.
+    /// A key whose value could not be used, and the reason.
     #[doc(hidden)]
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
@@ -57,20 +57,20 @@ impl Problem {
     }
 }
 
-/// What the fleet does now.
+/// The current figures of the fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetSnapshot {
-    /// Time of the snapshot, in Unix seconds.
+    /// The time of the snapshot, in Unix seconds.
     pub taken_at: i64,
-    /// Number of contexts that this crate has recorded, without `<all>`.
+    /// The number of contexts that this crate has recorded, without `<all>`.
     pub contexts: usize,
-    /// How many of them are timers.
+    /// The number of timers among the contexts.
     pub timers: usize,
     /// Requests per slice of the finest precision, oldest first.
     pub recent: Vec<SliceCount>,
-    /// Number of instances that are alive.
+    /// The number of instances that are alive.
     pub instances: u64,
-    /// These instances, by name.
+    /// The instances that are alive, by name.
     pub alive: Vec<AliveInstance>,
     /// Requests in flight in all instances.
     pub in_flight: i64,
@@ -81,7 +81,7 @@ pub struct FleetSnapshot {
 /// An instance that is alive, as of its last heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliveInstance {
-    /// The name of the instance, or its id if it was given none.
+    /// The name of the instance, or its id if it has no name.
     pub instance: Arc<str>,
     /// The time of the heartbeat, in Unix seconds.
     pub last_seen: i64,
@@ -89,21 +89,21 @@ pub struct AliveInstance {
     pub version: Option<Arc<str>>,
     /// Requests in flight, if they can be read.
     pub in_flight: Option<i64>,
-    /// Seconds by which its clock is ahead of the store's, if it tells.
+    /// Seconds by which the instance's clock is ahead of the store's, if the instance reports it.
     pub skew: Option<i64>,
-    /// Why cleaning fails, or skips a key, if it does.
+    /// Why the instance's cleaning fails or skips a key, if it does.
     pub cleaning: Option<String>,
 }
 
 impl AliveInstance {
-    /// Instances by name. Those of the same name are one: as of their last heartbeat, with the requests of all in
-    /// flight.
+    /// Merges instances of the same name, and sorts them. The result has the data of the last heartbeat, and the sum of
+    /// the requests in flight.
     pub fn by_name(mut instances: Vec<Self>) -> Vec<Self> {
         instances.order_by(|a, b| {
             let order = a.instance.cmp(&b.instance);
             order.then_with(|| b.last_seen.cmp(&a.last_seen))
         });
-        // The one that is removed is of an earlier heartbeat.
+        // The removed instance has the earlier heartbeat.
         instances.dedup_by(|earlier, last| {
             let is_same = earlier.instance == last.instance;
             if is_same {

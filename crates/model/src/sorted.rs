@@ -1,11 +1,11 @@
-//! Maps and sets in the order of their keys, as sorted lists. For each pair of types, the code of a `BTreeMap` is several
-//! times as large.
+//! Maps and sets in the order of their keys, as sorted lists. The code of a `BTreeMap` is several times as large for
+//! each pair of types.
 
 use std::borrow::Borrow;
 
 use super::pack::{Packed, Reader, Writer};
 
-/// The value of a key. A key that is not in the list is inserted with a default value.
+/// The value of a key in a sorted list. A missing key is inserted with a default value.
 pub fn entry<K: Ord, V>(list: &mut Vec<(K, V)>, key: K, default: impl FnOnce() -> V) -> &mut V {
     let place = list.binary_search_by(|(other, _)| other.cmp(&key));
     let place = place.unwrap_or_else(|place| {
@@ -15,10 +15,10 @@ pub fn entry<K: Ord, V>(list: &mut Vec<(K, V)>, key: K, default: impl FnOnce() -
     &mut list[place].1
 }
 
-/// The most entries of a list of a map: an insertion moves all that come after it in the list.
+/// The most entries of a list of a map, as an insertion moves all entries after it in the list.
 const MOST: usize = 64;
 
-/// A map: lists, one after the other, of which none is empty.
+/// A map as a sequence of lists, none of which is empty.
 #[derive(Clone, Debug)]
 pub struct Map<K, V>(Vec<Vec<(K, V)>>);
 
@@ -37,7 +37,7 @@ impl<K: Ord, V: PartialEq> PartialEq for Map<K, V> {
 impl<K: Ord, V: Eq> Eq for Map<K, V> {}
 
 impl<K: Ord, V> Map<K, V> {
-    /// The list of a key and its place there, or those that it would have.
+    /// The list of a key and its place there, or those at which to insert it.
     fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<(usize, usize), (usize, usize)>
     where
         K: Borrow<Q>,
@@ -98,12 +98,12 @@ impl<K: Ord, V> Map<K, V> {
         Some(&mut self.0[at][place].1)
     }
 
-    /// Whether a key is in it.
+    /// Whether the map has a key.
     pub fn contains_key(&self, key: &K) -> bool {
         self.place(key).is_ok()
     }
 
-    /// The value of a key, which is inserted with a default value if it is not in the map.
+    /// The value of a key. A missing key is inserted with a default value.
     pub fn or_insert_with(&mut self, key: K, default: impl FnOnce() -> V) -> &mut V {
         match self.place(&key) {
             Ok((at, place)) => &mut self.0[at][place].1,
@@ -111,7 +111,7 @@ impl<K: Ord, V> Map<K, V> {
         }
     }
 
-    /// Inserts a value, and returns the key's other one.
+    /// Inserts a value, and returns the key's previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.place(&key) {
             Ok((at, place)) => Some(std::mem::replace(&mut self.0[at][place].1, value)),
@@ -122,7 +122,7 @@ impl<K: Ord, V> Map<K, V> {
         }
     }
 
-    /// Adds to the value of a key, or inserts it.
+    /// Merges into the value of a key, or inserts the value.
     pub fn merge(&mut self, key: K, value: V, add: impl FnOnce(&mut V, V)) {
         match self.place(&key) {
             Ok((at, place)) => add(&mut self.0[at][place].1, value),
@@ -132,7 +132,7 @@ impl<K: Ord, V> Map<K, V> {
         }
     }
 
-    /// Takes a key out.
+    /// Removes a key, and returns its value.
     pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -146,12 +146,12 @@ impl<K: Ord, V> Map<K, V> {
         Some(&self.0.first()?[0].0)
     }
 
-    /// Takes the first key out.
+    /// Removes the first key, and returns it with its value.
     pub fn pop_first(&mut self) -> Option<(K, V)> {
         (!self.is_empty()).then(|| self.take(0, 0))
     }
 
-    /// Drops all others.
+    /// Removes all entries that are not kept.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&K, &V) -> bool) {
         self.0.retain_mut(|list| {
             list.retain(|(key, value)| is_kept(key, value));
@@ -159,12 +159,12 @@ impl<K: Ord, V> Map<K, V> {
         });
     }
 
-    /// Drops all.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Number of keys.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
@@ -180,7 +180,7 @@ impl<K: Ord, V> Map<K, V> {
         Iter { lists, list }
     }
 
-    /// The keys that come after one, or all, with their values.
+    /// The keys after a key, or all keys, with their values.
     pub fn after<Q: Ord + ?Sized>(&self, key: Option<&Q>) -> Iter<'_, K, V>
     where
         K: Borrow<Q>,
@@ -202,13 +202,13 @@ impl<K: Ord, V> Map<K, V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// The values.
+    /// The values, mutable.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.0.iter_mut().flatten().map(|(_, value)| value)
     }
 }
 
-/// The keys of a [`Map`] with their values. The standard library's `Flatten` is many times as large.
+/// An iterator over the keys of a [`Map`] with their values. The standard library's `Flatten` is many times as large.
 pub struct Iter<'a, K, V> {
     lists: std::slice::Iter<'a, Vec<(K, V)>>,
     list: std::slice::Iter<'a, (K, V)>,
@@ -286,7 +286,7 @@ impl Set {
         }
     }
 
-    /// Takes a number out.
+    /// Removes a number.
     pub fn remove(&mut self, number: i64) {
         if let Ok(place) = self.0.binary_search(&number) {
             self.0.remove(place);
@@ -298,7 +298,7 @@ impl Set {
         &self.0[..self.0.partition_point(|number| *number < limit)]
     }
 
-    /// Takes out the numbers below a limit.
+    /// Removes the numbers below a limit.
     pub fn remove_below(&mut self, limit: i64) {
         self.0.retain(|number| *number >= limit);
     }
@@ -377,7 +377,7 @@ mod tests {
             prop_assert!(map.iter().eq(&expected) && map.len() == expected.len());
             prop_assert!(map.after(Some(&450)).eq(expected.range(451..)));
             prop_assert!(map.after(None::<&u16>).eq(&expected));
-            // However its lists are divided.
+            // The packed form does not depend on how the map's lists are divided.
             let back: Map<u16, usize> = unpack(&pack(&map)).expect("it is packed");
             prop_assert_eq!(back, map);
         }

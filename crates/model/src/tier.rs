@@ -1,46 +1,46 @@
-//! The tiers of the records, and how slices of the coarser tiers are made from those that have ended.
+//! The tiers of the records, and how slices of the coarser tiers are built from slices that have ended.
 //!
-//! Samples are added to the record of their slice in the [`FINEST`] tier. Once that slice has ended, its
-//! records are added to those of the coarser tiers: it is *rolled up*. Samples that come later are added to
-//! all tiers at once. [`RolledUp`] says which slices are rolled up.
+//! Samples are added to the record of their slice in the [`FINEST`] tier. Once that slice has ended, its records are
+//! added to those of the coarser tiers: it is *rolled up*. Later samples are added to all tiers at once. [`RolledUp`]
+//! tracks which slices are rolled up.
 
 use super::pack::packed;
 use super::slice::{HOUR, Precision, SKEW_ALLOWED};
 use super::sorted::Set;
 
-/// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours.
-/// Each covers a window and the one before it, so that the two can be compared.
+/// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours. Each covers
+/// a window and the one before it, so that the two can be compared.
 pub const TIERS: [Precision; 3] = [
     FINEST,
     Precision::new(1_800, 98),
     Precision::new(21_600, 60),
 ];
 
-/// The tier that all samples are added to first.
+/// The tier to which all samples are added first.
 pub const FINEST: Precision = Precision::new(60, 130);
 
-/// The tier that is kept for longest without a [history](super::tiers::History).
+/// The tier with the longest retention without a [history](super::tiers::History).
 pub const COARSEST: Precision = TIERS[TIERS.len() - 1];
 
 /// The length, in seconds, of the slices of a [history](super::tiers::History).
 pub const DAY: u32 = 86_400;
 
-/// The lengths, in seconds, of the slices that readers can ask for: those of the tiers and some multiples.
+/// The slice lengths that readers can ask for, in seconds: those of the tiers and some multiples.
 pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, DAY];
 
-/// Seconds after its end at which a slice is rolled up. Samples that arrive within this time need not be
-/// added to all tiers.
+/// Seconds from its end until a slice is rolled up. Samples that arrive within this time need not be added to all
+/// tiers.
 const GRACE: i64 = 15;
-/// Seconds after that at which it is rolled up although no samples arrive.
+/// Additional seconds until a slice is rolled up even if no samples arrive.
 const OVERDUE: i64 = 180;
 
 /// The length of a tier's slices in seconds, and the start of one of them.
 pub type TierSlice = (u32, i64);
 
-/// Distinguishes two contents of a slice.
+/// A number that changes with the content of a slice.
 pub type Revision = u64;
 
-/// The coarsest tier whose slices can be combined to slices of this length.
+/// The coarsest tier whose slices can be combined into slices of this length.
 pub fn tier_for(width: u32) -> Option<Precision> {
     let mut tiers = TIERS.into_iter().rev();
     tiers.find(|tier| width >= tier.seconds && width.is_multiple_of(tier.seconds))
@@ -51,12 +51,12 @@ pub fn is_coarse(seconds: u32) -> bool {
     i64::from(seconds) >= HOUR
 }
 
-/// Which slices of the finest tier are rolled up.
+/// The state of rolling up: which slices of the finest tier are part of the coarser tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledUp {
     /// Slices that begin before this time are part of the coarser tiers, except the pending ones.
     until: i64,
-    /// Slices that hold records and are not part of the coarser tiers, or only those of some contexts.
+    /// Slices with records that are not part of the coarser tiers, or only for some contexts.
     pending: Set,
 }
 
@@ -71,16 +71,15 @@ impl Default for RolledUp {
 }
 
 impl RolledUp {
-    /// Slices that begin before this time are part of the coarser tiers, once no slice is
-    /// [`due`](Self::due).
+    /// Slices that begin before this time are part of the coarser tiers, once no slice is [`due`](Self::due).
     pub fn until(&self) -> i64 {
         self.until
     }
 
-    /// Makes the slices due that have ended at `now`. An earlier `now` changes nothing.
+    /// Makes slices due that have ended at `now`. An earlier `now` changes nothing.
     ///
-    /// The first call makes all slices pending that may hold records, because this state may have been
-    /// lost; the records themselves say which slices they include.
+    /// The first call makes all slices pending that may hold records, as this state may have been lost; the records
+    /// themselves show which slices they include.
     pub fn advance(&mut self, now: i64) {
         let until = FINEST.slice(now.saturating_sub(GRACE));
         if self.is_new() {
@@ -93,9 +92,10 @@ impl RolledUp {
         self.until = self.until.max(until);
     }
 
-    /// Takes the end of what is rolled up back, if a clock that was ahead has moved it beyond every sample that may
-    /// exist at `now`. It stays behind the longest slice of such a sample, a day, as records say that they have all
-    /// slices up to the earlier end: what is added to them before the new end is added to all tiers at once.
+    /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved it beyond every sample that may
+    /// exist at `now`. The end stays after the longest slice of such a sample, a day, because records claim to include
+    /// all slices up to the earlier end: samples that are added to them before the new end are added to all tiers at
+    /// once.
     pub fn limit(&mut self, now: i64) {
         let day = Precision::new(DAY, 1);
         let newest = day.slice(now.saturating_add(SKEW_ALLOWED));
@@ -103,12 +103,12 @@ impl RolledUp {
         self.until = self.until.min(end);
     }
 
-    /// Slices that must be rolled up before any entry is folded, oldest first.
+    /// The slices that must be rolled up before any entry is folded, oldest first.
     pub fn due(&self) -> impl Iterator<Item = i64> {
         self.pending.below(self.until).iter().copied()
     }
 
-    /// Whether a slice has waited for longer than it does while entries arrive.
+    /// Whether a slice has waited longer than it would while entries arrive.
     pub fn is_overdue(&self, now: i64) -> bool {
         let oldest = FINEST.slice(now.saturating_sub(GRACE + OVERDUE));
         !self.is_new() && !self.pending.below(oldest).is_empty()
@@ -136,12 +136,12 @@ impl RolledUp {
         }
     }
 
-    /// Slices that hold records which may not be rolled up, oldest first.
+    /// The slices with records that may not be rolled up, oldest first.
     pub fn pending(&self) -> impl Iterator<Item = i64> {
         self.pending.iter().copied()
     }
 
-    /// Whether a slice holds records that may not be rolled up.
+    /// Whether a slice has records that may not be rolled up.
     pub fn is_pending(&self, slice: i64) -> bool {
         self.pending.binary_search(&slice).is_ok()
     }
@@ -181,7 +181,7 @@ mod tests {
         rolled.advance(now);
         rolled.finish();
         let before = rolled.clone();
-        // Half an hour behind, as clocks may be.
+        // Clocks may be half an hour behind.
         for at in [now, now - 1_800, now + HOUR] {
             rolled.limit(at);
             assert_eq!(rolled, before);

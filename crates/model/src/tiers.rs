@@ -1,32 +1,33 @@
-//! The tiers that a store has: those of [`TIERS`] and, where somebody asks for a history, days.
+//! The tiers of a store: those of [`TIERS`] and, if a history is configured, days.
 //!
-//! A store says in one field which days it keeps ([`History`]), so that instances with other settings, and readers
+//! A store keeps the retained days in one field ([`History`]), so that instances with other settings, and readers
 //! without any, agree on its tiers.
 
 use super::pack::packed;
 use super::slice::Precision;
 use super::tier::{DAY, TIERS};
 
-/// The fewest days that a history may have: what the coarsest of the other tiers keeps.
+/// The fewest days of a history: those that the coarsest of the other tiers retains.
 pub const LEAST_DAYS: u32 = (TIERS[TIERS.len() - 1].span() / DAY as i64) as u32;
-/// The most days that a history may have.
+/// The most days of a history.
 pub const MOST_DAYS: u32 = 400;
 
-/// Seconds after which an instance that folds asks for its history again.
+/// Seconds after which a folder asks for its history again.
 const RENEWED_AFTER: i64 = 600;
-/// Seconds after which an instance that does not fold asks for its history again.
+/// Seconds after which other instances ask for their history again.
 const RENEWED_BY_OTHERS_AFTER: i64 = 3_600;
-/// Seconds for which a history is kept after somebody last asked for it.
+/// Seconds for which a history is kept after an instance last asked for it.
 const HONORED_FOR: i64 = 7 * 86_400;
 
 /// The days that a store keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct History {
-    /// How many days are kept.
+    /// The number of days that are kept.
     pub days: u32,
-    /// Since when no day lacks a sample, in Unix seconds; `i64::MIN` for as long as the store has samples.
+    /// The time since which no day lacks a sample, in Unix seconds; `i64::MIN` if that is the case for all days of the
+    /// store.
     pub since: i64,
-    /// When an instance that folds last asked for as many days, in Unix seconds.
+    /// When a folder last asked for this many days, in Unix seconds.
     pub asked_at: i64,
 }
 
@@ -35,9 +36,9 @@ packed!(History { days, since, asked_at } if |history| {
 });
 
 impl History {
-    /// The history that a store keeps from `now` on, if `wanted` days are asked for by the instance that folds. The
-    /// longest wins: a longer one stays for a week after somebody last asked for it. All minutes from `begins` on are
-    /// added to a history that begins.
+    /// The history that a store keeps from `now` on, if the folder asks for `wanted` days. The longest history wins: a
+    /// longer one stays for a week after an instance last asked for it. All minutes from `begins` on are added to a new
+    /// history.
     pub fn agreed(
         stored: Option<Self>,
         wanted: Option<u32>,
@@ -60,7 +61,7 @@ impl History {
         if is_outlived || is_fresh {
             return Some(stored);
         }
-        // Of days beyond the shorter history some are gone.
+        // Some of the days beyond the shorter history are gone.
         let kept = Precision::new(DAY, stored.days);
         let oldest = kept.slice(kept.cut_off(now)) + i64::from(DAY);
         Some(Self {
@@ -73,31 +74,32 @@ impl History {
         })
     }
 
-    /// Whether an instance that asks for so many days finds fewer, or as many that are to be asked for again.
+    /// Whether an instance that asks for this many days must ask: the history has fewer, or as many and is due for
+    /// renewal.
     pub fn lacks(&self, days: u32, now: i64) -> bool {
         self.days < days || self.days == days && !self.is_asked_for(RENEWED_BY_OTHERS_AFTER, now)
     }
 
-    /// Whether an instance has lately asked for more than so many days.
+    /// Whether another instance has recently asked for more than this many days.
     pub fn outdoes(&self, days: u32, now: i64) -> bool {
         self.days > days && self.is_asked_for(2 * RENEWED_BY_OTHERS_AFTER, now)
     }
 
-    /// Whether somebody asked for it within some seconds around `now`: clocks differ.
+    /// Whether an instance asked for the history within some seconds around `now`, as clocks differ.
     fn is_asked_for(&self, within: i64, now: i64) -> bool {
         now.saturating_sub(self.asked_at).saturating_abs() < within
     }
 
-    /// The tier of its days.
+    /// The tier of the history's days.
     pub fn tier(&self) -> Precision {
         Precision::new(DAY, self.days)
     }
 }
 
-/// The tiers that a store has.
+/// The tiers of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tiers {
-    /// The days that it keeps, if it does.
+    /// The history of days, if the store keeps one.
     pub history: Option<History>,
 }
 
@@ -112,7 +114,7 @@ impl Tiers {
         self.iter().find(|tier| tier.seconds == seconds)
     }
 
-    /// Since when no slice of a tier lacks a sample that the store has had, in Unix seconds.
+    /// The time since which no slice of a tier lacks a sample that the store has had, in Unix seconds.
     pub fn since(self, tier: Precision) -> i64 {
         let history = self.history.filter(|_| tier.seconds == DAY);
         history.map_or(i64::MIN, |history| history.since)

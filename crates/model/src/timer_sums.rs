@@ -1,24 +1,24 @@
-//! Where the time of a context's requests goes: sums of the timers that ran within them.
+//! The parts of the time of a context's requests: sums of the timers that ran within them.
 
 use super::context::{Kind, RecordId};
 use super::slices::{Merge, summed};
 use crate::order::InOrder;
 
-/// Timers of a context that are told apart; further ones count as `<other>`.
+/// The most timers of a context that are kept separately; further ones count as `<other>`.
 pub const MAX_TIMERS: usize = 16;
 
 /// The name of all timers beyond [`MAX_TIMERS`].
 pub const OTHER: &str = "<other>";
 
-/// The most runs of a timer per request that are not called repeated.
+/// The most runs of a timer per request that do not count as repeated.
 const NOT_REPEATED: u64 = 20;
 
-/// Whether a timer that ran so often within so many requests is repeated: a query for each row of another, usually.
+/// Whether a timer with this many runs in this many requests is repeated, usually a query for each row of another one.
 pub fn is_repeated(count: u64, requests: u64) -> bool {
     requests > 0 && count > NOT_REPEATED.saturating_mul(requests)
 }
 
-/// The timer of the time that requests have waited in front of the service, which is over when their own time begins.
+/// The timer of the time that requests have waited in front of the service, which ends when their own time begins.
 pub const QUEUE: &str = "queue";
 
 /// The id of [`QUEUE`].
@@ -34,14 +34,14 @@ pub fn other() -> RecordId {
 /// Sums of one timer within the requests of a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimerSums {
-    /// How often it ran.
+    /// The number of runs.
     pub count: u64,
-    /// Number of requests within which it ran.
+    /// The number of requests within which the timer ran.
     pub requests: u64,
-    /// Its durations added up, in nanoseconds.
+    /// The sum of the durations, in nanoseconds.
     pub sum: u64,
-    /// The time of the requests during which it ran at least once, in nanoseconds: where it ran several times
-    /// at once, less than the sum.
+    /// The time of the requests during which the timer ran at least once, in nanoseconds. If it ran several times at
+    /// once, less than the sum.
     pub covered: u64,
 }
 
@@ -52,13 +52,13 @@ summed!(TimerSums {
     covered
 });
 
-/// The timers within the requests of a context, each under the id of its own context of kind
-/// [`Timer`](Kind::Timer), which has the name.
+/// The timers within the requests of a context, each under the id of its own context of kind [`Timer`](Kind::Timer),
+/// which has the name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
     /// The time of the requests during which any timer ran, in nanoseconds.
     pub covered: u64,
-    /// The sums by timer, sorted: a map would take several times the memory, and there is one per record.
+    /// The sums by timer, sorted. A map would take several times the memory, and there is one list per record.
     sums: Vec<(RecordId, TimerSums)>,
 }
 
@@ -73,7 +73,7 @@ impl Timers {
         self.sums.is_empty()
     }
 
-    /// How many timers there are.
+    /// The number of timers.
     pub fn len(&self) -> usize {
         self.sums.len()
     }
@@ -98,20 +98,20 @@ impl Timers {
         match self.place(timer) {
             Ok(at) => self.sums[at].1.merge(sums),
             Err(at) => {
-                // Room for more is rarely needed, and there are many of these lists.
+                // More room is rarely needed, and there are many of these lists.
                 self.sums.reserve_exact(1);
                 self.sums.insert(at, (timer, *sums));
             }
         }
     }
 
-    /// Adds all but the [`MAX_TIMERS`] timers that took most of the time to `<other>`.
+    /// Adds all timers to `<other>` except the [`MAX_TIMERS`] with the most time.
     pub fn limit(&mut self) {
         let other = other();
         if self.sums.len() <= MAX_TIMERS {
             return;
         }
-        // The wait before a request is none of the parts of its time.
+        // The wait before a request is not part of its time.
         let queue = queue();
         let named = self.iter().filter(|(id, _)| *id != other);
         let mut named: Vec<_> = named
@@ -127,7 +127,7 @@ impl Timers {
         self.sums.shrink_to_fit();
     }
 
-    /// Takes out all of `other`, which was merged before.
+    /// Removes all of `other`, which was merged before.
     pub fn subtract(&mut self, other: &Self) {
         self.covered = self.covered.saturating_sub(other.covered);
         for (id, theirs) in &other.sums {
@@ -140,7 +140,7 @@ impl Timers {
         }
     }
 
-    /// Approximate bytes in memory, without the struct itself.
+    /// The approximate bytes in memory, without the struct itself.
     pub fn bytes(&self) -> usize {
         const ALLOCATION: usize = 16;
         match self.len() {

@@ -2,7 +2,7 @@ use super::*;
 use crate::tests::{assert_close, repeated};
 use tower_pulse_model::aggregate::Aggregate;
 
-/// Minutes with so many requests of which so many failed, the first of them minute 0.
+/// Minutes with these numbers of requests and errors, from minute 0 on.
 fn history(minutes: impl IntoIterator<Item = (u64, u64)>) -> History {
     let mut history = History::default();
     for (tick, (requests, errors)) in (0..).zip(minutes) {
@@ -13,7 +13,7 @@ fn history(minutes: impl IntoIterator<Item = (u64, u64)>) -> History {
     history
 }
 
-/// What is found at the end of the last minute.
+/// The finding at the end of the last minute.
 fn found(minutes: Vec<(u64, u64)>) -> Option<Increase> {
     search(
         &history(minutes.iter().copied()),
@@ -27,7 +27,7 @@ fn found(minutes: Vec<(u64, u64)>) -> Option<Increase> {
 fn a_deviance_is_that_of_a_table_of_four_fields() {
     let share = |errors: f64, requests: f64| Share { errors, requests };
     let (a, b) = (share(10.0, 100.0), share(10.0, 1_000.0));
-    // Twice the sum of the observed counts, each times the logarithm of it divided by the expected one.
+    // Twice the sum of the observed counts, each times the logarithm of its ratio to the expected count.
     let common = 20.0 / 1_100.0;
     let fields = [
         (10.0, 100.0 * common),
@@ -53,7 +53,7 @@ fn failures_are_found_since_they_began() {
         found(repeated(&[(50, (100, 1)), (5, (100, 30))])).expect("thirty times as many");
     assert_eq!(increase.since, 50);
     assert_close(increase.then, 0.01, 1e-12);
-    // The past has the minutes up to 20 before the last: 35 with their one failure, as one expects.
+    // The past has the minutes up to 20 before the last: 35 minutes with one failure in all.
     let share = |errors: f64, requests: f64| Share { errors, requests };
     let (now, past) = (share(150.0, 500.0), share(35.0, 3_500.0));
     let smoothed = 35.5 / 3_501.0;
@@ -65,7 +65,7 @@ fn failures_are_found_since_they_began() {
 
 #[test]
 fn errors_that_come_in_clusters_say_less() {
-    // As many as one a minute, but in every tenth.
+    // On average one a minute, but all in every tenth minute.
     let clusters = (0..50).map(|minute| (100, if minute % 10 == 0 { 10 } else { 0 }));
     let clusters = clusters.chain([(100, 30); 5]).collect();
     let increase = found(clusters).expect("it is large");
@@ -136,7 +136,7 @@ fn an_increase_is_over_when_less_than_half_of_it_is_left() {
         is_over(&history, 4, 0.1, 0.5)
     };
     assert!(over(10) && over(27) && !over(28 + 1) && !over(50));
-    // Of a page with few requests, earlier minutes are needed.
+    // For a page with few requests, earlier minutes are needed too.
     let few = history((0..12).map(|minute| (2, u64::from(minute < 9))));
     assert!(!is_over(&few, 11, 0.0, 0.5));
 }

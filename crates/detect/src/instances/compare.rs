@@ -1,16 +1,16 @@
-//! Compares what an instance did on a context with what all others did in the same minutes.
+//! Compares an instance on a context with all others in the same minutes.
 
 use crate::history::Tick;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::histogram::lower_bound;
 
-/// Fewest samples on each side of a comparison.
+/// The fewest samples on each side of a comparison.
 pub(super) const MIN_SAMPLES: f64 = 30.0;
 
-/// The smallest ratio of times that counts.
+/// The smallest ratio of times that is reported.
 const MIN_RATIO: f64 = 1.3;
 
-/// How much more errors count: the share must be twice that of the others, and two of a hundred more.
+/// The smallest excess of errors that is reported: twice the share of the others, and two percentage points more.
 const MIN_ERROR_RATIO: f64 = 2.0;
 pub(super) const MIN_ERROR_SHARE: f64 = 0.02;
 
@@ -20,7 +20,7 @@ pub(super) struct Moments {
     pub(super) requests: f64,
     pub(super) errors: f64,
     pub(super) seconds: f64,
-    /// Of the successful responses.
+    /// The number of successful responses; the next two sums are of the logarithms of their times.
     pub(super) successes: f64,
     pub(super) logs: f64,
     pub(super) squares: f64,
@@ -65,7 +65,7 @@ impl Moments {
         }
     }
 
-    /// What is compared: how many samples, their mean, and the sum of their squared deviations.
+    /// The figures that are compared: the number of samples, their mean, and the sum of their squared deviations.
     pub(super) fn samples(&self, measure: Measure) -> (f64, f64, f64) {
         match measure {
             Measure::Time => {
@@ -90,7 +90,7 @@ impl Moments {
     }
 }
 
-/// What is compared.
+/// The figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Measure {
     /// The times of successful responses.
@@ -108,10 +108,10 @@ pub(super) struct Difference {
     pub(super) others: f64,
 }
 
-/// What an instance and all others did on a context, minute by minute.
+/// The sums of an instance and of all others on a context, minute by minute.
 pub(super) type Sides = Vec<(Tick, Moments, Moments)>;
 
-/// The sums of an instance and of the others.
+/// The total sums of an instance and of the others.
 pub(super) fn total(sides: &Sides) -> (Moments, Moments) {
     let (mut own, mut others) = (Moments::default(), Moments::default());
     for (_, mine, theirs) in sides {
@@ -121,8 +121,8 @@ pub(super) fn total(sides: &Sides) -> (Moments, Moments) {
     (own, others)
 }
 
-/// Compares an instance with the others in the minutes from `from` on; `None` if there are fewer than `fewest` with
-/// requests of both, or too few requests.
+/// Compares an instance with the others in the minutes from `from` on; `None` if both have requests in fewer than
+/// `fewest` minutes, or too few requests.
 pub(super) fn compare(
     sides: &Sides,
     measure: Measure,
@@ -160,7 +160,7 @@ pub(super) fn compare(
     for (weight, difference) in &minutes {
         spread += weight * (difference - effect) * (difference - effect);
     }
-    // A share of errors that was never seen has the variance of half an error.
+    // A share of errors without any error gets the variance of half an error.
     let least = match measure {
         Measure::Time => 1e-6,
         Measure::Errors => 0.5 / (n + m),
@@ -182,8 +182,8 @@ pub(super) fn is_large(measure: Measure, difference: &Difference) -> bool {
     }
 }
 
-/// The minute from which on an instance is out of line: where the sum of what it is above half of the effect, from
-/// there to the end, is largest (Page, 1954).
+/// The minute since which an instance is out of line: that from which the sum of its excess over half of the effect, up
+/// to the end, is largest (Page, 1954).
 pub(super) fn turning_point(sides: &Sides, measure: Measure, effect: f64) -> Tick {
     let (mut sum, mut best) = (0.0, f64::NEG_INFINITY);
     let mut since = sides.last().map_or(0, |(at, ..)| *at);

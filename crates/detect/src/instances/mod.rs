@@ -1,13 +1,13 @@
 //! Instances that are out of line with the others on the same context: slower, or failing more often.
 //!
-//! An instance is compared with all others in the same minutes, so that what the whole fleet suffers cancels out. Times
+//! An instance is compared with all others in the same minutes, so that effects on the whole fleet cancel out. Times
 //! are compared by the mean of their logarithms, whose difference is the logarithm of a ratio (Welch, 1947, with the
 //! variance multiplied by the dispersion between minutes, as in quasi-likelihood: McCullagh and Nelder, 1989, chapter
 //! 9). Shares of errors are compared as two proportions with the same correction. The next slowest instance must be
-//! nearer to the others: half a fleet that is slow is no matter of one instance. Of two instances nobody can say by
-//! comparison alone which one is out of line, so there it must differ from its own past too.
+//! closer to the others: if half of the fleet is slow, that is no matter of one instance. With only two instances,
+//! comparison cannot tell which one is out of line, so the instance must differ from its own past too.
 //!
-//! An instance that is out of line on many contexts is one verdict, about `<all>`.
+//! An instance that is out of line on many contexts gets one verdict, about `<all>`.
 
 mod compare;
 mod stored;
@@ -31,44 +31,44 @@ use tower_pulse_model::sorted::Map;
 #[cfg(test)]
 pub(crate) use self::tests::frozen_state;
 
-/// Minutes that are remembered.
+/// The number of minutes that are remembered.
 const STORED: Tick = 30;
 
-/// The comparisons: their lengths in minutes, the fewest of these that both sides need, and the standard deviations that a
-/// difference must have. Three minutes tell little about how minutes differ.
+/// The comparisons: their length in minutes, the fewest minutes with requests of both sides, and the standard
+/// deviations that a difference needs. Three minutes tell little about how minutes differ.
 const WINDOWS: [(Tick, usize, f64); 4] = [(3, 3, 9.0), (5, 4, BAR), (10, 4, BAR), (15, 4, BAR)];
 
-/// The minutes that say on how many contexts an instance could be out of line.
+/// The last minutes from which the contexts that an instance could be out of line on are counted.
 const ACTIVE: Tick = 10;
 
-/// The minutes that say whether a difference still stands.
+/// The last minutes that decide whether a difference still exists.
 const RECENT: Tick = 5;
 
 /// Minutes without a request after which an instance is gone.
 const GONE: Tick = 3;
 
-/// Minutes for which a verdict about one context waits: by then the instance may be out of line on many.
+/// Minutes for which a verdict about one context waits, as the instance may be out of line on many by then.
 const SETTLING: Tick = 2;
 
-/// Standard deviations that a difference must have.
+/// Standard deviations that a difference needs.
 const BAR: f64 = 6.0;
 
-/// The smallest ratio of the times to those of the next slowest instance.
+/// The smallest ratio of an instance's times to those of the next slowest instance.
 const MIN_GAP: f64 = 1.15;
 
-/// The part of the way from the others to an instance on which there must be no other instance.
+/// The part of the way from the others to an instance on which no other instance may lie.
 const ALONE: f64 = 0.5;
 
-/// A difference below this part of what it was is over.
+/// The part of its first size below which a difference is over.
 const OVER: f64 = 0.45;
 
-/// The part of a slowdown that comes from the one instance that explains it.
+/// The part of a slowdown that one instance must account for to explain it.
 const EXPLAINS: f64 = 0.6;
 
-/// Minutes for which a verdict about a page waits when one instance may explain it.
+/// Minutes for which a verdict about a page waits while one instance may explain it.
 const YOUNG: Tick = 6;
 
-/// Contexts on which an instance must be out of line to be so on all of them, and the part of its contexts.
+/// The number of contexts, and the part of its contexts, on which an instance must be out of line to be so on all.
 const MANY: usize = 3;
 const MANY_SHARE: f64 = 0.5;
 
@@ -81,14 +81,14 @@ packed! {
         measure: Measure,
         since: Tick,
         detected: Tick,
-        /// Of the logarithm of the times, or of the share of errors, in millionths.
+        /// The difference of the logarithm of the times, or of the share of errors, in millionths.
         effect: i64,
         /// Standard deviations, in hundredths.
         strength: u32,
     }
 }
 
-/// What the detector of instances needs, beside the minutes themselves, to go on where another one was.
+/// The state from which another detector of instances can resume, beside the minutes themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InstanceState {
     pub(super) standing: Vec<OutOfLine>,
@@ -96,7 +96,7 @@ pub struct InstanceState {
     pub(super) on_many: Vec<(Arc<str>, Tick)>,
 }
 
-/// What the instances did on a context in a minute.
+/// The sums of the instances on a context in a minute.
 #[derive(Debug, Default)]
 struct Reported {
     all: Moments,
@@ -110,20 +110,20 @@ pub struct InstanceDetector {
     state: InstanceState,
 }
 
-/// How far an instance is from the others.
+/// The distance of an instance from the others.
 #[derive(Clone, Copy, Debug)]
 struct Distance {
-    /// Number of other instances.
+    /// The number of other instances.
     others: usize,
     own: f64,
-    /// The level of the other instance that is next to it.
+    /// The level of the nearest other instance.
     next: f64,
-    /// The part of the way from the mean of the others on which there is no other.
+    /// The part of the way from the mean of the others on which no other instance lies.
     part: f64,
 }
 
 impl InstanceDetector {
-    /// A detector that goes on from a state.
+    /// A detector that resumes from a state.
     pub fn new(state: InstanceState) -> Self {
         Self {
             state,
@@ -131,7 +131,7 @@ impl InstanceDetector {
         }
     }
 
-    /// What another detector needs to go on from here.
+    /// The state from which another detector can resume.
     pub fn state(&self) -> &InstanceState {
         &self.state
     }
@@ -172,9 +172,9 @@ impl InstanceDetector {
         self.verdicts(now)
     }
 
-    /// Whether a page that is slower is so only because of one instance: most of the difference of its means comes from
-    /// an instance that is out of line on it, or, while the verdict is young, from one that may be found to be. All pages
-    /// together are so because of an instance that is out of line on many of them.
+    /// Whether a page is slower only because of one instance: most of the difference of its means comes from an
+    /// instance that is out of line on it or, while the verdict is young, from one that may turn out to be. For all
+    /// pages together, the instance must be out of line on many of them.
     pub fn explains(&self, verdict: &Verdict) -> bool {
         let Some((now, minute)) = self.minutes.back() else {
             return false;
@@ -201,7 +201,7 @@ impl InstanceDetector {
         })
     }
 
-    /// The contexts with the instances that had requests of them.
+    /// The contexts, with the instances that had requests of them.
     fn contexts(&self) -> Map<RecordId, Vec<Arc<str>>> {
         let mut contexts: Map<RecordId, Vec<Arc<str>>> = Map::default();
         for (context, reported) in self.minutes.iter().flat_map(|(_, of)| of) {
@@ -215,7 +215,7 @@ impl InstanceDetector {
         contexts
     }
 
-    /// What an instance and all others did on a context from a minute on.
+    /// The sums of an instance and of all others on a context from a minute on.
     fn sides(&self, instance: &str, context: RecordId, from: Tick) -> Sides {
         let minutes = self.minutes.iter().filter(|(at, _)| *at >= from);
         let sides = minutes.map(|(at, of)| {
@@ -228,16 +228,16 @@ impl InstanceDetector {
         sides.collect()
     }
 
-    /// The same, of the minutes in which both had requests. A process and the one that replaced it have one in common, in
-    /// which nothing can be compared.
+    /// Like [`sides`](Self::sides), but only minutes in which both had requests. A process and its replacement share
+    /// one minute, which is not comparable.
     fn together(&self, instance: &str, context: RecordId, from: Tick) -> Sides {
         let mut sides = self.sides(instance, context, from);
         sides.retain(|(_, own, others)| own.requests > 0.0 && others.requests > 0.0);
         if sides.len() < 2 { Sides::new() } else { sides }
     }
 
-    /// The seconds per request of the whole fleet that an instance takes beyond the others, from a minute on: context by
-    /// context, as instances may have different ones.
+    /// The additional seconds of an instance per request of the whole fleet, from a minute on. They are summed by
+    /// context, as instances may have different contexts.
     fn extra_on_all(&self, instance: &str, from: Tick) -> f64 {
         let (mut extra, mut requests) = (0.0, 0.0);
         for context in self.contexts().keys() {
@@ -288,8 +288,8 @@ impl InstanceDetector {
         }
     }
 
-    /// The mean of what an instance did on a context between two minutes, the second excluded; `None` if that is
-    /// little.
+    /// The mean of an instance on a context between two minutes, the second excluded; `None` if there are too few
+    /// samples.
     fn level(
         &self,
         (instance, context): (&str, RecordId),
@@ -302,8 +302,8 @@ impl InstanceDetector {
         (n >= MIN_SAMPLES / 2.0).then_some(level)
     }
 
-    /// The part of the way from the others to an instance on which there is no other instance; `None` if nothing is
-    /// known about the others.
+    /// The part of the way from the others to an instance on which no other instance lies; `None` if nothing is known
+    /// about the others.
     fn distance(
         &self,
         (instance, context): (&Arc<str>, RecordId),
@@ -326,7 +326,7 @@ impl InstanceDetector {
         })
     }
 
-    /// Whether no other instance is nearly as far out; of two, whether it differs from its own past.
+    /// Whether no other instance is nearly as far out; with only two instances, whether it differs from its own past.
     fn is_alone(
         &self,
         subject: (&Arc<str>, RecordId),
@@ -348,7 +348,7 @@ impl InstanceDetector {
         distance.others > 1 || past().is_some_and(is_beyond)
     }
 
-    /// Ends what is over.
+    /// Ends the differences that are over.
     fn end(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
         let standing = std::mem::take(&mut self.state.standing);
         let stands = |one: &OutOfLine| {
@@ -363,7 +363,7 @@ impl InstanceDetector {
             let subject = (&one.instance, one.context);
             let distance = self.distance(subject, one.measure, instances, now - RECENT + 1);
             let is_one_of_many = distance.is_some_and(|distance| distance.part < ALONE / 2.0);
-            // Too few to say anything: as before.
+            // With too few samples to decide, nothing changes.
             let is_over = n >= 10.0 && m >= 10.0 && level - other < OVER * one.effect as f64 * 1e-6;
             is_known && is_here && !is_over && !is_one_of_many
         };
@@ -391,7 +391,7 @@ impl InstanceDetector {
     }
 }
 
-/// The seconds that the requests of an instance take beyond as many of the others.
+/// The additional seconds of an instance, compared with as many requests of the others.
 fn extra_seconds(own: &Moments, others: &Moments) -> f64 {
     (own.mean_seconds() - others.mean_seconds()) * own.requests
 }

@@ -7,7 +7,7 @@ use tower_pulse_model::pack::{pack, packed_enum};
 packed_enum!(Measure { 0 => Time, 1 => Errors });
 
 impl OutOfLine {
-    /// The packed name among all others.
+    /// The packed name, which is unique within the state.
     pub(crate) fn name(&self) -> Vec<u8> {
         let subject = (self.instance.clone(), self.context);
         pack(&(subject, (self.measure, self.detected)))
@@ -20,7 +20,7 @@ impl InstanceState {
         on_many.any(|(other, _)| **other == *instance)
     }
 
-    /// Brings it into the order in which the detector keeps it.
+    /// Sorts the state into the order that the detector keeps.
     pub(crate) fn sort(&mut self) {
         self.standing.order_by(|a, b| {
             let key = |one: &OutOfLine| (one.detected, one.context);

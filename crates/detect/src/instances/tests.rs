@@ -20,7 +20,7 @@ struct Fleet {
     past: Vec<(i64, Vec<Report>)>,
 }
 
-/// What an instance did in a minute.
+/// The sums of an instance in a minute.
 type Report = (Arc<str>, Vec<(RecordId, Aggregate)>);
 
 fn borrowed(reports: &[Report]) -> Vec<InstanceMinute<'_>> {
@@ -36,7 +36,7 @@ fn borrowed(reports: &[Report]) -> Vec<InstanceMinute<'_>> {
     minute
 }
 
-/// What is wrong with an instance: how much slower it is, and its share of errors.
+/// The fault of an instance: the factor by which it is slower, and its share of errors.
 type Wrong<'a> = &'a dyn Fn(&str, &str) -> (f64, f64);
 
 impl Fleet {
@@ -187,7 +187,7 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
     }
 }
 
-/// The means of two instances differ by what only one of them does, however alike they are.
+/// The means of two instances differ by the pages that only one of them has, even if the instances are alike.
 #[test]
 fn a_page_that_only_one_instance_has_explains_nothing() {
     let mut fleet = Fleet::new(2, 1);

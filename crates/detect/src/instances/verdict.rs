@@ -1,4 +1,4 @@
-//! What is said about the instances that are out of line.
+//! The verdicts about the instances that are out of line.
 
 use super::compare::{Measure, Moments, total};
 use super::{InstanceDetector, OutOfLine, SETTLING};
@@ -10,7 +10,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
 impl InstanceDetector {
-    /// What stands at the end of a minute.
+    /// The verdicts that stand at the end of a minute.
     pub(super) fn verdicts(&self, now: Tick) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for one in &self.state.standing {
@@ -43,7 +43,7 @@ impl InstanceDetector {
         let (mut logs, mut expected, mut weights, mut minutes) = (0.0, 0.0, 0.0, 0);
         let (mut own_minutes, mut other_minutes) = (Vec::new(), Vec::new());
         for (number, part) in parts.iter().enumerate() {
-            // It may be both slow and failing on a context.
+            // An instance may be both slow and failing on a context.
             let mut earlier = parts[..number].iter();
             if earlier.any(|other| other.context == part.context) {
                 continue;
@@ -55,7 +55,7 @@ impl InstanceDetector {
             let (_, other, _) = theirs.samples(Measure::Time);
             logs += n * (level - other);
             weights += n;
-            // What the instance would have taken at the pace of the others.
+            // The time that the instance would have taken at the pace of the others.
             expected += mine.requests * theirs.mean_seconds();
             own.add(&mine);
             others.add(&theirs);
@@ -75,7 +75,7 @@ impl InstanceDetector {
                 (mean, mean_now, 0.0)
             }
             false => {
-                // Errors may take longer than other requests, or not as long.
+                // Errors may be slower or faster than other requests.
                 let then = (others.requests, mean_then);
                 if differs(then, &other_minutes, &own_minutes, 0.0) {
                     mean = mean_then;

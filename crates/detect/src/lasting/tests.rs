@@ -3,7 +3,7 @@ use crate::noise::Noise;
 use crate::page::Page;
 use crate::reference::{Past, RANK, SCORES};
 
-/// Minutes with these scores, the last of them now.
+/// Minutes with these scores, the last of which is now.
 fn minutes(scores: &[f64]) -> Vec<Residual> {
     let minutes = (0..).zip(scores);
     let minutes = minutes.map(|(tick, score)| Residual {
@@ -18,7 +18,7 @@ fn minutes(scores: &[f64]) -> Vec<Residual> {
     minutes.collect()
 }
 
-/// What a page is compared with that does not wobble.
+/// The past of a page that does not wobble.
 fn lens() -> Lens {
     let past = Past {
         buckets: vec![(100, 200), (104, 200)],
@@ -70,7 +70,7 @@ fn a_change_goes_on_while_nearly_all_minutes_show_it() {
     assert!(goes_on(&[1.0, 1.0, 0.0, 1.0]), "one of four need not");
     assert!(!goes_on(&[1.0, 0.0, 0.0, 1.0]));
     assert!(!goes_on(&[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.45]), "it ends");
-    // Most of it is that of the worst minute.
+    // Most of the change comes from the worst minute.
     assert!(!goes_on(&[0.42, 2.0, 0.42, 0.42]));
 }
 
@@ -83,7 +83,7 @@ fn a_change_is_left_over_of_a_larger_one() {
     assert!(left_over(1.0, 0.5, 5) && left_over(-1.0, -0.5, 5));
     assert!(!left_over(1.0, 0.6, 5) && !left_over(-1.0, 0.5, 5));
     assert!(!left_over(1.0, 0.5, LEFT_OVER), "it has lasted");
-    // Neither one minute alone nor one of long ago.
+    // Neither a single minute nor minutes of long ago count.
     let window = minutes(&[0.5; 5]);
     let mut scores = [0.0; 14];
     (scores[0], scores[1], scores[8]) = (1.0, 1.0, 1.0);
@@ -99,7 +99,7 @@ fn a_change_begins_where_its_scores_turn() {
     assert_eq!(since(&[0.1, -0.1, 0.2, 0.9, 1.1, 0.4, 1.0], 1.0), 3);
     assert_eq!(since(&[0.1, -0.1, 0.2, -0.9, -1.1, -1.0], -1.0), 3);
     assert_eq!(since(&[1.0, 1.0, 1.0], 1.0), 0);
-    // A minute with few requests says less than its neighbour.
+    // A minute with few requests counts less than its neighbour.
     let mut uncertain = minutes(&[0.0, 1.0, 0.2, 1.0, 1.0]);
     uncertain[2].sampling[RANK] = 1.0;
     assert_eq!(began(&lens, &uncertain, RANK, 1.0), 1);
@@ -124,7 +124,7 @@ fn a_change_fades_whose_last_minutes_are_much_less() {
     assert!(fades(&[0.0, 0.0, -1.0, -1.0, -1.0, -0.5, -0.5, -0.5], -0.8));
     assert!(!fades(&[0.0, 0.0, 1.0, 1.0, 1.0, 0.7, 0.7, 0.7], 0.8));
     assert!(!fades(&[0.0, 0.0, 1.0, 1.0, 1.0, 0.5], 0.8), "it is young");
-    // Less by no more than chance makes of it.
+    // The decrease is within chance.
     assert!(!fades(&[0.0, 0.0, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05], 0.1));
     let mut long = vec![1.0; FADING + 2];
     long[FADING - 1..].fill(0.3);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::tests::normal;
 
-/// Residuals of so many minutes with this wobble and correlation, and with a variance of sampling.
+/// The residuals of this many minutes, with this wobble, correlation and sampling variance.
 fn residuals(minutes: i32, wobble: f64, correlation: f64, sampling: f64) -> Vec<(i32, f64, f64)> {
     let mut random = fastrand::Rng::with_seed(11);
     let mut normal = || normal(&mut random);
@@ -34,7 +34,7 @@ fn a_short_past_says_little() {
             correlation: 600_000
         }
     );
-    // A page without wobble has the least one, in the unit of its score.
+    // A page without wobble gets the smallest one, in the unit of its score.
     let quiet: Vec<_> = (0..2_000).map(|tick| (tick, 0.0, 1e-4)).collect();
     assert_eq!(Noise::estimate(&quiet, 1.0).deviation, 10_000);
     assert_eq!(Noise::estimate(&quiet, 2.0).deviation, 20_000);
@@ -74,13 +74,13 @@ fn the_variance_of_a_mean_has_all_its_parts() {
     let close = |value: f64, expected: f64| {
         assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
     };
-    // Without a wobble: by the inverse of the variances.
+    // Without a wobble, minutes are weighted by the inverse of their variances.
     let mut window = Window::new(noise(0.0, 0.0));
     window.grow(9, 1.0, 0.5, 0.0);
     window.grow(8, 4.0, 0.25, 0.0);
     close(window.mean(), 3.0);
     close(window.variance(), 1.0 / 6.0);
-    // A wobble that lasts: the covariance of minutes that are three apart.
+    // A wobble that lasts adds the covariance of minutes that are three apart.
     let mut window = Window::new(noise(0.2, 0.5));
     window.grow(9, 1.0, 0.01, 0.0);
     window.grow(6, 2.0, 0.01, 0.0);
@@ -92,7 +92,7 @@ fn the_variance_of_a_mean_has_all_its_parts() {
         window.variance(),
         (3.0 * 0.05 + 2.0 * 0.04 * covariances) / 9.0,
     );
-    // An answer is the same deviate in each minute, so that it does not average out.
+    // A response is the same deviate in each minute, so it does not average out.
     let mut window = Window::new(noise(0.0, 0.0));
     window.grow(9, 1.0, 0.01, 0.3);
     window.grow(8, 1.0, 0.01, 0.3);

@@ -15,7 +15,7 @@ fn reference(counts: &Counts) -> Reference {
     Reference::new(counts).expect("there are requests")
 }
 
-/// The mean of what is given of the scores of a kind, over all requests.
+/// The mean of `of` over the scores of a kind, for all requests.
 fn mean(reference: &Reference, counts: &Counts, kind: usize, of: impl Fn(f64) -> f64) -> f64 {
     let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     let counts = counts.iter().enumerate();
@@ -58,7 +58,7 @@ fn a_shift_is_found_again() {
 
 #[test]
 fn a_slope_has_a_least_value() {
-    // All requests took the same, so that a small shift changes nothing in the tail.
+    // All requests take the same time, so a small shift changes nothing in the tail.
     let mut counts = [0; BUCKETS];
     counts[100] = 50;
     let reference = reference(&counts);
@@ -73,7 +73,7 @@ fn places_rise_from_one_side_of_the_mode_to_the_other() {
     for distance in 1..=16 {
         assert_close(place(100 + distance), -place(100 - distance), 0.02);
     }
-    // For a normal distribution, it is the distance in standard deviations.
+    // For a normal distribution, the score is the distance in standard deviations.
     for (distance, deviations) in [(0, 0.0), (4, 0.5), (8, 1.0), (16, 2.0)] {
         assert_close(place(100 + distance), deviations, 0.15);
     }
@@ -135,7 +135,7 @@ fn few_requests_in_the_tail_count_as_usual_ones() {
     let tail = |bucket: usize| f64::from(reference.of(bucket)[TAIL]);
     let begins = (0..BUCKETS).find(|bucket| tail(*bucket) != tail(0));
     let begins = begins.expect("there is a tail");
-    // The tail's first bucket has the smallest excess, half a bucket, less the usual one.
+    // The tail's first bucket has the smallest excess: half a bucket, less the usual excess.
     let usual = 0.5 * WIDTH - (tail(begins) - tail(0));
     let weight = share * total / (share * total + USUAL_TAIL_REQUESTS);
     assert!((0.1..0.9).contains(&weight), "{weight}");

@@ -7,10 +7,10 @@ use crate::scored::Scored;
 use crate::state::SharedMinute;
 use crate::tests::{assert_close, repeated};
 
-/// Requests of a minute.
+/// The requests of a minute.
 const REQUESTS: f32 = 400.0;
 
-/// A page whose minutes, from minute 0 on, have all times shifted by so much, as logarithms.
+/// A page whose minutes, from minute 0 on, have all times shifted by these logarithms.
 fn lens(shifts: &[f64]) -> Lens {
     let counts = (60..=140u8).map(|bucket| {
         let distance = (f64::from(bucket) - 100.0) / 8.0;
@@ -43,7 +43,7 @@ fn lens(shifts: &[f64]) -> Lens {
     lens
 }
 
-/// What is found at the end of the last minute.
+/// The finding at the end of the last minute.
 fn found(parts: &[(usize, f64)]) -> Option<Finding> {
     let shifts = repeated(parts);
     let now = shifts.len() as Tick - 1;
@@ -144,7 +144,7 @@ fn the_size_of_an_effect_is_a_shift() {
             assert_close(log_size(&lens, kind, effect), shift, 0.02);
         }
     }
-    // In the tail, it is that of the requests that lie there.
+    // In the tail, the size is the shift of the tail's requests.
     let share = lens.reference.tail_share();
     assert_close(log_size(&lens, TAIL, 0.5 * share), 0.5, 1e-12);
     assert!(is_large(&lens, TAIL, 0.31 * share) && !is_large(&lens, TAIL, 0.29 * share));
@@ -167,7 +167,7 @@ fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
     assert!(over(&[(5, 0.0), (10, 0.3), (3, 0.0)], 0.3));
     assert!(over(&[(5, 0.0), (10, -0.3), (3, 0.0)], -0.3));
     assert!(!over(&[(5, 0.0), (2, 0.0)], 0.3), "two minutes say nothing");
-    // It has grown, and is back to what it was when it began.
+    // The change has grown, and is back to its first size.
     assert!(over(&[(5, 0.0), (10, 0.9), (3, 0.3)], 0.3));
     assert!(
         !over(&[(5, 0.0), (4, 0.9), (3, 0.3)], 0.3),

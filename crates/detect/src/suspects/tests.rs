@@ -3,7 +3,7 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::TimerSums;
 
-/// The sums of requests, of which some failed.
+/// The sums of requests, some of which failed.
 fn requests(count: u64, failed: u64) -> Aggregate {
     let mut sums = Aggregate::default();
     for number in 0..count {
@@ -13,8 +13,8 @@ fn requests(count: u64, failed: u64) -> Aggregate {
     sums
 }
 
-/// The suspected instance, by how much it fails more often than the others, and its share of the change, where one of
-/// a hundred requests failed before, and on three instances so many of a hundred do now.
+/// The suspected instance, the factor by which it fails more often than the others, and its share of the change.
+/// Before, one of a hundred requests failed; now, the given numbers of a hundred fail on three instances.
 fn suspected(failed: [u64; 3]) -> Option<(String, f64, f64)> {
     let instances = ["web-1", "web-2", "web-3"].into_iter().zip(failed);
     let instances: Vec<(Arc<str>, Aggregate)> = instances
@@ -42,10 +42,10 @@ fn an_instance_is_suspected_of_what_only_it_has() {
     let suspect = |name: &str, ratio, share| Some((name.to_owned(), ratio, share));
     assert_eq!(suspected([1, 1, 31]), suspect("web-3", 31.0, 1.0));
     assert_eq!(suspected([7, 43, 7]), suspect("web-2", 6.14, 0.67));
-    // Half of the change would be there without it.
+    // Half of the change would be there without the instance.
     assert_eq!(suspected([10, 10, 40]), None);
     assert_eq!(suspected([11, 11, 11]), None);
-    // They fail less often than before.
+    // The instances fail less often than before.
     assert_eq!(suspected([0, 0, 1]), None);
 }
 
@@ -71,7 +71,7 @@ fn an_instance_is_compared_with_those_of_the_same_minutes_only() {
             .collect()
     };
     let alone = |minutes: &[Vec<_>]| instance(ChangeKind::Failing, &sides, minutes);
-    // A process and the one that replaced it have a minute in common.
+    // A process and its replacement share a minute.
     let (before, after) = (minute(&[("old", false)]), minute(&[("new", true)]));
     let both = minute(&[("old", false), ("new", true)]);
     assert_eq!(
@@ -93,7 +93,7 @@ fn machine(delay: Option<u64>, cpu_millis: u64) -> MachineMinute {
     }
 }
 
-/// The machines that are suspects, with their delays in milliseconds and what they took of the CPU.
+/// The machines that are suspects, with their delays in milliseconds and their share of the CPU.
 fn late(
     instances: &[(&str, &[MachineMinute])],
     is_of_one: bool,
@@ -134,7 +134,7 @@ fn machines_are_suspects_when_half_of_them_are_late() {
     let fewer: [(&str, &[_]); 3] = [("a", &[slow]), ("b", &[fine]), ("d", &[fine])];
     assert_eq!(late(&fewer, false), []);
     assert_eq!(late(&fewer, true), [found("a", 20.0, 0.5)]);
-    // An instance of which nothing is known is none of them.
+    // An instance without known minutes does not count.
     let unknown: [(&str, &[_]); 3] = [("a", &[slow]), ("b", &[fine]), ("d", &[])];
     assert_eq!(late(&unknown, false), [found("a", 20.0, 0.5)]);
     let many: Vec<_> = (0..5)
@@ -176,7 +176,7 @@ fn marks_near_the_start_of_a_change_are_suspects() {
 
 #[test]
 fn a_version_confirms_a_change_of_which_it_shows_a_part() {
-    // Of a change to four times as much, 1.52 are three tenths in logarithms.
+    // In logarithms, 1.52 is three tenths of a change to four times as much.
     assert!(is_confirmed(4.0, 1.52) && !is_confirmed(4.0, 1.51));
     assert!(is_confirmed(0.25, 0.65) && !is_confirmed(0.25, 0.67));
     assert!(!is_confirmed(4.0, 0.25) && !is_confirmed(1.0, 4.0));
@@ -202,7 +202,7 @@ fn versions_are_compared_by_what_has_changed() {
     assert_eq!(ratio_of(ChangeKind::Surging, &both), None);
 }
 
-/// A hundred requests of so many milliseconds, of which a timer covers some.
+/// A hundred requests of this many milliseconds, of which a timer covers some.
 fn timed(millis: u64, covered: u64) -> Aggregate {
     let mut sums = Aggregate::default();
     for _ in 0..100 {
@@ -222,8 +222,8 @@ fn database() -> RecordId {
     RecordId::new(Kind::Timer, "db")
 }
 
-/// The suspects of a page that took `then` and takes `now`: in all, and in a timer, in milliseconds. Each is said by its
-/// name, its milliseconds before and since, and its part of the change in hundredths.
+/// The suspects of a page that took `then` and takes `now`: in all, and in a timer, in milliseconds. Each suspect has
+/// its name, its milliseconds before and since, and its part of the change in hundredths.
 fn in_code(then: (u64, u64), now: (u64, u64)) -> Vec<(String, f64, f64, f64)> {
     let sides = Sides {
         then: timed(then.0, then.1),
@@ -264,12 +264,12 @@ fn what_covers_the_difference_is_suspected() {
         suspect("db", 50.0, 90.0, 40.0),
     ];
     assert_eq!(in_code((100, 50), (200, 90)), both);
-    // The timer is faster, and so the code is more than the whole.
+    // The timer is faster, so the code's part is more than the whole.
     assert_eq!(
         in_code((100, 50), (200, 20)),
         [suspect("code", 50.0, 180.0, 100.0)]
     );
-    // What became faster is explained in its own direction.
+    // A page that became faster is explained in its own direction.
     assert_eq!(
         in_code((200, 140), (100, 50)),
         [suspect("db", 140.0, 50.0, 90.0)]

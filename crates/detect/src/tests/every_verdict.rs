@@ -1,19 +1,19 @@
-//! Every verdict on services that are drawn from a seed, as text. A change of this crate that makes one figure different
-//! changes a line of `verdicts.txt`.
+//! Every verdict on services that are drawn from a seed, as text. Any change of a figure changes a line of
+//! `verdicts.txt`.
 
 use std::fmt::Write as _;
 
 use super::*;
 use tower_pulse_model::slices::Merge;
 
-/// The text when somebody last looked at it.
+/// The expected text.
 const VERDICTS: &str = include_str!("verdicts.txt");
 
 const SEEDS: std::ops::Range<u64> = 0..10;
 const MINUTES: i64 = 260;
 const INSTANCES: usize = 3;
 
-/// What happens for some minutes.
+/// An event that lasts for some minutes.
 #[derive(Clone, Copy)]
 enum Event {
     /// Requests take this many times as long.
@@ -33,15 +33,15 @@ enum Event {
 struct Happening {
     event: Event,
     minutes: std::ops::Range<i64>,
-    /// The page, or all of them.
+    /// The page, or all pages.
     page: Option<usize>,
-    /// The instance, or all of them.
+    /// The instance, or all instances.
     instance: Option<usize>,
 }
 
 struct Service {
     random: fastrand::Rng,
-    /// Requests a minute and seconds of each page.
+    /// The requests per minute, and the seconds per request, of each page.
     pages: Vec<(f64, f64)>,
     happenings: Vec<Happening>,
 }
@@ -134,7 +134,7 @@ impl Service {
     }
 }
 
-/// With four digits, as logarithms differ in their last ones between systems.
+/// Formats a figure with four digits, as the last digits of logarithms differ between systems.
 fn digits(figure: f64) -> String {
     format!("{figure:.3e}")
 }
@@ -167,7 +167,7 @@ fn minute_of(time: i64) -> i64 {
     (time - START) / 60
 }
 
-/// Everything that the detector says of a service.
+/// The verdicts of the detector on a service.
 fn transcript(seed: u64) -> String {
     let mut service = Service::drawn(seed);
     let count = service.pages.len();

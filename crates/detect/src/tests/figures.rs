@@ -7,7 +7,7 @@ use crate::change::Change;
 use crate::log::Log;
 use tower_pulse_model::slices::Merge;
 
-/// What an instance does on a page in a minute.
+/// The work of an instance on a page in a minute.
 #[derive(Clone, Copy)]
 struct Doing {
     requests: f64,
@@ -24,7 +24,7 @@ const fn doing(requests: f64, work: [f64; 2]) -> Doing {
     }
 }
 
-/// The pages of the demo's shop: their requests per minute on all instances.
+/// The pages of the demo's shop, with their requests per minute on all instances.
 const SHOP: [Doing; 8] = [
     doing(360.0, [15.0, 0.0]),
     doing(360.0, [18.0, 6.0]),
@@ -43,7 +43,7 @@ const SEARCH: usize = 3;
 const CHECKOUT: usize = 6;
 const INSTANCES: usize = 4;
 
-/// What happens to a page on an instance.
+/// An event on a page of an instance.
 type Event<'a> = &'a dyn Fn(usize, usize, &mut Doing);
 
 /// A fleet with its detector and its log of changes.
@@ -53,7 +53,7 @@ struct Fleet {
     detector: Detector,
     log: Log,
     minutes: i64,
-    /// Seconds of service time of each page and instance, minute by minute.
+    /// The seconds of service time of each page and instance, minute by minute.
     seconds: Vec<Vec<[f64; INSTANCES]>>,
 }
 
@@ -175,7 +175,7 @@ impl Fleet {
             ChangeKind::Slower | ChangeKind::Surging => {
                 assert!(now >= then && from_code >= 0.0, "{change:?}");
             }
-            // One that fails may be faster.
+            // An instance that fails may be faster.
             ChangeKind::Instance => assert!(now >= then && from_traffic == 0.0, "{change:?}"),
             ChangeKind::Failing => assert!(now >= then, "{change:?}"),
             ChangeKind::Silent => assert!(now <= then && from_code == 0.0, "{change:?}"),
@@ -209,7 +209,7 @@ impl Fleet {
         Some((count, of_minute.sum::<f64>() / count as f64))
     }
 
-    /// Lets an hour pass, then half an hour with an event. Returns the changes that stand at each minute's end.
+    /// Lets an hour pass, then half an hour with an event. Returns the changes that stand at the end of each minute.
     fn befall(&mut self, event: Event<'_>) -> Vec<Vec<Change>> {
         for _ in 0..62 {
             self.pass(&|_, _, _| {});
@@ -228,7 +228,7 @@ fn of_kind(minutes: &[Vec<Change>], kind: ChangeKind, number: usize) -> Vec<Chan
     of_kind
 }
 
-/// All that the page takes beyond before comes from slower requests, by the ratio of the change.
+/// Checks that all additional time comes from slower requests, by the ratio of the change.
 fn is_all_code(change: &Change) {
     assert_eq!(change.from_traffic, 0.0, "{change:?}");
     let part = change.from_code / change.seconds_per_minute;
@@ -244,7 +244,7 @@ fn a_query_that_takes_three_times_as_long_is_all_code() {
         }
     });
     for change in of_kind(&minutes, ChangeKind::Slower, SEARCH) {
-        // 128 ms instead of 48.
+        // The requests take 128 ms instead of 48 ms.
         assert!(
             (change.ratio * 48.0 / 128.0 - 1.0).abs() < 0.1,
             "{change:?}"
@@ -303,7 +303,7 @@ fn a_surge_at_an_unchanged_mean_has_no_share_of_code() {
     });
     for change in of_kind(&minutes, ChangeKind::Surging, PRODUCT) {
         assert_eq!(change.from_code, 0.0, "{change:?}");
-        // Five of six requests are more than before.
+        // Five of six requests are additional.
         let traffic = change.from_traffic / (360.0 * 6.0 * 0.0264);
         assert!(
             (traffic * 6.0 / 5.0 - 1.0).abs() < 0.15,
@@ -321,7 +321,7 @@ fn a_slower_page_with_more_requests_costs_for_both() {
         }
     });
     for change in of_kind(&minutes, ChangeKind::Slower, PRODUCT) {
-        // 720 requests of 52.8 ms instead of 360 of 26.4 ms.
+        // The page has 720 requests of 52.8 ms instead of 360 of 26.4 ms.
         let [taken, traffic, code] = [38.0, 14.3, 14.3];
         let is_near = |figure: f64, expected: f64| (figure / expected - 1.0).abs() < 0.15;
         assert!(is_near(change.seconds_per_minute, taken), "{change:?}");
@@ -330,16 +330,17 @@ fn a_slower_page_with_more_requests_costs_for_both() {
     }
 }
 
-/// What befalls a drawn service.
+/// The events of a drawn service.
 #[derive(Clone, Copy, Debug)]
 struct Befallen {
     page: usize,
-    /// How much slower all pages are, and how much slower, how often asked for, and how often failing the page is.
+    /// The factor by which all pages are slower; the factors by which the page is slower and busier, and its share of
+    /// errors.
     shared: f64,
     slower: f64,
     more: f64,
     failing: f64,
-    /// Whether that is so on one instance only.
+    /// Whether only one instance is affected.
     alone: bool,
 }
 
@@ -363,7 +364,7 @@ fn befallen() -> impl Strategy<Value = Befallen> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// [`Fleet::check`] does it in each minute.
+    /// [`Fleet::check`] checks the figures in each minute.
     #[test]
     fn the_figures_of_all_changes_agree(seed in any::<u64>(), befallen in befallen()) {
         let mut fleet = Fleet::new(&SHOP, seed);

@@ -1,5 +1,5 @@
-//! The bytes of changes, of judgements and of the detector's state that 0.1.0 has written. Each later version reads them,
-//! and writes no others unnoticed.
+//! The bytes of changes, of judgements and of the detector's state as 0.1.0 has written them. Each later version must
+//! read them and write the same bytes.
 
 use data_encoding::HEXLOWER;
 
@@ -12,7 +12,7 @@ use crate::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes};
 use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::pack::{pack, unpack};
 
-/// What has to be done before a form may change.
+/// Steps that are required before a form may change.
 const BEFORE_A_CHANGE: &str = "no version number guards this form, which instances of 0.1.0 read: add fields at its end, \
     which an older version does not read and this one must do without, or take another table";
 
@@ -26,7 +26,7 @@ const CHANGE: &str = "\
 
 const JUDGED: &str = "1030313233343536373839616263646566ac02a0ca9fd50c140f020107474554202fc3a9a8c99fd50c000000000000f43f01";
 
-/// The names of the parts, and the parts.
+/// The parts with their names.
 const PARTS: [(&str, &str); 5] = [
     ("68", "a0ca9fd50c01bed4821bc243f98801901c80aaea55"),
     (
@@ -56,7 +56,7 @@ fn bytes(digits: &str) -> Vec<u8> {
     HEXLOWER.decode(digits.as_bytes()).expect("pairs of digits")
 }
 
-/// A change with all that a change may have.
+/// A change with a value in each field.
 fn change() -> Change {
     Change {
         id: "1700000400-7".into(),
@@ -127,7 +127,7 @@ fn judged() -> LastJudgement {
     }
 }
 
-/// A state with a part of each sort, whose figures are all different.
+/// A state with a part of each sort, in which all figures differ.
 fn state() -> DetectorState {
     let noise = |deviation| Noise {
         deviation,

@@ -1,9 +1,9 @@
-//! Another step of a page that is slower already, and changes that are told after two minutes.
+//! Further steps of a page that is slower already, and changes that are reported after two minutes.
 
 use super::*;
 
-/// A page whose times grow with its data from minute 90 on, by a fifteenth of the first a minute, and that takes so many
-/// times as long between two minutes.
+/// A page whose times grow with its data from minute 90 on, each minute by a fifteenth of the first time. Between two
+/// minutes, it takes `factor` times as long.
 fn growing(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Load> {
     move |number, minute| {
         let grown = 1.0 + (minute - 90).max(0) as f64 / 15.0;
@@ -20,7 +20,7 @@ fn growing(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Loa
     }
 }
 
-/// A page that takes so many times as long in each minute.
+/// A page that takes these multiples of its time, minute by minute.
 fn by_minute(factors: &[f64]) -> impl Fn(usize, i64) -> Option<Load> {
     move |number, minute| {
         let factor = if number == 0 {
@@ -35,7 +35,7 @@ fn by_minute(factors: &[f64]) -> impl Fn(usize, i64) -> Option<Load> {
     }
 }
 
-/// The starts of what stands on page 0 at the end of each minute, in minutes.
+/// The starts of the changes that stand on page 0 at the end of each minute, in minutes.
 fn starts(verdicts: &[Vec<Verdict>]) -> Vec<Vec<i64>> {
     let starts = verdicts.iter().map(|verdicts| {
         let of_page = verdicts.iter().filter(|it| it.context == page(0));
@@ -77,7 +77,7 @@ fn a_step_on_top_of_growth_is_a_change_of_its_own() {
             .iter()
             .find(|it| it.context == page(0))
             .expect("it stands");
-        // Beside the minutes of growth before it.
+        // The step is compared with the minutes of growth before it.
         assert!((2.5..6.0).contains(&step.ratio), "{step:?}");
     }
 }
@@ -93,7 +93,7 @@ fn the_change_below_a_step_stands_again_when_the_step_is_over() {
         [vec![90], vec![105], vec![105], vec![90], vec![90], vec![]],
         "{starts:?}"
     );
-    // All together back to what it was.
+    // Both changes end together.
     let factors = repeated(&[(90, 1.0), (15, 2.0), (15, 6.0), (15, 1.0)]);
     let verdicts = watch(10, 135, by_minute(&factors));
     assert!(verdicts[119].len() == 1 && verdicts[126].is_empty());

@@ -1,4 +1,4 @@
-//! What holds for any past: a detector that takes over says the same, and no numbers make it panic.
+//! Properties for any past: a detector that takes over gives the same verdicts, and no numbers make it panic.
 
 use proptest::prelude::*;
 

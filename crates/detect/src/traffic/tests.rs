@@ -45,7 +45,7 @@ fn a_silence_is_longer_than_chance_allows() {
         silent(&[(50, 10.0), (5, 0.0)], 10.0, 4.0),
         Some((50, strength))
     );
-    // Of a page that has been busier than usual, as many are missing as usual.
+    // For a page that was busier than usual, only the usual number of requests is missing.
     assert_eq!(
         silent(&[(40, 10.0), (10, 20.0), (5, 0.0)], 10.0, 1.0),
         Some((50, 10.0))

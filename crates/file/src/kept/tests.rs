@@ -1,5 +1,5 @@
-//! The state and the entries of the journal as a file of 0.1.0 has them. Each later version reads them, and writes no others
-//! unnoticed. `tests/frozen` has a whole file.
+//! The state and the entries of the journal as a file of 0.1.0 has them. Each later version must read them and write
+//! the same bytes. `tests/frozen` has a whole file.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,7 @@ use tower_pulse_model::pack::Packed;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tier::RolledUp;
 
-/// What has to be done before a form may change.
+/// Steps that are required before a form may change.
 const BEFORE_A_CHANGE: &str = "a file outlives its process: raise VERSION (crates/file/src/disk.rs), so that an older \
     process leaves the file alone, and read the frozen form as well; or add fields at its end, which an older process may \
     forget, and this one must do without";
@@ -57,7 +57,7 @@ fn position(offset: u64) -> Position {
     }
 }
 
-/// A state with something in each field.
+/// A state with a value in each field.
 fn state() -> Kept {
     let mut done = Partitions::default();
     (0..32).for_each(|at| done.insert(7 * at));

@@ -1,5 +1,5 @@
-//! Where the file stands. An open file stays whole without a name: where it is removed, renamed or replaced, the store
-//! copies it to its path, or to a name beside the file that stands there.
+//! Keeps the file at its path. An open file stays complete without a name: if it is removed, renamed or replaced, the
+//! store copies it to its path, or to a name beside the file that is there.
 
 use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use crate::disk::Disk;
 use crate::trouble::Trouble;
 use tower_pulse_core::task::lock;
 
-/// How often the store looks for its file.
+/// How often the store checks its file's place.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// How a store that has moved is told, and one whose file another program has written into.
+/// The messages for a store that has moved, and for one whose file another program has written into.
 const MOVED: &str =
     "was removed, renamed or replaced while the service ran. All that was recorded is now in";
 const LOST: &str =
     "was overwritten while the service ran, with all that was recorded. The store goes on in";
 
 impl Worker {
-    /// Looks for the file, and moves the store where another one stands at its path, or none.
+    /// Checks the file's place, and moves the store if its path has another file or none.
     pub(super) fn look(&mut self) {
         self.looked = self.options.clock.tick();
         let is_lost = self.is_lost();
@@ -42,7 +42,7 @@ impl Worker {
                 };
                 format!("{wanted} {how} a new file, {}{then}", self.path.display())
             }
-            // The file beside another one stays where it is.
+            // A file beside another one stays where it is.
             Err(_) if self.has_name() => return,
             Err(trouble) => {
                 self.look_after = (2 * self.look_after).min(LAST_RETRY);
@@ -59,13 +59,13 @@ impl Worker {
         }
     }
 
-    /// Whether the file stands where the store has it, or was not open yet.
+    /// Whether the file is where the store has it, or was not opened yet.
     pub(super) fn has_name(&self) -> bool {
         let stands = |held: &Disk| matches!(held.stands_at(&self.path), Ok(true));
         self.held.as_ref().is_none_or(stands)
     }
 
-    /// Whether the content of the file is not that of the store any more.
+    /// Whether the file's content is no longer that of the store.
     pub(super) fn is_lost(&self) -> bool {
         self.held.as_ref().is_some_and(Disk::is_lost)
     }
@@ -88,19 +88,19 @@ impl Worker {
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {
                 Some(wanted.to_path_buf())
             }
-            // The path cannot be looked at, which says nothing about the file.
+            // A path that cannot be checked says nothing about the file.
             Err(_) => None,
         }
     }
 
-    /// Makes all that was recorded a file at a path at which none stands. Returns what happened.
+    /// Copies all recorded data to a new file at `place`. Returns what happened.
     fn move_to(&mut self, place: &Path, is_lost: bool) -> Result<&'static str, Trouble> {
         let Some(held) = self.held.clone().filter(|_| !is_lost) else {
             self.close();
             self.held = None;
             return Ok(LOST);
         };
-        // A link to a file that is gone stays one.
+        // A link to a file that is gone stays a link.
         let link = fs::read_link(place);
         let target = link.map_or_else(|_| place.into(), |link| place.with_file_name(link));
         if self.has_name() {
@@ -108,7 +108,7 @@ impl Worker {
             return Ok(MOVED);
         }
         let part = self.free_name(".copy-");
-        // The database is closed only where a file can be made.
+        // The database is closed only if the new file can be created.
         let new = Disk::open(&part, self.options.io.clone(), self.options.file_bytes);
         let new = new.inspect_err(|_| drop(fs::remove_file(&part)))?;
         if self.open.as_ref().is_some_and(|open| open.is_dirty) {
@@ -123,11 +123,11 @@ impl Worker {
         Ok(MOVED)
     }
 
-    /// A name beside the path of the store, which no other file has.
+    /// A name beside the path of the store that no other file has.
     pub(super) fn free_name(&self, suffix: &str) -> PathBuf {
         let mut name = self.options.path.as_os_str().to_owned();
         name.push(format!("{suffix}{}", self.options.clock.now_seconds()));
-        // Where that cannot be found out, no file can be made or renamed.
+        // If the check itself fails, no file can be created or renamed there anyway.
         while Path::new(&name).try_exists().unwrap_or(false) {
             name.push("x");
         }
@@ -135,7 +135,7 @@ impl Worker {
     }
 }
 
-/// Gives a file another name, unless a file has it.
+/// Renames a file, unless a file has the new name.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     if let Err(error) = fs::hard_link(from, to) {
         if to.try_exists()? {

@@ -1,4 +1,4 @@
-//! The memory that a batch takes, and how a batch that takes too much is compacted.
+//! The memory of a batch, and how a batch that is too large is compacted.
 
 use super::Batch;
 use crate::access_time::DurationSums;
@@ -8,11 +8,11 @@ use crate::section::{PER_NAME, Section};
 use crate::slices::Slices;
 use crate::tier::TIERS;
 
-/// Slices of each tier that keep their width when a batch is compacted.
+/// The newest slices of each tier that are not compacted.
 const SLICES_NOT_COMPACTED: usize = 2;
 
-/// The scale, one bucket per octave, of histograms of a batch that is still too large when its slices have
-/// the widest tier.
+/// The scale of the histograms of a batch that is still too large after its slices have the widest tier: one bucket per
+/// octave.
 const COARSEST_SCALE: u8 = 0;
 
 impl Batch {
@@ -31,15 +31,15 @@ impl Batch {
         contexts.chain(sections).sum()
     }
 
-    /// Approximate bytes of its records and reports in memory.
+    /// The approximate bytes of the records and reports in memory.
     pub fn record_bytes(&self) -> usize {
         let contexts = self.contexts.values().map(ContextDelta::record_bytes);
         contexts.sum::<usize>() + self.reports.bytes()
     }
 
     /// Compacts the records until they take about `bytes`: drops the oldest reports, then adds all but the newest
-    /// slices of the finest tier to those of the next one, then these to the widest, then makes the histograms
-    /// coarser. No count is lost. Returns how many reports were dropped.
+    /// slices of the finest tier to those of the next one, then these to the widest, then makes the histograms coarser.
+    /// No count is lost. Returns the number of dropped reports.
     pub fn compact(&mut self, bytes: usize) -> u64 {
         let surplus = self.record_bytes().saturating_sub(bytes);
         let reports = minute_report::drop_oldest(&mut self.reports, surplus);
@@ -47,7 +47,7 @@ impl Batch {
         reports
     }
 
-    /// Compacts the records until they take about `bytes`, or as far as that goes.
+    /// Compacts the records until they take about `bytes`, or as far as possible.
     fn compact_records(&mut self, bytes: usize) {
         for tier in 1..TIERS.len() {
             if self.record_bytes() <= bytes {

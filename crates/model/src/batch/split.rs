@@ -1,18 +1,18 @@
-//! Splitting a batch into the calls of a flush, each of which costs a store about as much as any other.
+//! Splits a batch into the calls of a flush, each of about the same cost for a store.
 
 use super::Batch;
 use crate::section::{Room, Section};
 
-/// The most that a call costs, unless one counter or one id of a ranking costs more. Folders refuse an entry that costs
-/// more: a larger value needs a new version of entries.
+/// The highest cost of a call, unless a single counter or id of a ranking costs more. Folders refuse an entry that
+/// costs more, so a larger value needs a new version of entries.
 pub const MAX_CALL_COST: usize = 512 * 24;
-/// The most bytes of records and reports of a call, in memory, where they take more than packed. Packed, all else of a
-/// call takes up to 4 MiB, at the maxima of the builder.
+/// The most bytes of records and reports of a call in memory, where they take more than packed. All other data of a
+/// call takes up to 4 MiB packed, at the maxima of the builder.
 const MAX_CALL_BYTES: usize = 6 * 1024 * 1024;
 
 impl Batch {
-    /// Moves out as much as a store merges in about `cost` commands, or less if it takes too many bytes. Always moves
-    /// at least one slice, if there is one.
+    /// Moves out as much as a store merges in about `cost` commands, or less if it takes too many bytes. Moves at least
+    /// one slice, if there is one.
     pub fn split(&mut self, cost: usize) -> Self {
         let mut part = Self {
             late: std::mem::take(&mut self.late),
@@ -28,7 +28,7 @@ impl Batch {
                 part.contexts.insert(context, delta);
                 continue;
             }
-            // Only a context that is larger than a whole call is cut; any other waits for the next call.
+            // Only a context that is larger than a whole call is cut; any other context waits for the next call.
             if room.is_whole {
                 let cut = delta.split(room.cost);
                 part.contexts.insert(context.clone(), cut);

@@ -88,13 +88,13 @@ fn merged(a: &Batch, b: &Batch) -> Batch {
     both
 }
 
-/// Microseconds are rounded once per drain, so the sum depends on which samples are drained together.
+/// Microseconds are rounded once per drain, so the sum depends on the samples that are drained together.
 fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> {
     let nanos = (0..4_000_000u64).prop_map(|micros| micros * 1_000);
     vec((0..3u8, seconds, nanos, any::<bool>()), 0..60)
 }
 
-/// Timers of this many names that ended after their requests.
+/// This many timers with different names, which ended after their requests.
 fn late_timers(names: usize) -> Aggregate {
     let mut aggregate = Aggregate::default();
     for number in 0..names {
@@ -260,7 +260,7 @@ fn a_context_that_is_split_completely_is_gone() {
     let aggregate = collected(1_000, false);
     batch.add(&"GET /".into(), Kind::Http, 0, &aggregate);
     let whole = batch.clone();
-    // Smaller than the context, so that it is cut: after its only slice.
+    // The cost is smaller than the context, so it is cut: after its only slice.
     assert_eq!(batch.split(1), whole);
     assert!(batch.is_empty());
 }

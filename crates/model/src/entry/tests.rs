@@ -1,4 +1,4 @@
-//! Tests of packing, of entries and of what stands in tables: each form comes back as it was, and garbage is refused.
+//! Tests of packing, of entries and of the values of tables: each form is read back unchanged, and garbage is refused.
 
 mod limits;
 mod marks;

@@ -71,7 +71,7 @@ fn an_empty_histogram_has_no_quantile() {
 #[test]
 fn a_mean_takes_the_middle_of_each_bucket() {
     assert_eq!(Histogram::default().mean(), None);
-    // The middle of a bucket is off by 2.2 % at most.
+    // The middle of a bucket is off by at most 2.2 %.
     let mean = of(&[2_000_000, 4_000_000, 4_000_000]).mean();
     assert!(mean.is_some_and(|mean| (mean / 0.01 * 3.0 - 1.0).abs() < 0.03));
     let middle = of(&[2_000_000]).mean().expect("one duration");
@@ -128,7 +128,7 @@ proptest! {
     fn a_bucket_holds_what_lies_between_its_bounds(nanos in durations()) {
         let index = bucket_of(nanos) as u16;
         let seconds = nanos as f64 / 1e9;
-        // Half a nanosecond in a microsecond of tolerance, as the bounds are rounded.
+        // The tolerance is half a nanosecond per microsecond, as the bounds are rounded.
         prop_assert!(lower_bound(index, SCALE) <= seconds * (1.0 + 1e-12));
         prop_assert!(seconds < lower_bound(index + 1, SCALE) * (1.0 + 1e-12));
     }

@@ -1,4 +1,4 @@
-//! Packing the sums of requests: the sections of an aggregate, as they stand in a record and in an entry.
+//! Packs the sums of requests: the sections of an aggregate, as in a record and in an entry.
 
 use super::{
     CUT_OFF, FAILURES, HISTOGRAM, MEASURES, OUTCOMES, Packed, Reader, TIMERS, TIMES, Writer,
@@ -11,11 +11,12 @@ use crate::measures::{Measure, Measures};
 use crate::outcome::OutcomeCounts;
 use crate::timer_sums::{MAX_TIMERS, TimerSums, Timers};
 
-/// The most buckets of a histogram: more than any scale has within the range. A longer list is an error.
+/// The most buckets of a histogram that are accepted, more than any scale has within the range. A longer list is an
+/// error.
 const MAX_BUCKETS: u64 = 1_024;
 /// The finest scale that is accepted.
 const FINEST_SCALE: u8 = 20;
-/// The most timers of a record that are accepted: more than a record has.
+/// The most timers of a record that are accepted, more than a record has.
 const MAX_TIMERS_READ: usize = 4 * MAX_TIMERS;
 
 impl Writer {
@@ -69,7 +70,7 @@ impl Writer {
         self.uint(timers.covered);
         for (id, sums) in timers.iter() {
             id.write(self);
-            // The others as differences, which are 0 for a timer that runs once per request.
+            // The other numbers are written as differences, which are 0 for a timer that runs once per request.
             self.uint(sums.count);
             self.int(sums.count.wrapping_sub(sums.requests) as i64);
             self.uint(sums.sum);
@@ -96,7 +97,7 @@ impl Reader<'_> {
 
     pub(crate) fn histogram(&mut self) -> Option<Histogram> {
         let scale = self.byte().filter(|scale| *scale <= FINEST_SCALE)?;
-        // A bucket takes two bytes or more.
+        // A bucket takes at least two bytes.
         let most = (self.0.len() / 2).min(MAX_BUCKETS as usize);
         let (mut buckets, mut next) = (Vec::with_capacity(most), 0u64);
         while !self.0.is_empty() {
@@ -192,7 +193,7 @@ impl Packed for DurationSums {
     }
 }
 
-/// With its length.
+/// Packs the length, and the sections.
 impl Packed for Aggregate {
     fn write(&self, out: &mut Writer) {
         out.bytes(&super::aggregate(self));

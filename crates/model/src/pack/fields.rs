@@ -1,5 +1,5 @@
-//! Packs values as a sequence of their fields, and reads them from untrusted bytes. Bytes behind the fields that are known
-//! are left unread.
+//! Packs values as a sequence of their fields, and reads them from untrusted bytes. Bytes after the known fields are
+//! ignored.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ pub trait Packed: Sized {
     /// Writes the packed form.
     fn write(&self, out: &mut Writer);
 
-    /// The value; `None` if the bytes do not begin with one.
+    /// Reads a value; `None` if the bytes do not begin with one.
     fn read(from: &mut Reader<'_>) -> Option<Self>;
 
-    /// Writes several: their number, then one after the other. Values of which later versions may have more kinds write
-    /// them with their lengths instead.
+    /// Writes a list: the number of values, then one after the other. Types of which later versions may have more kinds
+    /// write each value with its length instead.
     fn write_list(list: &[Self], out: &mut Writer) {
         list.len().write(out);
         list.iter().for_each(|value| value.write(out));
     }
 
-    /// The values that [`write_list`](Self::write_list) has written.
+    /// Reads a list that [`write_list`](Self::write_list) has written.
     fn read_list(from: &mut Reader<'_>) -> Option<Vec<Self>> {
-        // Each value takes at least a byte, so that the bytes bound their number.
+        // Each value takes at least a byte, so the bytes bound the number of values.
         let count = usize::read(from)?;
         (0..count).map(|_| Self::read(from)).collect()
     }
 }
 
-/// Packs the fields of a struct in their order: those that are listed, or all of structs that are declared within the
-/// macro. Fields behind a `;` are not packed, and are read as their defaults. With `if`, a value must also pass a check.
+/// Packs the fields of a struct in their order: the listed ones, or all fields of structs that are declared within the
+/// macro. Fields after a `;` are not packed, and are read as their defaults. With `if`, a value must also pass a check.
 #[macro_export]
 macro_rules! packed {
     () => {};
@@ -73,14 +73,14 @@ macro_rules! packed {
 }
 pub use packed;
 
-/// For [`packed!`]: whether a value passes a check.
+/// Whether a value passes a check, for [`packed!`].
 #[doc(hidden)]
 pub fn passes<T>(value: &T, check: impl FnOnce(&T) -> bool) -> bool {
     check(value)
 }
 
-/// Packs an enum as the number of its variant with the fields of that, which must not change. In a list each value has
-/// its length, so that those of a later version are left out.
+/// Packs an enum as the number of its variant, which must not change, and the variant's fields. In a list each value
+/// has its length, so that values of a later version are left out.
 #[macro_export]
 macro_rules! packed_enum {
     ($type:ty { $($number:literal => $variant:ident $({ $($field:ident),+ })?),+ $(,)? }) => {
@@ -116,8 +116,8 @@ macro_rules! packed_enum {
 }
 pub use packed_enum;
 
-/// Declares an enum whose variants have names, packed as its place among all: a new one comes last. With `else`, a place
-/// that only a later version knows is read as that variant.
+/// Declares an enum whose variants have names, packed as the place of the variant, so a new variant comes last. With
+/// `else`, a place that only a later version knows is read as that variant.
 #[macro_export]
 macro_rules! named {
     (
@@ -132,7 +132,7 @@ macro_rules! named {
         }
 
         impl $type {
-            /// All of them, in the order of their numbers.
+            /// All variants, in the order of their numbers.
             #[doc(hidden)]
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
@@ -183,7 +183,7 @@ pub fn to_hex(value: &impl Packed) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Unpacks a value from text; `None` if it is not one.
+/// Unpacks a value from hexadecimal digits; `None` if they are not one.
 pub fn from_hex<T: Packed>(text: &str) -> Option<T> {
     let pairs = (0..text.len()).step_by(2).map(|at| text.get(at..at + 2));
     let bytes = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok());
@@ -194,7 +194,7 @@ macro_rules! packed_numbers {
     ($wide:ty, $method:ident: $($number:ty),+) => {
         $(impl Packed for $number {
             fn write(&self, out: &mut Writer) {
-                // Each of them fits.
+                // Each value of the type fits.
                 out.$method(*self as $wide);
             }
 
@@ -256,7 +256,7 @@ macro_rules! packed_texts {
 }
 packed_texts!(Arc<str>, Box<str>, String);
 
-/// A list of them is bytes.
+/// A list of `u8` is packed as bytes.
 impl Packed for u8 {
     fn write(&self, out: &mut Writer) {
         out.uint(u64::from(*self));

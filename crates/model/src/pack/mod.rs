@@ -1,8 +1,8 @@
-//! Packing: numbers, names, slices and sums as bytes. Numbers are LEB128; signed ones in zigzag. What a feature has in
+//! Packs numbers, names, slices and sums as bytes. Numbers are LEB128, signed ones in zigzag. The data of a feature in
 //! its tables and in an [entry](super::entry) is packed in the feature's own file.
 //!
-//! A record is a sequence of *sections*: tag, length, body. A reader skips sections that it does not know,
-//! so a newer version may add some.
+//! A record is a sequence of *sections*: tag, length, body. A reader skips unknown sections, so a newer version may add
+//! some.
 
 mod aggregate;
 mod fields;
@@ -20,7 +20,7 @@ use super::records::Record;
 use super::slice::Precision;
 use super::slices::{Merge, Slices};
 
-/// The sections of a record. A tag is never used again.
+/// The sections of a record. A tag is never reused.
 pub const TIMES: u64 = 1;
 pub(crate) const OUTCOMES: u64 = 2;
 pub(crate) const HISTOGRAM: u64 = 3;

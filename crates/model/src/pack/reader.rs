@@ -7,19 +7,19 @@ use crate::context::MAX_NAME;
 use crate::slice::Precision;
 use crate::slices::{Merge, Slices};
 
-/// The longest name that is accepted: that of a counter may have a backslash before it.
+/// The longest name that is accepted. The name of a counter may have a backslash before it.
 const MAX_NAME_BYTES: usize = MAX_NAME + 1;
 
-/// Whether a text is no longer than a name.
+/// Whether a text is at most as long as a name.
 pub(crate) fn is_name(text: &Arc<str>) -> bool {
     text.len() <= MAX_NAME_BYTES
 }
 
-/// What is left of an entry may cost this much for a store.
+/// The cost that the rest of an entry may have for a store.
 pub struct Budget(usize);
 
 impl Budget {
-    /// For an entry whose sender spends at most this on it.
+    /// The budget of an entry whose sender spends at most this cost on it.
     pub const fn new(cost: usize) -> Self {
         Self(cost)
     }
@@ -35,7 +35,7 @@ impl Budget {
     }
 }
 
-/// Reads a packed form from bytes that nobody has checked.
+/// Reads a packed form from unchecked bytes.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
-    /// A number without a sign. Nearly all take a byte or two.
+    /// Reads an unsigned number. Nearly all take a byte or two.
     #[inline]
     pub fn uint(&mut self) -> Option<u64> {
         let (n, tail) = match self.0 {
@@ -75,13 +75,13 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// A number with a sign.
+    /// Reads a signed number.
     pub fn int(&mut self) -> Option<i64> {
         let n = self.uint()?;
         Some((n >> 1) as i64 ^ -((n & 1) as i64))
     }
 
-    /// Bytes of any length.
+    /// Reads bytes of any length.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.uint()?).ok()?;
         let (bytes, tail) = self.0.split_at_checked(length)?;
@@ -89,13 +89,13 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// A name that is not too long.
+    /// Reads a name that is not too long.
     pub(crate) fn name(&mut self) -> Option<Arc<str>> {
         Packed::read(self).filter(is_name)
     }
 
-    /// Slices, oldest first, at most as many as the precision retains. Returns `Some(None)` for slices that are to be
-    /// derived.
+    /// Reads slices, oldest first, at most as many as the precision retains. Returns `Some(None)` for slices that are
+    /// to be derived.
     pub fn slices<V: Merge>(
         &mut self,
         precision: Precision,

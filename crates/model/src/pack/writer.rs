@@ -1,15 +1,15 @@
-//! Writing numbers, sections and slices.
+//! Writes numbers, sections and slices.
 
 use super::{Packed, derived};
 use crate::slice::Precision;
 use crate::slices::{Merge, Slices};
 
-/// Writes a packed form to the end of some bytes.
+/// Appends a packed form to bytes.
 #[derive(Default)]
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
-    /// Writes a number without a sign.
+    /// Writes an unsigned number.
     #[inline]
     pub fn uint(&mut self, n: u64) {
         match n {
@@ -26,7 +26,7 @@ impl Writer {
         self.0.push(n as u8);
     }
 
-    /// Writes a number with a sign.
+    /// Writes a signed number.
     pub fn int(&mut self, n: i64) {
         self.uint((n.wrapping_shl(1) ^ (n >> 63)) as u64);
     }
@@ -43,7 +43,7 @@ impl Writer {
         let at = self.0.len();
         body(self);
         let length = self.0.len() - at;
-        // The length comes before the body. Nearly all bodies are so short that it takes one byte.
+        // The length comes before the body. Nearly all bodies are so short that their length takes one byte.
         let mut prefix = Self(Vec::new());
         prefix.uint(length as u64);
         self.0.splice(at..at, prefix.0);

@@ -12,7 +12,7 @@ const WEEK: i64 = WEEK_HOURS as i64 * HOUR;
 const START: i64 = 1_700_060_400;
 const AT: usize = 2 * 24 + 15;
 
-/// Requests of as many milliseconds, some of which fail.
+/// Requests of this many milliseconds, some of which fail.
 fn requests(count: u64, millis: u64, errors: u64) -> Aggregate {
     let mut aggregate = Aggregate::default();
     let nanos = millis * 1_000_000;
@@ -24,7 +24,7 @@ fn requests(count: u64, millis: u64, errors: u64) -> Aggregate {
     aggregate
 }
 
-/// So many hours from the start on, all of which were recorded.
+/// This many hours from the start on, all of which were recorded.
 fn recorded(hours: i64) -> RecordedHours {
     let mut recorded = RecordedHours::beginning_at(START);
     (0..hours).for_each(|at| recorded.push(START + at * HOUR, MINUTES));
@@ -45,7 +45,7 @@ fn the_week_begins_on_monday_at_midnight_utc() {
     assert_eq!(hour_of_week(monday + WEEK + 3_600), 1);
     assert_eq!(hour_of_week(0), 3 * 24, "1970-01-01 was a Thursday");
     assert_eq!(hour_of_week(-1), 3 * 24 - 1);
-    // The nights at which clocks change in Europe and in America have as many hours as others.
+    // Nights in which clocks change in Europe and in America have as many hours as others.
     for night in [1_774_745_999, 1_793_008_799, 1_772_956_799, 1_793_523_599] {
         let (hour, next) = (hour_of_week(night), hour_of_week(night + HOUR));
         assert_eq!(next, (hour + 1) % WEEK_HOURS);
@@ -77,9 +77,9 @@ fn each_week_weighs_those_before_by_three_quarters() {
         (4.0 + 10.0 * older) / weight
     ));
     assert!(near(hour.mean().unwrap(), seconds / count));
-    // All requests of an hour take as long, which is exact, as minimum and maximum limit the percentile.
+    // All requests of an hour take the same time, which is exact, as minimum and maximum limit the percentile.
     assert!(near(hour.tail().unwrap(), seconds / count));
-    // After the first week all other hours had no request.
+    // After the first week, all other hours have no request.
     let next = profile.hours()[AT + 1];
     assert_eq!((next.weeks, next.requests), (2, 0.0));
     assert_eq!((next.requests_per_hour(), next.mean()), (Some(0.0), None));
@@ -102,7 +102,7 @@ fn an_hour_is_applied_once() {
 #[test]
 fn hours_without_requests_count_if_they_were_recorded() {
     let mut recorded = recorded(2);
-    // Away for a day; then half an hour; then an hour.
+    // Nothing was recorded for a day; then half an hour; then an hour.
     recorded.push(START + 26 * HOUR, 30);
     recorded.push(START + 27 * HOUR, MINUTES);
     let mut profile = Profile::beginning_at(START);
@@ -113,7 +113,7 @@ fn hours_without_requests_count_if_they_were_recorded() {
     let known: Vec<_> = known.map(|(at, hour)| (at - AT, hour.weight)).collect();
     assert_eq!(known, [(0, 1.0), (1, 1.0), (26, 0.5), (27, 1.0)]);
     assert_eq!(profile.until(), recorded.until());
-    // Later in the week nobody has recorded anything.
+    // Later in the week nothing was recorded.
     profile.pass(START + 100 * HOUR, &recorded);
     assert_eq!(
         profile.hours().iter().filter(|hour| hour.weeks > 0).count(),
@@ -128,7 +128,7 @@ fn a_part_of_an_hour_weighs_as_much_as_the_part() {
     recorded.push(START + WEEK, MINUTES);
     let mut profile = Profile::beginning_at(START);
     profile.apply(START, &requests(100, 1, 0), &recorded);
-    // 100 in 20 minutes are 300 an hour.
+    // 100 requests in 20 minutes are 300 per hour.
     assert!(near(
         profile.hours()[AT].requests_per_hour().unwrap(),
         300.0
@@ -179,13 +179,13 @@ fn weeks_are_counted_up_to_255_and_the_weight_stays_below_four() {
         let mut recorded = RecordedHours::beginning_at(START + week * WEEK);
         recorded.push(START + week * WEEK, MINUTES);
         profile.apply(START + week * WEEK, &requests(50, 8, 1), &recorded);
-        // As it is stored after each hour.
+        // The profile is stored after each hour.
         profile = unpack(&pack(&profile)).unwrap();
     }
     let hour = profile.hours()[AT];
     assert_eq!(hour.weeks, 255);
     assert!((3.999..=4.0).contains(&hour.weight), "{}", hour.weight);
-    // Rounding again and again has changed little.
+    // Repeated rounding has changed little.
     let requests = hour.requests_per_hour().unwrap();
     assert!((requests - 50.0).abs() < 0.02, "{requests}");
     assert!((hour.mean().unwrap() - 0.008).abs() < 0.008 * 1e-4);
@@ -240,7 +240,7 @@ proptest! {
                 prop_assert!((read - sum).abs() <= 1e-5 * sum, "{} {}", read, sum);
             }
         }
-        // What was rounded once stays.
+        // A value that was rounded once is not changed by another rounding.
         prop_assert_eq!(unpack::<Profile>(&pack(&read)), Some(read));
     }
 

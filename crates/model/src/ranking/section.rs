@@ -1,4 +1,4 @@
-//! Additions to rankings as a section of a batch, and in an entry.
+//! Additions to rankings, as a section of a batch and in an entry.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl Section for Map<Arc<str>, RankingDelta> {
 }
 
 impl RankingDelta {
-    /// Approximate number of commands that a store needs to merge an id.
+    /// The approximate number of commands that a store needs to merge an id.
     fn cost(&self, delta: &IdDelta) -> usize {
         let removed = if delta.is_removed {
             self.spec.slices as usize / 8
@@ -95,7 +95,7 @@ impl RankingDelta {
         part
     }
 
-    /// Approximate bytes in memory.
+    /// The approximate bytes in memory.
     fn bytes(&self) -> usize {
         const PER_ID: usize = 112;
         let ids = self.ids.iter();
@@ -115,7 +115,7 @@ impl RankingDelta {
         }
     }
 
-    /// Reads the additions of an entry, and spends their cost.
+    /// Reads additions from an entry, and spends their cost.
     pub fn read(from: &mut Reader<'_>, head: &EntryHead, budget: &mut Budget) -> Option<Self> {
         let spec = RankingSpec::read(from).filter(|spec| spec.slices <= MAX_RANKING_SLICES)?;
         let mut delta = Self::new(spec);

@@ -1,19 +1,19 @@
-//! The configurations that instances give a ranking, where they differ. What one of them retains is not dropped because
-//! of another: the longest period, the finest interval and the most ids hold, until no instance has added to the ranking
-//! with them for as long as their period.
+//! The configurations of a ranking whose instances differ. As data that one instance retains must not be dropped
+//! because of another, the longest period, the finest interval and the most ids are in effect, until no instance has
+//! added to the ranking with them for as long as their period.
 
 use super::RankingSpec;
 use crate::order::InOrder;
 use crate::pack::{packed, unpack};
 
-/// The most configurations that are told apart.
+/// The most configurations that are kept separately.
 const MAX_SPECS: usize = 8;
-/// The moment of an addition is noted to this many seconds, so that it is written seldom.
+/// The resolution of the time of an addition, in seconds, so that it is rarely written.
 const MOMENT: i64 = 60;
 
 impl RankingSpec {
-    /// A configuration that retains whatever one of both retains: an interval of this one begins whenever one of
-    /// either begins.
+    /// A configuration that retains everything that either of both retains: one of its intervals begins whenever an
+    /// interval of either begins.
     pub fn covering(self, other: Self) -> Self {
         let interval = greatest_divisor(self.interval.max(1), other.interval.max(1));
         let period = self.period().max(other.period());
@@ -33,19 +33,19 @@ fn greatest_divisor(a: u32, b: u32) -> u32 {
     }
 }
 
-/// The configurations of a ranking, each with the time in Unix seconds of the last addition with it.
+/// The configurations of a ranking, each with the time of the last addition with it in Unix seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedSpecs(Vec<(RankingSpec, i64)>);
 
 packed!(CarriedSpecs { 0 } if |specs| (2..=MAX_SPECS).contains(&specs.0.len()));
 
 impl CarriedSpecs {
-    /// Whether there is none.
+    /// Whether there are no configurations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether instances differ.
+    /// Whether the instances differ.
     pub fn is_mixed(&self) -> bool {
         self.0.len() > 1
     }
@@ -59,7 +59,7 @@ impl CarriedSpecs {
         if self.0.len() <= MAX_SPECS {
             return;
         }
-        // The longest period first.
+        // The longest period comes first.
         let order = |spec: RankingSpec| (-spec.period(), spec.interval, spec.max_ids);
         self.0.order_by_key(|(spec, _)| order(*spec));
         if let (Some((a, at)), Some((b, other))) = (self.0.pop(), self.0.pop()) {
@@ -74,7 +74,7 @@ impl CarriedSpecs {
     }
 
     /// Merges the configurations of a round that ends at `now` with those of the store, which has none while all
-    /// instances agree and have for long. `held` is the configuration that holds so far. Returns the one that holds from now on.
+    /// instances have agreed for long. `held` is the configuration in effect. Returns the new one.
     pub fn merge(&mut self, held: RankingSpec, added: &Self, now: i64) -> RankingSpec {
         let moment = |at: i64| at.saturating_add(MOMENT - 1).div_euclid(MOMENT) * MOMENT;
         let newest = added.newest();
@@ -96,20 +96,20 @@ impl CarriedSpecs {
         specs.reduce(RankingSpec::covering)
     }
 
-    /// Forgets the configurations without an addition for as long as their period. Returns the one that holds.
+    /// Forgets the configurations without an addition for as long as their period. Returns the configuration in effect.
     pub fn expire(&mut self, held: RankingSpec, now: i64) -> RankingSpec {
         let newest = self.0.iter().map(|(_, at)| *at).max();
         let age = |at: i64| now.saturating_sub(at);
         (self.0).retain(|(spec, at)| Some(*at) == newest || age(*at) <= spec.period());
         let covering = self.covering();
-        // The last one is kept until there is an addition with it: another one must not make it hold for longer.
+        // The last configuration is kept until there is an addition with it, so that another one does not prolong it.
         if !self.is_mixed() {
             self.0.retain(|(_, at)| age(*at) > 2 * MOMENT);
         }
         covering.unwrap_or(held)
     }
 
-    /// What the operator should know of rankings with several configurations, from their fields, in order.
+    /// The messages for the operator about rankings with several configurations, from their fields, in order.
     pub fn warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<String> {
         let warning = |(name, specs)| {
             let specs: Self = unpack(specs)?;
@@ -122,7 +122,7 @@ impl CarriedSpecs {
         warnings
     }
 
-    /// What the operator should know, in a sentence.
+    /// The message for the operator.
     pub fn warning(&self, ranking: &str) -> String {
         let mut specs: Vec<_> = self.0.iter().map(|(spec, _)| *spec).collect();
         specs.order_by_key(|spec| -spec.period());
@@ -171,7 +171,7 @@ mod tests {
         for part in ["\"posts\"", "86400 s", "3600 s", "same configuration"] {
             assert!(warning.contains(part), "{part}: {warning}");
         }
-        // All have changed to the configuration of the canary.
+        // All instances have changed to the configuration of the canary.
         assert_eq!(note(&mut specs, canary, both, NOW + DAY), both);
         assert_eq!(note(&mut specs, canary, both, NOW + DAY + 61), canary);
         assert!(specs.is_empty());
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(note(&mut specs, fleet, both, NOW + 3_700), fleet);
         assert!(specs.is_empty());
 
-        // The fleet has changed to the configuration of the canary, with which it adds every two hours only.
+        // The fleet has changed to the configuration of the canary, with which it only adds every two hours.
         let mut specs = CarriedSpecs::default();
         note(&mut specs, canary, fleet, NOW);
         for hours in (2..=24).step_by(2) {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the intervals are: no window begins before that of the covering configuration.
+        /// For any intervals, no window begins before that of the covering configuration.
         #[test]
         fn a_covering_configuration_drops_nothing_early(a in 0..6usize, b in 0..6usize, long in 1..50u32, short in 1..50u32, now in 0..10_000_000i64) {
             let intervals = [60, 300, 7_200, 10_800, 86_400, 259_200];

@@ -173,11 +173,11 @@ fn records_are_added_to_the_tiers_that_they_belong_to() {
     let newest = FINEST.slice(NOW);
     assert_eq!(slices_in(with_days, &rolled, NOW), slices(&rolled, NOW));
     assert_eq!(slices(&rolled, NOW), [(60, oldest), (60, newest)]);
-    // At this time the third slice reaches its end.
+    // At this time the third slice ends.
     assert_eq!(slices(&rolled, newest), [(60, oldest), (60, newest)]);
     rolled.advance(NOW + HOUR);
     rolled.finish();
-    // Their minutes have ended; the two older ones are not retained any more.
+    // The minutes of these slices have ended; the two older ones are no longer retained.
     let wider = |start| TIERS.map(|tier| (tier.seconds, tier.slice(start)));
     let mut expected = wider(oldest - 60)[1..].to_vec();
     expected.extend_from_slice(&wider(oldest)[1..]);

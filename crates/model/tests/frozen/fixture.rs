@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
 
-/// Digits of a line.
+/// The digits of a line.
 const WIDTH: usize = 112;
 
 fn path(version: &str) -> PathBuf {
@@ -14,7 +14,7 @@ fn path(version: &str) -> PathBuf {
     folder.join(format!("{version}.txt"))
 }
 
-/// What a version has written, by name.
+/// The packed values that a version has written, by name.
 pub(crate) fn read(version: &str) -> BTreeMap<String, Vec<u8>> {
     let text = std::fs::read_to_string(path(version)).expect("the file of the version");
     let (mut packed, mut name) = (BTreeMap::<String, Vec<u8>>::new(), String::new());
@@ -33,7 +33,7 @@ pub(crate) fn read(version: &str) -> BTreeMap<String, Vec<u8>> {
     packed
 }
 
-/// Writes what this version writes, once: what a version has written never changes.
+/// Writes the packed values of this version, once: the values of a released version never change.
 pub(crate) fn write(version: &str, packed: &[(&str, Vec<u8>)]) {
     let path = path(version);
     assert!(!path.exists(), "{} exists", path.display());

@@ -1,8 +1,8 @@
-//! The bytes that each version has written are read by every later one, and this version writes no others unnoticed:
+//! The bytes that each version has written are read by every later one, and this version must write the same bytes:
 //! entries, records, lists of requests, reports, profiles, marks and rankings.
 //!
-//! What a version writes is frozen when it is released: `PULSE_FREEZE=1 cargo test -p tower-pulse-model --test frozen`
-//! writes its file.
+//! The bytes of a version are frozen when it is released:
+//! `PULSE_FREEZE=1 cargo test -p tower-pulse-model --test frozen` writes its file.
 #![allow(missing_docs, reason = "tests")]
 
 mod fixture;
@@ -15,28 +15,28 @@ use tower_pulse_model::mark::StoredMark;
 use tower_pulse_model::pack::{self, Packed};
 use tower_pulse_model::slow_request::SlowRequests;
 
-/// The version whose bytes are frozen last.
+/// The version whose bytes were frozen last.
 const LAST: &str = "0.1.0";
 
-/// What has to be done before an entry, or what a fold writes of it, may have another form.
+/// Steps that are required before the form of an entry, or of the values that a fold derives from it, may change.
 const ENTRY: &str = "instances of both versions share a journal and tables: raise ENTRY_VERSION (crates/model/src/entry.rs), \
     so that an older instance does not fold what it cannot read; read the frozen form as well; and give what is new a \
     section with a tag of its own in a record";
-/// The same of a form that no version number guards.
+/// The same for a form without a version number.
 const UNGUARDED: &str = "no version number guards this form, and an older instance reads it: add fields at its end only, \
     which an older version does not read and this one must do without; for anything else take another table";
-/// What is read of bytes, in words.
+/// The value that is read from bytes, as text.
 type ReadForm = Box<dyn Fn(&[u8]) -> String>;
 
-/// Something that is stored.
+/// A form that is stored.
 struct Form {
     name: &'static str,
-    /// What this version writes.
+    /// The bytes that this version writes.
     written: Vec<u8>,
-    /// What this version reads in bytes, and what it should read.
+    /// Reads a value from bytes, as text. `value` is the expected text.
     read: ReadForm,
     value: String,
-    /// What has to be done before it may change.
+    /// Steps that are required before the form may change.
     before_a_change: &'static str,
 }
 
@@ -60,7 +60,7 @@ fn packed<T: Packed + Debug + 'static>(name: &'static str, value: &T) -> Form {
     form(name, value, pack::pack(value), pack::unpack, UNGUARDED)
 }
 
-/// All that this crate packs.
+/// All forms that this crate packs.
 fn forms() -> Vec<Form> {
     let batch = values::batch();
     let packed_batch = entry::pack(&batch);

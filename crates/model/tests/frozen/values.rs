@@ -1,4 +1,4 @@
-//! The values that are frozen. They have something in each field that is stored.
+//! The values that are frozen. They have a value in each field that is stored.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn slow_request(number: u64, context: &str) -> SlowRequest {
     }
 }
 
-/// More requests than a context has slow ones.
+/// More requests than a context retains slow ones.
 pub(crate) fn slow_requests(kind: Kind) -> SlowRequests {
     let mut list = SlowRequests::of(kind);
     for number in 0..9 {
@@ -96,8 +96,8 @@ pub(crate) fn slow_requests(kind: Kind) -> SlowRequests {
     list
 }
 
-/// An entry with all that there is: requests of two contexts and of all, a timer, a counter, a ranking, a report, and a
-/// mark of each sort.
+/// An entry with every kind of data: requests of two contexts and of all, a timer, a counter, a ranking, a report, and
+/// a mark of each sort.
 pub(crate) fn batch() -> Batch {
     let mut batch = Batch::new(Precisions::default());
     for (name, kind) in [
@@ -111,7 +111,7 @@ pub(crate) fn batch() -> Batch {
         if kind == Kind::Timer {
             plain.timers = Default::default();
         }
-        // In another minute and another hour too.
+        // The samples are also in another minute and another hour.
         for second in [NOW - 3_600, NOW - 61, NOW] {
             batch.add(&name, kind, second, &plain);
         }
@@ -145,7 +145,7 @@ pub(crate) fn batch() -> Batch {
     batch
 }
 
-/// What an entry has; `None` if it cannot be read.
+/// The batch of an entry; `None` if it cannot be read.
 pub(crate) fn unpacked(bytes: &[u8]) -> Option<Batch> {
     let mut reader = EntryReader::new(bytes).ok()?;
     let mut batch = Batch::new(reader.precisions().clone());
@@ -197,7 +197,7 @@ pub(crate) fn stored_mark(is_removed: bool) -> StoredMark {
     }
 }
 
-/// Two weeks, of which the second has an hour that was recorded in part. The times have no digits that are lost.
+/// Two weeks, the second of which has an hour that was recorded in part. The times have no digits that are lost.
 pub(crate) fn profile() -> Profile {
     let mut samples = Aggregate::default();
     for nanos in [500 * MS; 4] {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::tests::assert_close;
 
-/// What one side did in a minute: successes whose times have this mean logarithm and standard deviation.
+/// The sums of one side in a minute: successes whose times have this mean logarithm and standard deviation.
 fn timed(n: f64, log: f64, deviation: f64) -> Moments {
     Moments {
         requests: n,
@@ -49,7 +49,7 @@ fn shares_of_errors_are_compared() {
     assert_close(difference.effect, 0.29, 1e-9);
     let variance: f64 = 3.0 * (100.0 * 0.3 * 0.7 + 300.0 * 0.01 * 0.99) / (3.0 * 398.0);
     assert_close(difference.z, 0.29 / (variance / (3.0 * 75.0)).sqrt(), 1e-9);
-    // No error at all has the variance of half a one.
+    // No error at all has the variance of half an error.
     let none = (failing(100.0, 0.0), failing(300.0, 0.0));
     let difference =
         compare(&minutes_of([none; 3]), Measure::Errors, 0, 3).expect("there are enough");
@@ -82,7 +82,7 @@ fn few_minutes_or_requests_are_not_compared() {
     let (few, many) = (timed(9.0, 0.5, 0.3), timed(10.0, 0.5, 0.3));
     assert!(!compared(&[(few, minute.1); 3], 0) && !compared(&[(minute.0, few); 3], 0));
     assert!(compared(&[(many, minute.1); 3], 0) && compared(&[(minute.0, many); 3], 0));
-    // In a minute, both have requests.
+    // Minutes count only if both sides have requests.
     let (alone, without) = (
         (minute.0, Moments::default()),
         (Moments::default(), minute.1),
@@ -113,15 +113,15 @@ fn an_instance_is_out_of_line_since_its_difference_turned() {
     let own = [0.1, -0.1, 0.0, 0.5, 0.3, 0.4].map(|log| (timed(50.0, log, 0.3), others));
     let mut sides = minutes_of(own);
     assert_eq!(turning_point(&sides, Measure::Time, 0.4), 3);
-    // Minutes in which only one of them had requests say nothing.
+    // Minutes in which only one side had requests have no effect.
     sides[3].2 = Moments::default();
     sides[2].1 = Moments::default();
     assert_eq!(turning_point(&sides, Measure::Time, 0.4), 4);
-    // Nor does one with few requests outweigh its neighbours.
+    // A minute with few requests does not outweigh its neighbours.
     sides[3] = (3, timed(1.0, 0.0, 0.0), others);
     sides[2] = (2, timed(100.0, 0.4, 0.3), others);
     assert_eq!(turning_point(&sides, Measure::Time, 0.4), 2);
-    // Requests count once: three small minutes against one large one.
+    // Minutes are weighted by requests: three small minutes against one large one.
     let small = (timed(10.0, 0.0, 0.3), timed(10.0, 0.0, 0.3));
     let large = (timed(100.0, 0.25, 0.3), timed(100.0, 0.0, 0.3));
     let last = (timed(100.0, 0.4, 0.3), timed(100.0, 0.0, 0.3));

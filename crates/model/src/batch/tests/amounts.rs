@@ -1,4 +1,4 @@
-//! Tests of how much a batch holds.
+//! Tests of a batch's amounts.
 
 use super::*;
 use crate::amounts::Amounts;
@@ -21,7 +21,7 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
     for (second, n) in [(0, 5), (1, -5), (400_000, 7)] {
         batch.count(&"stock".into(), NOW + second, n);
     }
-    // The first two are older than what the finest slices keep.
+    // The first two additions are older than the retention of the finest slices.
     for second in 1..=200 {
         batch.count(&"sold".into(), NOW + second, 2);
     }
@@ -42,7 +42,7 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
     ] {
         posts.add(&id, NOW + second, n);
     }
-    // There is no room for one that added 1.
+    // There is no room for an id that added 1.
     posts.limit();
     let mut ranked = Batch::new(Precisions::default());
     ranked.add_ranking("posts".into(), posts);

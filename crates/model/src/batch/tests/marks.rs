@@ -26,7 +26,7 @@ fn marks_are_joined_by_id_and_those_without_room_are_refused() {
     batch.merge(other);
     assert_eq!(batch.marks.len(), MAX_PENDING_MARKS + 1);
 
-    // They go first, as somebody waits for them.
+    // Marks go first, as an operator waits for them.
     batch.count(&"sales".into(), 60, 1);
     let (whole, mut again) = (batch.clone(), Batch::new(Precisions::default()));
     let mut parts = Vec::new();

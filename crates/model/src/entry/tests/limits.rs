@@ -1,4 +1,4 @@
-//! What a sender makes at the maxima of the builder is read, and what no sender makes is refused.
+//! The largest calls of a sender at the maxima of the builder are read, and larger ones are refused.
 
 use super::*;
 use crate::batch::MAX_CALL_COST;
@@ -14,14 +14,14 @@ fn plain() -> Batch {
     Batch::new(Precisions::new([60], 120))
 }
 
-/// A record with a count of many digits in each bucket, and as many timers as are told apart.
+/// A record with a count of many digits in each bucket, and the most separate timers.
 fn full_record() -> Aggregate {
     let buckets = (0..508).map(|bucket| (bucket, u64::MAX / 600));
     let record = aggregate(&[u64::MAX / 2, 1], buckets.collect(), 1);
     timed(record, 17)
 }
 
-/// The entries of a batch, as a sender makes them, each checked.
+/// The entries of a batch, as a sender makes them, each of which is checked.
 fn entries(mut batch: Batch) -> usize {
     let mut entries = 0;
     while !batch.is_empty() {
@@ -66,7 +66,7 @@ fn the_largest_counter_is_read() {
         }
         slices
     });
-    // The name of a counter that is reserved gets a backslash.
+    // The name of a reserved counter gets a backslash.
     let name = format!("\\{}", "x".repeat(MAX_NAME));
     batch.counters.insert(name.into(), slices.collect());
     assert_eq!(entries(batch), 1);
@@ -157,7 +157,7 @@ fn slices_that_are_not_in_order_are_refused() {
     batch.count(&"c".into(), 180, 1);
     let mut packed = pack(&batch);
     assert!(unpacked(&packed).is_ok());
-    // Of each slice its start and its value, then no rankings, no reports and no marks.
+    // Each slice has its start and its value, followed by no rankings, no reports and no marks.
     let end = packed.len() - 3;
     packed.swap(end - 4, end - 2);
     assert_eq!(unpacked(&packed), Err(Undecodable));

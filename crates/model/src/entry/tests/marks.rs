@@ -1,4 +1,4 @@
-//! Marks come back, in an entry and in a table.
+//! Marks are read back unchanged, in an entry and in a table.
 
 use super::*;
 use crate::batch::MAX_CALL_COST;
@@ -21,14 +21,14 @@ pub(super) fn of(id: &str, at: i64, number: u64) -> Mark {
 fn batch_of(marks: impl IntoIterator<Item = Mark>) -> Batch {
     let mut batch = Batch::new(Precisions::new([60], 120));
     batch.count(&"sales".into(), NOW, 3);
-    // Without the limit of a process.
+    // The limit of a process does not apply here.
     for mark in marks {
         batch.marks.insert(mark.id.clone(), mark);
     }
     batch
 }
 
-/// The longest that there are.
+/// The longest mark that is allowed.
 fn longest(number: usize) -> Mark {
     let version: Arc<str> = "v".repeat(MAX_VERSION_BYTES).into();
     let hidden = "\u{ad}".repeat(MAX_MARK_BYTES / 2);
