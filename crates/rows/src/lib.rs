@@ -4,9 +4,9 @@
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
-// Read `places` (how many rows are loaded at once), `loader`, `events` and `local` (what this process counts and
-// remembers), `flights` (callers that share an answer), `cache` (refreshing and reading), `handle` (what the application
-// calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
+// Read `places` (how many rows are loaded at once), `loader`, `events` and `local` (counts and rows of this process),
+// `flights` (callers that share an answer), `cache` (refreshing and reading), `handle` (the public calls), `daemon`
+// (the task that refreshes due rows), then `builder` (the configuration).
 
 mod builder;
 mod cache;
