@@ -143,7 +143,7 @@ impl RedisStore {
         Some((at, more.min(read.max_bytes)))
     }
 
-    /// Adds a row that is larger than the cache allows to the named keys, or removes it. Returns whether it is named.
+    /// Adds a row that is larger than the cache allows to the named keys, or removes it. Returns `is_large`.
     fn note_row(&self, read: &RowsRead<'_>, at: usize, is_large: bool) -> bool {
         let (key, most) = (read.key(at), read.max_bytes);
         let question = cmd("GETRANGE").arg(&key).arg(most).arg(most).clone();

@@ -15,8 +15,8 @@ use tower_pulse_core::task::lock;
 use tower_pulse_model::fleet::MAX_VERSIONS;
 use tower_pulse_model::order::InOrder;
 
-/// The interval at which a heartbeat renews the time to live of its hash, so that the hash outlasts the instance by at
-/// most this much.
+/// The interval at which a heartbeat renews the time to live of its hash. The hash lasts while the instance counts as
+/// alive, and at most this much longer.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The instance whose hash was last given a time to live, and when.
