@@ -69,7 +69,7 @@ const FIELDS: [&str; 17] = [
 /// folder.
 const ASKED_AFTER: i64 = 5;
 
-/// Whether at least [`ASKED_AFTER`] seconds have passed. If so, sets `last` to now.
+/// Whether at least [`ASKED_AFTER`] seconds have passed since `last`. If so, sets `last` to now.
 fn is_due(last: &AtomicI64, now: i64) -> bool {
     let is_recent = (0..ASKED_AFTER).contains(&now.saturating_sub(last.load(Ordering::Relaxed)));
     if !is_recent {
