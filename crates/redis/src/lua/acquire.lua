@@ -3,8 +3,7 @@
 -- ARGV  1 instance, 2 time to live of the lease in ms, 3 the new version, 4 newest version of entries that the
 --       instance can read, 5 seconds for which a newer entry waits for a newer instance, 6 time or '' for TIME.
 -- Returns {'HELD'}, {'NEWER'}, {'NONE'} without a journal, or {'MINE', low, upto or '', partitions done, aside, rolled,
---       reason why the key did not hold a lease of this crate, or '', '1' if newer entries have waited long enough, or
--- '',
+--       reason why the key held no lease of this crate, or '', '1' if newer entries have waited long enough, or '',
 --       newest stamp of the round that was begun, or ''}.
 local low, upto, done, aside, rolled, newer, head, trimmed, judged = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'rolled', 'newer', 'head', 'trimmed', 'judged'))
 if not low then return {'NONE'} end

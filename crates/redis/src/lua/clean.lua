@@ -25,8 +25,7 @@ local function skip(key, why, p)
   if skipped[1] == '' then skipped = {string.sub(key, 1, 400), string.sub(why, 1, 400), p} end
 end
 
--- Removes the slices of a counter that are no longer retained; of a long counter, only a part. Returns whether it is
--- gone.
+-- Removes the slices of a counter that are no longer retained, or a part of many. Returns whether the counter is gone.
 local function clean_counter(member, p)
   local key, keep = ARGV[13] .. member, retained[p] or tonumber(ARGV[11])
   local len = try('HLEN', key)

@@ -3,11 +3,9 @@
 -- KEYS  1 state, 2 journal, 3 lease, 4 to 7 see exports.lua, 8 pulse:quarantine, then those of additions, and the key
 --       of each write.
 -- ARGV  1 version, 2 next version, 3 instance, 4 time to live of the lease in ms, 5 the round's last entry or '' to
--- fold
---       no entry, 6 partitions done after this step or 'ALL', 7 first entry not to trim or '', 8 the round's newest
---       stamp, 9 to 11 see exports.lua, 12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of missing
--- entries,
---       16 slices rolled up, 17 and 18 see exports.lua, 19 writes of tables, then those of additions, and
+--       fold no entry, 6 partitions done after this step or 'ALL', 7 first entry not to trim or '', 8 newest stamp of
+--       the round, 9 to 11 see exports.lua, 12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of missing
+--       entries, 16 slices rolled up, 17 and 18 see exports.lua, 19 writes of tables, then those of additions, and
 --       for each write: command, key TTL or '', n, and n arguments.
 -- Returns {'DONE', why a step that trims could not, or ''}, {'STALE', version}, or {'ABSENT'} when the round's last
 --       entry is missing.

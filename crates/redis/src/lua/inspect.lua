@@ -1,7 +1,7 @@
 -- Inspects the server for all instances: its memory, the keys in quarantine, and the missing tables of records.
 -- KEYS  1 state, 2 pulse:quarantine, 3 pulse:revisions.
--- ARGV  1 prefix, 2 the time, 3 '1' to ask INFO or '', then for each tier: seconds, and seconds for which slices are
--- kept.
+-- ARGV  1 prefix, 2 the time, 3 '1' to ask INFO or '', then for each tier: seconds, and seconds for which slices
+--       are kept.
 -- Returns {'DONE', why INFO failed or ''}. Sets in the state:
 --       memory: the policy of eviction, the number of evicted keys, and 1 if no memory is left;
 --       gone: the number of slices that lost their table within the last hour, and some of the tables; '' for none.
@@ -46,7 +46,7 @@ if (ask('HLEN', quarantine) or 101) <= 100 then
   end
 end
 
--- A slice whose table is missing gets another revision, which has the time of the finding.
+-- A slice whose table is missing gets another revision, which records when that was found.
 local kept, count, gone, listed = {}, 0, {}, ask('HGETALL', revisions) or {}
 for i = 4, #ARGV, 2 do kept[ARGV[i]] = tonumber(ARGV[i + 1]) end
 for i = 1, #listed, 2 do

@@ -4,8 +4,7 @@
 --       after which to begin, 6 the server's time or '' for TIME, 7 most bytes of one entry, then for each group:
 --       HMGET or ZMSCORE, n, and n fields.
 -- Returns {'STALE'}, {'READ', head, time, entries}, or {'READ', head, time, values of the first group, …}, where a
--- group
---       whose key cannot be read is empty. Of an entry with too many bytes, only the short fields are returned.
+--       group whose key cannot be read is empty. Of an entry with too many bytes, only the short fields are returned.
 local v, head, low, upto = unpack(redis.call('HMGET', KEYS[1], 'v', 'head', 'low', 'upto'))
 if v ~= ARGV[1] then return {'STALE'} end
 -- Prolongs the lease, which no other instance holds: acquiring it would have changed the version.
