@@ -49,7 +49,7 @@ struct LargeKey {
 }
 
 impl LargeKeys {
-    /// Names a key that is too large, and removes any other from the named ones. Returns whether the key is too large.
+    /// Adds a key that is too large to the named ones; otherwise removes it. Returns `is_large`.
     pub(super) fn note(
         &self,
         question: &Cmd,

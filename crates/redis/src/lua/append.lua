@@ -9,7 +9,7 @@
 local state, field, seq = KEYS[1], 'f:' .. ARGV[2], tonumber(ARGV[3])
 local generation, head, trimmed, need, low, since, last =
   unpack(redis.call('HMGET', state, 'gen', 'head', 'trimmed', 'need', 'low', 'since', field))
--- PERSIST changes nothing, but fails on a replica and where the server refuses writes: RESET or GAP would be wrong there.
+-- PERSIST changes nothing, but fails on a replica and where writes are refused: RESET or GAP would be wrong there.
 if generation ~= ARGV[1] then return {'RESET', redis.call('PERSIST', state)} end
 local fence = tonumber(string.match(string.sub(last or '0 ', 1, 16), '^(%d+) ') or nil) -- A Lua number has 15 digits.
 local left = redis.call('TTL', KEYS[3]) -- A lease expires within seconds; a key that lasts is no lease.
