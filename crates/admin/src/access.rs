@@ -25,8 +25,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Which requests the admin router answers. It cannot be served without an `Access`. The guide's page about
-/// [access](https://docs.rs/tower-pulse/latest/tower_pulse/guide/access/index.html) shows each way with a whole service around it.
+/// The requests that the admin router answers. It cannot be served without an `Access`. The guide's page about
+/// [access](https://docs.rs/tower-pulse/latest/tower_pulse/guide/access/index.html) shows each kind in a complete
+/// service.
 ///
 /// Secrets are stored as digests, compared in constant time, and never printed.
 ///
@@ -39,12 +40,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Clone)]
 pub struct Access {
     rule: Rule,
-    /// The hosts that an open router may be asked for.
+    /// The hosts that requests to an open router may name.
     hosts: Hosts,
 }
 
-/// What a request may do, and who makes it: what the function of [`Access::custom`] may return in the place of a `bool`.
-/// `true` is [`write`](Self::write), and `false` is [`refuse`](Self::refuse).
+/// The rights and the name of a caller. The function of [`Access::custom`] may return it instead of a `bool`, where
+/// `true` means [`write`](Self::write) and `false` means [`refuse`](Self::refuse).
 ///
 /// ```
 /// # use tower_pulse_admin::{Access, Permission};
@@ -65,7 +66,7 @@ pub struct Permission {
 }
 
 impl Permission {
-    /// Nothing: the request is answered 403.
+    /// Permits nothing: the request is answered 403.
     pub fn refuse() -> Self {
         Self {
             may_read: false,
@@ -74,7 +75,8 @@ impl Permission {
         }
     }
 
-    /// Reading. Requests that make or remove a mark, or take a change, are answered 403, and the page does not offer it.
+    /// Permits reading. Requests that add or remove a mark, or take a change, are answered 403, and the page does not
+    /// offer them.
     pub fn read() -> Self {
         Self {
             may_read: true,
@@ -82,7 +84,7 @@ impl Permission {
         }
     }
 
-    /// Reading and writing.
+    /// Permits reading and writing.
     pub fn write() -> Self {
         Self {
             may_write: true,
@@ -90,8 +92,8 @@ impl Permission {
         }
     }
 
-    /// The same, by somebody of this name: the one that is shown with the changes that they take. Hidden characters are
-    /// escaped, and what is beyond 64 bytes then is cut off. Without a name it is `someone`.
+    /// Sets the caller's name, which is shown with the changes that they take. Hidden characters are escaped, and the
+    /// result is cut after 64 bytes. Without a name it is `someone`.
     #[must_use]
     pub fn named(mut self, name: impl AsRef<str>) -> Self {
         self.name = Some(name.as_ref().into());
@@ -102,7 +104,7 @@ impl Permission {
         self.may_write
     }
 
-    /// Who makes the request.
+    /// The caller's name.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(SOMEONE)
     }
@@ -117,10 +119,10 @@ impl From<bool> for Permission {
     }
 }
 
-/// A user's asynchronous function.
+/// An asynchronous function of the application.
 type AsyncRule = dyn Fn(&Parts) -> BoxFuture<'static, Permission> + Send + Sync;
 
-/// The deadline of a user's asynchronous function.
+/// The deadline of such a function.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
@@ -140,9 +142,9 @@ impl Access {
         }
     }
 
-    /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a
-    /// browser can ask for it. Whitespace around `token`, such as the end of a file's line, is removed.
-    /// Creating the router with an empty token fails.
+    /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a browser can
+    /// ask for it. Whitespace around `token`, such as a line end from a file, is removed. Creating the router with an
+    /// empty token fails.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -152,8 +154,8 @@ impl Access {
         Self::of(Rule::Token(Secret::new(token.as_ref().trim_ascii())))
     }
 
-    /// Allows requests that carry `user` and `password`, as a browser asks for them. Creating the router
-    /// with an empty password, or with a user that contains a colon, fails.
+    /// Allows requests that carry `user` and `password`, which a browser asks for. Creating the router fails if the
+    /// password is empty or the user contains a colon.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -168,9 +170,9 @@ impl Access {
         Self::of(Rule::Basic(user, Secret::new(password.as_ref())))
     }
 
-    /// Allows requests for which `allows` returns `true`, or a [`Permission`]; others are answered 403. The function gets
-    /// the head of the request ([`http::request::Parts`]), runs for each request to the admin router, and must
-    /// not block. Use [`custom_async`](Self::custom_async) for a check that has to wait.
+    /// Allows requests for which `allows` returns `true` or a [`Permission`]; others are answered 403. The function
+    /// gets the head of the request ([`http::request::Parts`]), runs for each request to the admin router, and must not
+    /// block. Use [`custom_async`](Self::custom_async) for a check that has to wait.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -185,10 +187,9 @@ impl Access {
         Self::of(Rule::Custom(Arc::new(move |parts| allows(parts).into())))
     }
 
-    /// Allows requests for which the future of `allows` returns `true`, or a [`Permission`]; others are answered 403. Use
-    /// it for a check that has to wait, such as a session that is looked up in a database. `allows` must copy
-    /// values out of the head of the request. If the future takes longer than 5 s, the request is answered
-    /// 503.
+    /// Allows requests for which the future of `allows` returns `true` or a [`Permission`]; others are answered 403.
+    /// Use it for a check that has to wait, such as looking up a session in a database. `allows` must copy values out
+    /// of the head of the request. If the future takes longer than 5 s, the request is answered 503.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -216,25 +217,25 @@ impl Access {
         Self::of(Rule::CustomAsync(Arc::new(allows)))
     }
 
-    /// Allows all requests. Use it for a service that listens on loopback, behind a proxy that checks
-    /// requests, or behind an authentication layer of its own. The start warns that anybody may enter.
+    /// Allows all requests. Use it for a service that listens on loopback, behind a proxy that checks requests, or
+    /// behind an authentication layer of its own. A warning at the start says that anyone may enter.
     ///
-    /// The API and each `POST` answer 403 to a request whose `Host` is neither an IP address, nor `localhost` or a name
-    /// below it, nor named by [`allow_host`](Self::allow_host): a page of another site could have its own name point
-    /// at this service, and read what needs no login (DNS rebinding). [`allow_any_host`](Self::allow_any_host) switches
-    /// the warning and this check off.
+    /// The API and each `POST` answer 403 unless the request's `Host` is an IP address, `localhost` or a name below it,
+    /// or named by [`allow_host`](Self::allow_host). Otherwise a page of another site could point its own name at this
+    /// service, and read everything that needs no login (DNS rebinding). [`allow_any_host`](Self::allow_any_host)
+    /// disables the warning and this check.
     ///
-    /// Add such a layer with `route_layer`, never with `layer`: axum's `Router::layer` also wraps the
-    /// fallback of the admin router, which becomes the fallback of the service when they are merged,
-    /// so every path that does not exist in the service would ask for a login.
+    /// Add an authentication layer with `route_layer`, never with `layer`: axum's `Router::layer` also wraps the
+    /// fallback of the admin router, which becomes the fallback of the service when they are merged. Every path that
+    /// does not exist in the service would then ask for a login.
     pub fn open() -> Self {
         Self::of(Rule::Open)
     }
 
-    /// Names a host by which an [open](Self::open) router is asked for, such as `pulse.internal`. Case, a port and a dot
-    /// at the end make no difference, and addresses need no name. `X-Forwarded-Host` is not believed: behind a proxy,
-    /// name the host that the proxy sends. Creating the router with something that is no host fails. An access that
-    /// asks for credentials, or has a rule of its own, checks no host.
+    /// Names a host by which an [open](Self::open) router may be requested, such as `pulse.internal`. Case, a port and
+    /// a trailing dot are ignored, and IP addresses need no name. `X-Forwarded-Host` is not trusted: behind a proxy,
+    /// name the host that the proxy sends. Creating the router with an invalid host fails. An access with credentials,
+    /// or with a function of the application, checks no host.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -246,8 +247,8 @@ impl Access {
         self
     }
 
-    /// Answers an [open](Self::open) router's requests whatever their host, and does not warn at the start: for those
-    /// with an authentication of their own around it.
+    /// Answers requests to an [open](Self::open) router whatever their host, without a warning at the start. Use it
+    /// behind an authentication layer of your own.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -259,7 +260,7 @@ impl Access {
         self
     }
 
-    /// Says that anybody may enter, if that is so and nobody has said that it should be.
+    /// Warns that anyone may enter, unless any host is allowed explicitly.
     pub(super) fn warn_if_open(&self) {
         if matches!(self.rule, Rule::Open) && !self.hosts.are_any() {
             tracing::warn!(
@@ -270,7 +271,7 @@ impl Access {
         }
     }
 
-    /// Adds a warning where the secret is one that others guess. A build with debug assertions is no deployment.
+    /// Adds a warning if the secret is easy to guess. A build with debug assertions is not a deployment.
     pub(super) fn warn_if_weak(&self, notices: &Notices, has_debug_assertions: bool) {
         let (Rule::Token(secret) | Rule::Basic(_, secret)) = &self.rule else {
             return;
@@ -283,7 +284,7 @@ impl Access {
         }
     }
 
-    /// Refuses secrets that protect nothing, and hosts that are none.
+    /// Refuses secrets that protect nothing, and invalid hosts.
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let refuse = |value, allowed| Err(BuildError::new("access", value, allowed));
         self.hosts.validate()?;
@@ -300,8 +301,8 @@ impl Access {
         }
     }
 
-    /// Returns what the request may do, or an error if it may not even read. Calls `on_wrong` for wrong credentials, and
-    /// not for a request that has none, nor for one that a function refuses, which may have no credentials to be wrong.
+    /// Returns the permission of the request, or an error if it may not even read. Calls `on_wrong` for wrong
+    /// credentials only: not if there are none, nor if a function refuses, as its requests may have none.
     pub(super) async fn check(
         &self,
         parts: &Parts,
@@ -322,8 +323,7 @@ impl Access {
             }
             Rule::Basic(user, password) => {
                 let permission = match credentials(parts) {
-                    // Both are compared, whatever the first comparison returns, so that the time tells
-                    // nothing.
+                    // Both are compared, whatever the first comparison returns, so that the time reveals nothing.
                     Some((Some(name), given))
                         if bool::from(user.matches(&name) & password.matches(&given)) =>
                     {
@@ -345,7 +345,7 @@ impl Access {
         Err(ApiError::new(otherwise, "access denied"))
     }
 
-    /// Returns an error if an open router is asked for by a host that it does not have.
+    /// Returns an error if an open router is requested by a host that it does not have.
     pub(super) fn check_host(&self, parts: &Parts) -> Result<(), ApiError> {
         match self.rule {
             Rule::Open => self.hosts.check(parts),
@@ -374,7 +374,7 @@ struct Secret {
     is_weak: bool,
 }
 
-/// The fewest characters of a secret that is not weak.
+/// The fewest characters of a strong secret.
 const STRONG: usize = 16;
 
 impl Secret {
@@ -382,7 +382,7 @@ impl Secret {
         Self {
             digest: Hash::hash(secret.as_bytes()),
             usable: !secret.trim().is_empty(),
-            // "change me" of the documentation is shorter, too.
+            // This covers "change me" of the documentation.
             is_weak: secret.chars().count() < STRONG,
         }
     }
@@ -392,8 +392,8 @@ impl Secret {
     }
 }
 
-/// The user and the secret in the request's `Authorization` header, of which a `Bearer` has no user; `None` if there is no
-/// such header, more than one, or an invalid one.
+/// The user and the secret in the request's `Authorization` header; a `Bearer` has no user. `None` if there is no such
+/// header, more than one, or an invalid one.
 fn credentials(parts: &Parts) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
     let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {

@@ -1,10 +1,10 @@
-//! The files of the page, compiled in and compressed: every browser reads gzip. Their URLs are `assets/{hash}/{file}`, where the hash is that of all files
-//! together: a browser keeps them for ever, modules import each other by relative paths, and another version of the
-//! crate has other URLs.
+//! The files of the page, compiled in and compressed, as every browser reads gzip. Their URLs are
+//! `assets/{hash}/{file}`, with one hash of all files: a browser keeps them for ever, modules import each other by
+//! relative paths, and another version of the crate has other URLs.
 //!
 //! While two versions serve behind one load balancer, an instance may be asked for a file under the hash of the other
-//! version. It serves its own file, to be revalidated before each use: 404 would break every page that is opened during
-//! a rolling deploy, and the wrong file must not be kept under that URL.
+//! version. The answer is its own file, to be revalidated before each use: a 404 would break every page opened during a
+//! rolling deploy, and the wrong file must not be kept under that URL.
 
 use std::sync::LazyLock;
 
@@ -22,10 +22,10 @@ const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const CSS: HeaderValue = HeaderValue::from_static("text/css; charset=utf-8");
 const JAVASCRIPT: HeaderValue = HeaderValue::from_static("text/javascript; charset=utf-8");
 
-/// The page. It has the URLs of its style and of its first script, with placeholders.
+/// The page, with placeholders for the URLs of its style and of its first script.
 pub(super) const INDEX: &str = include_str!("assets/index.html");
 
-/// Digits of the hash in URLs: half a SHA-256.
+/// The digits of the hash in URLs: half a SHA-256.
 const HASH_DIGITS: usize = 32;
 
 /// The files as the build script compressed them, by name.
@@ -35,7 +35,7 @@ static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/assets.rs")
 static HASH: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Hash::new();
     for (name, content) in FILES {
-        // With its length before it, so that no two sets of files are the same bytes.
+        // The length precedes each part, so that different files never give the same bytes.
         for part in [name.as_bytes(), content] {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
@@ -44,7 +44,7 @@ static HASH: LazyLock<String> = LazyLock::new(|| {
     response::half_of(digest.finalize())
 });
 
-/// The hash of all files, as it stands in their URLs.
+/// The hash of all files in their URLs.
 pub(super) fn hash() -> &'static str {
     &HASH
 }
@@ -52,13 +52,13 @@ pub(super) fn hash() -> &'static str {
 /// The URL of a file below `assets/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AssetPath<'a> {
-    /// The hash; `None` where the URL has none.
+    /// The hash; `None` if the URL has none.
     hash: Option<&'a str>,
     name: &'a str,
 }
 
 impl<'a> AssetPath<'a> {
-    /// Reads `{hash}/{file}` or `{file}`. `None` if there is no such file, or the hash cannot be one.
+    /// Parses `{hash}/{file}` or `{file}`. `None` if there is no such file, or the hash has another form.
     pub(super) fn parse(path: &'a str) -> Option<Self> {
         let (hash, name) = match path.split_once('/') {
             Some((hash, name)) => (Some(hash), name),
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(served, names);
     }
 
-    /// The modules that a module imports with such a statement.
+    /// The modules that a module imports by `statement`.
     fn imports<'a>(text: &'a str, statement: &str) -> Vec<&'a str> {
         let imports = text.split(statement).skip(1);
         let name = |import: &'a str| import.split('\'').next().unwrap_or_default();
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// What joining modules asks of them.
+    /// Checks the conditions for joining modules.
     #[test]
     fn modules_can_be_joined() {
         let mut declared = BTreeSet::new();
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// The bounds of what a browser loads for the overview, and of everything.
+    /// Bounds the bytes that a browser loads for the overview, and for all screens.
     #[test]
     fn the_page_is_small() {
         const FIRST_PAINT: usize = 33_000;

@@ -1,6 +1,6 @@
-//! The hosts that an open admin router may be asked for. A page of another site may have its own name point at this
-//! service (DNS rebinding): the browser then takes the service for a part of that site, and the site's script reads
-//! whatever needs no login. Its requests have the site's host, which no script can change.
+//! The hosts by which an open admin router may be requested. A page of another site may point its own name at this
+//! service (DNS rebinding): the browser then treats the service as part of that site, and the site's script reads
+//! everything that needs no login. Its requests carry the site's host, which no script can change.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,10 +16,10 @@ const MAX_HOST: usize = 253;
 /// The longest part of a name between two dots, in bytes.
 const MAX_LABEL: usize = 63;
 
-/// The hosts that may be asked for, beside addresses and `localhost`.
+/// The allowed hosts, besides addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
-    /// As they were given.
+    /// The hosts as they were given.
     named: Vec<String>,
     any: bool,
 }
@@ -28,17 +28,17 @@ pub(super) struct Hosts {
 #[derive(Debug, PartialEq)]
 enum Host {
     Address,
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     Name(String),
 }
 
 impl Host {
-    /// Reads a host such as `pulse.internal:3000` or `[::1]:3000`, and leaves the port out. `None` if it is none.
+    /// Parses a host such as `pulse.internal:3000` or `[::1]:3000`, without the port. `None` if it is invalid.
     fn parse(authority: &str) -> Option<Self> {
         if let Some(rest) = authority.strip_prefix('[') {
             let (address, port) = rest.split_once(']')?;
             let has_port = port.strip_prefix(':').is_some_and(is_port);
-            // An address of the own link has a zone.
+            // A link-local address may have a zone.
             let address = address.split('%').next()?;
             let is_address = (port.is_empty() || has_port) && address.parse::<Ipv6Addr>().is_ok();
             return is_address.then_some(Self::Address);
@@ -53,7 +53,7 @@ impl Host {
             (1..=MAX_LABEL).contains(&label.len())
                 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         };
-        // What ends with a number would be an address, of which there is no other form in a browser's request.
+        // A name that ends with a number would be an address, and browsers send addresses only in the form above.
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_name = name.len() <= MAX_HOST
             && name.split('.').all(is_label)
@@ -79,7 +79,7 @@ impl Hosts {
         self.any
     }
 
-    /// Refuses what is no host, and could be asked for by nobody.
+    /// Refuses names that are not hosts, and that no request could have.
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let is_host =
             |named: &&String| Host::parse(named).is_some() || named.parse::<Ipv6Addr>().is_ok();
@@ -93,8 +93,8 @@ impl Hosts {
         }
     }
 
-    /// Refuses a request for a host that is neither an address, nor this machine, nor named. A browser says always
-    /// which host it asks for; what a request says of itself in other headers is not believed.
+    /// Refuses a request for a host that is neither an address, nor `localhost`, nor named. A browser always sends the
+    /// host that it requests; other headers are not trusted.
     pub(super) fn check(&self, parts: &Parts) -> Result<(), ApiError> {
         if self.any {
             return Ok(());
@@ -121,7 +121,7 @@ impl Hosts {
     }
 }
 
-/// 403. The name is that of a host, so that it can be shown.
+/// A 403 answer. The name is that of a valid host, so it can be shown.
 fn refused(asked: Option<Host>) -> ApiError {
     let (what, name) = match asked {
         Some(Host::Name(name)) => (format!("the host {name:?}"), name),

@@ -1,11 +1,11 @@
-//! The admin router: a page, a JSON API and Prometheus text. This crate renders the answers of `tower-pulse-core`'s queries,
-//! and decides nothing. It knows axum. It knows nothing of Redis, of files, and of the middleware.
+//! The admin router: a page, a JSON API and Prometheus text. This crate renders the answers of `tower-pulse-core`'s
+//! queries, and decides nothing. It knows axum, but neither Redis, nor files, nor the middleware.
 //!
-//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
-// Read this file (the endpoints), `access.rs` with `hosts.rs`, `writing.rs` and `post_limit.rs` (which requests are answered),
-// `response.rs`, then `api/`, `page.rs` with `assets.rs`, of which `build.rs` makes the files with `scripts.rs`, and `prometheus.rs`. The answers
-// are those of `tower_pulse_core::query`, which reads parameters and writes JSON.
+// Read this file (the endpoints), `access.rs` with `hosts.rs`, `writing.rs` and `post_limit.rs` (which requests are
+// answered), `response.rs`, then `api/`, `page.rs` with `assets.rs` (whose files `build.rs` makes with `scripts.rs`),
+// and `prometheus.rs`. The answers come from `tower_pulse_core::query`, which reads parameters and writes JSON.
 
 mod access;
 mod api;
@@ -55,17 +55,17 @@ pub struct Source {
     pub service: Option<String>,
     /// The version of the application.
     pub app_version: Option<Arc<str>>,
-    /// Where a trace is shown: an https or http URL with `{trace_id}` in the place of its id.
+    /// The URL where a trace is shown: https or http, with the placeholder `{trace_id}`.
     pub trace_url: Option<String>,
-    /// What only an instance does; `None` in a process that is none.
+    /// The parts that only an instance has; `None` in a process that is not one.
     pub instance: Option<Instance>,
 }
 
-/// What only an instance does.
+/// The parts of a source that only an instance has.
 pub struct Instance {
-    /// Where requests write.
+    /// The handle to which requests write.
     pub write: tower_pulse_core::handle::Handle,
-    /// Counts the requests that write, of all routers of a `Pulse`.
+    /// The limit on writes, shared by all routers of a `Pulse`.
     pub posts: Arc<PostLimit>,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
@@ -74,7 +74,7 @@ pub struct Instance {
 
 /// Creates a router for `nest` or `nest_service`.
 ///
-/// It has no fallback of its own: axum panics when two routers with fallbacks are merged.
+/// The router has no fallback of its own: axum panics when two routers with fallbacks are merged.
 pub fn router<S>(source: Source, access: Access) -> Result<Router<S>, BuildError>
 where
     S: Clone + Send + Sync + 'static,
@@ -93,7 +93,7 @@ where
     Ok(routes(source, access, path))
 }
 
-/// The router; panics at the caller if it cannot work.
+/// Returns the router, or panics at the caller's location if it is invalid.
 #[track_caller]
 pub fn or_panic<S>(router: Result<Router<S>, BuildError>) -> Router<S> {
     match router {
@@ -132,7 +132,7 @@ where
         .route_service(&format!("{prefix}/{{*below}}"), service)
 }
 
-/// Refuses a path that axum would panic about, or that no request could match.
+/// Refuses a path that makes axum panic, or that no request could match.
 fn validate_path(path: &str) -> Result<(), BuildError> {
     let allowed = "a path such as \"/admin/pulse\": it starts with a slash, does not end with one, \
                    and has no empty segment, no \"{\", \"}\", \"?\" or \"#\", nothing that a URL \
@@ -158,7 +158,7 @@ struct Admin {
     query: Reader,
     page: Page,
     access: Access,
-    /// The mount path, without a slash at its end.
+    /// The mount path, without a trailing slash.
     prefix: String,
 }
 
@@ -180,7 +180,7 @@ impl Admin {
         let permission = self.access.check(parts, count).await?;
         let path = parts.uri.path();
         let path = path.strip_prefix(&*self.prefix).unwrap_or(path);
-        // The page itself is answered, so that it can say why.
+        // The page itself is answered, as it can then show the reason.
         if parts.method == Method::POST || path.starts_with("/api/") {
             self.access.check_host(parts)?;
         }
@@ -260,7 +260,7 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// The path as the client sent it, before any router removed a prefix.
+/// The path as the client sent it, before a router removed a prefix.
 fn original_path(parts: &Parts) -> &str {
     match parts.extensions.get::<OriginalUri>() {
         Some(OriginalUri(uri)) => uri.path(),

@@ -16,9 +16,9 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 /// The page of a router.
 #[derive(Default)]
 pub(super) struct Page {
-    /// What the browser shows as the name of the page.
+    /// The title of the page in the browser.
     title: String,
-    /// What the page needs to know before it asks anything, in JSON: for those who may read, and who may write too.
+    /// The configuration of the page, in JSON: for callers who may only read, and for those who may also write.
     configs: [String; 2],
 }
 
@@ -34,15 +34,15 @@ impl Page {
                 "service": service,
                 "version": version,
                 "precisions": precisions,
-                // The time that requests should stay below, in seconds.
+                // The durations below which requests should stay, in seconds.
                 "target": query::source(&source.query).target_seconds(),
                 "trace_url": source.trace_url,
                 "is_instance": is_instance,
-                // Whether marks can be made and removed, and changes be taken.
+                // Whether marks can be added and removed, and changes be taken.
                 "may_write": may_write && is_instance,
                 "rankings": cfg!(feature = "rankings"),
                 "row_cache": cfg!(feature = "row-cache") && is_instance,
-                // How many requests a statistic needs before it says something.
+                // The fewest requests for which a statistic is meaningful.
                 "enough": { "requests": ENOUGH_REQUESTS, "p99": ENOUGH_FOR_P99 },
             })
         };
@@ -57,7 +57,7 @@ impl Page {
         }
     }
 
-    /// The page as served at `path`, the path that the browser may have requested, to somebody who may write or not.
+    /// Serves the page at `path`, as the browser may have requested it. `may_write` chooses the configuration.
     pub(super) fn serve(&self, path: &str, may_write: bool) -> Response {
         response::body(self.index(&base(path), may_write), HTML)
     }
@@ -73,7 +73,7 @@ impl Page {
     }
 }
 
-/// A text with its placeholders, such as `{{base}}`, replaced. Placeholders in what is inserted stay as they are.
+/// Replaces the placeholders of a text, such as `{{base}}`. Placeholders in inserted values stay as they are.
 fn filled(template: &str, value: impl Fn(&str) -> String) -> String {
     let mut parts = template.split("{{");
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -92,8 +92,8 @@ fn filled(template: &str, value: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// The prefix of all relative URLs of the page at `path`. Only the end of the path is used, because a proxy
-/// may have removed its beginning.
+/// The prefix of all relative URLs of the page at `path`. Uses only the end of the path, as a proxy may have removed
+/// its beginning.
 fn base(path: &str) -> String {
     match path.rsplit('/').next() {
         None | Some("") => String::new(),

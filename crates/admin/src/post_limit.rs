@@ -1,4 +1,4 @@
-//! How many requests may write: enough for scripts of deploys, and few enough for a store.
+//! The limit on requests that write: enough for deploy scripts, and few enough for a store.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use super::response::ApiError;
 use tower_pulse_core::clock::{Clock, Tick};
 use tower_pulse_core::task::lock;
 
-/// Posts that are accepted at once.
+/// The posts that are accepted at once.
 const BURST: u32 = 60;
 
-/// Time after which one more is accepted.
+/// The time after which one more is accepted.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Counts the posts to an instance.
+/// Limits the posts to an instance.
 pub struct PostLimit {
     clock: Clock,
     began: Tick,
-    /// When the whole burst is accepted again: the time from `began` on.
+    /// The time since `began` at which the whole burst is available again.
     whole_at: Mutex<Duration>,
 }
 
 impl PostLimit {
-    /// A limit whose minutes are those of this clock.
+    /// Creates a limit that reads this clock.
     pub fn new(clock: Clock) -> Self {
         Self {
             began: clock.tick(),

@@ -1,8 +1,8 @@
 //! `metrics`, in the Prometheus text format 0.0.4 or in OpenMetrics. Counters of this instance since it started, which
 //! Prometheus may sum over instances, and gauges of the fleet from the store, which it must not sum.
 //!
-//! Read `format` (which form), `names` (whose names) and `text` (how a line is written), then `requests` and this file (what
-//! is told).
+//! Read `format` (which format), `names` (whose names) and `text` (how a line is written), then `requests` and this
+//! file (the metrics).
 
 mod format;
 mod names;
@@ -30,10 +30,10 @@ use tower_pulse_model::context::ALL;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 
-/// What the answer depends on.
+/// The request header that the answer depends on.
 const VARY: HeaderValue = HeaderValue::from_static("accept");
 
-/// The counters of an instance, `pulse_…_total`, and what they say.
+/// The counters of an instance, `pulse_…_total`, with their help texts.
 const COUNTERS: [(&str, &str); 14] = [
     (
         "recorded",
@@ -74,8 +74,7 @@ const COUNTERS: [(&str, &str); 14] = [
 
 type Row = (Arc<str>, Totals);
 
-/// Answers a scrape. With 2,000 contexts the text takes milliseconds to write, so a thread for blocking work does
-/// that.
+/// Answers a scrape. The text is written on a thread for blocking work, as it takes milliseconds for 2,000 contexts.
 pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, ApiError> {
     let names = Names::parse(parts.uri.query())?;
     let format = Format::preferred(&parts.headers);
@@ -85,7 +84,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let totals = admin.source.instance.as_ref();
     let totals = totals.map(|instance| instance.totals.clone());
     let conditions = query.health().await.conditions;
-    // An instance tells of the journal by itself.
+    // An instance knows the journal by itself.
     let journal = match totals {
         Some(_) => None,
         None => {
@@ -131,13 +130,13 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     Ok(response)
 }
 
-/// Bytes of a context's lines, about: those of its histogram and five others.
+/// The approximate bytes of a context's lines: those of its histogram and five others.
 fn capacity((context, _): &Row) -> usize {
     const LINES: usize = 22;
     LINES * (context.len() + 70)
 }
 
-/// The fleet as the store has it: all requests of the hour, and what goes on now.
+/// The fleet according to the store: all requests of the hour, and the current activity.
 struct Fleet {
     hour: Option<HourSnapshot>,
     contexts: usize,
@@ -147,7 +146,7 @@ struct Fleet {
 async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
     let reader = &source(&admin.query).reader;
     let now = reader.fleet().await?;
-    // One context of all, so that a scrape of each instance costs little.
+    // One context only, so that a scrape of each instance costs little.
     let all = reader.contexts(ALL).await?;
     Ok(Fleet {
         hour: all.iter().find_map(|all| all.hour.clone()),
@@ -156,9 +155,9 @@ async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
     })
 }
 
-/// Writes what goes on in this process and in the fleet.
+/// Writes the metrics of this process and of the fleet.
 impl Text {
-    /// The user's counters, which may fall: gauges, as a counter of Prometheus never falls.
+    /// The user's counters. They are gauges, as they may fall and a counter of Prometheus never falls.
     fn counters(&mut self, counters: &[(Arc<str>, i64)]) {
         let name = "pulse_counted";
         let help = "What the counters of this instance have counted since it started.";
@@ -168,7 +167,7 @@ impl Text {
         }
     }
 
-    /// The changes that stand; nothing while the store cannot be read.
+    /// The changes that stand; nothing if the store cannot be read.
     fn changes(&mut self, log: Option<&ChangeLog>) {
         let name = "pulse_changes";
         let help = "Changes of the fleet that stand. Do not sum over instances.";

@@ -27,7 +27,7 @@ pub(super) struct ApiError {
     status: StatusCode,
     message: String,
     parameter: Option<String>,
-    /// The methods that are served, if another one was asked for.
+    /// The methods that are served, if another one was requested.
     allow: Option<&'static str>,
 }
 
@@ -68,7 +68,7 @@ impl ApiError {
         }
     }
 
-    /// 400: the parameter `name` is invalid. The message must not repeat its value, unless that is a number.
+    /// 400: the parameter `name` is invalid. The message must not repeat its value, unless it is a number.
     pub(super) fn parameter(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             parameter: Some(name.into()),
@@ -112,11 +112,11 @@ impl ApiError {
     }
 }
 
-/// 200 with an answer and its `as_of`. 304 if the caller has the same object already, whatever its `as_of`; the ETag is weak for that reason.
+/// 200 with an answer and its `as_of`. 304 if the caller already has the same object, whatever its `as_of`; therefore
+/// the ETag is weak.
 ///
-/// The answer has an ETag although [`finish`] forbids to store it: `no-store` keeps the data out of the
-/// caches of browsers and proxies, while the page holds the last answer in memory and sends `If-None-Match`
-/// itself.
+/// The answer has an ETag although [`finish`] forbids storing it: `no-store` keeps the data out of the caches of
+/// browsers and proxies, while the page holds the last answer in memory and sends `If-None-Match` itself.
 pub(super) fn json(parts: &Parts, answer: Written) -> Response {
     let etag = weak(&etag(&answer.json));
     if is_known(parts, &etag) {
@@ -127,7 +127,7 @@ pub(super) fn json(parts: &Parts, answer: Written) -> Response {
     response
 }
 
-/// The answer to a write, or its refusal, as JSON.
+/// The answer to a write, or its refusal, in JSON.
 pub(super) fn written(status: StatusCode, json: Vec<u8>) -> Response {
     let mut response = body(json, JSON);
     *response.status_mut() = status;
@@ -167,7 +167,7 @@ pub(super) fn half_of(digest: [u8; 32]) -> String {
     format!("{half:032x}")
 }
 
-/// The same ETag, as a weak one.
+/// The weak form of an ETag.
 fn weak(etag: &HeaderValue) -> HeaderValue {
     let weak = [b"W/", etag.as_bytes()].concat();
     HeaderValue::from_bytes(&weak).unwrap_or_else(|_| etag.clone())
@@ -186,8 +186,8 @@ pub(super) fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
     })
 }
 
-/// Completes every response, including errors: sets the headers, and marks it as [`Unrecorded`]. The body
-/// of an answer to HEAD is removed, its length stays in the header.
+/// Completes every response, including errors: sets the headers, and marks it as [`Unrecorded`]. Removes the body of an
+/// answer to HEAD, whose length stays in the header.
 pub(super) fn finish(method: &Method, response: &mut Response) {
     if *method == Method::HEAD {
         let body = std::mem::take(response.body_mut());
@@ -203,7 +203,7 @@ pub(super) fn finish(method: &Method, response: &mut Response) {
     headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-    // For browsers that do not know `frame-ancestors`.
+    // For browsers without `frame-ancestors`.
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     let no_referrer = HeaderValue::from_static("no-referrer");
     headers.insert(header::REFERRER_POLICY, no_referrer);

@@ -1,25 +1,25 @@
 //! The files of the page as they are served: without comments, and the modules of the first paint joined into one. The
 //! build script includes this module.
 //!
-//! A browser would otherwise fetch one module after the other, as each names those that it imports, and many small files
-//! compress worse than one. The modules share one scope when they are joined, so that no two of them may declare the
-//! same name at their top. Run from the folder they work as they are.
+//! Unjoined, a browser would fetch one module after the other, as each names its imports, and many small files compress
+//! worse than one. Joined modules share one scope, so no two of them may declare the same name at their top level. Run
+//! from the folder, they work unjoined.
 
 use std::io;
 
-/// The style that the page names.
+/// The stylesheet that the page names.
 pub(super) const STYLE: &str = "app.css";
 
 /// The script that the page names.
 pub(super) const FIRST_SCRIPT: &str = "app.js";
 
-/// Styles that are served as [`STYLE`].
+/// The stylesheets that are joined into [`STYLE`].
 pub(super) const STYLES: &[&str] = &["app.css", "chart.css"];
 
-/// The style of the screens other than the overview, which is loaded with them.
+/// The stylesheet of the screens other than the overview, loaded with them.
 pub(super) const LATER_STYLES: &[&str] = &["screens.css"];
 
-/// The modules of the first paint, each behind those that it imports. They are served as [`FIRST_SCRIPT`].
+/// The modules of the first paint, each after its imports. They are served as [`FIRST_SCRIPT`].
 #[rustfmt::skip]
 pub(super) const FIRST_MODULES: &[&str] = &[
     "dom.js", "format.js", "change.js", "state.js", "api.js", "poll.js", "problems.js", "context.js", "card.js",
@@ -27,7 +27,7 @@ pub(super) const FIRST_MODULES: &[&str] = &[
     "overview.js", "app.js",
 ];
 
-/// The modules that are loaded when they are needed.
+/// The modules that are loaded on demand.
 #[rustfmt::skip]
 pub(super) const LATER_MODULES: &[&str] = &[
     "advice.js", "burning.js", "chart_controls.js", "chart_pointer.js", "chart_readout.js", "chart_table.js",
@@ -38,13 +38,13 @@ pub(super) const LATER_MODULES: &[&str] = &[
     "verdict.js", "week.js",
 ];
 
-/// How the last line of an import ends.
+/// The end of the last line of an import.
 const IMPORT_END: &str = ".js';";
 
-/// The files that are served, by name, from the text of each file of the folder.
+/// The files that are served, by name, from the texts of the folder's files.
 ///
 /// # Errors
-/// `read` fails.
+/// Fails if `read` fails.
 pub(super) fn served(
     read: impl Fn(&str) -> io::Result<String>,
 ) -> io::Result<Vec<(&'static str, String)>> {
@@ -67,7 +67,7 @@ pub(super) fn served(
     Ok(served)
 }
 
-/// Joins modules into one, which exports what they export. Each stands behind those that it imports.
+/// Joins modules into one, which exports all their exports. Each module must follow its imports.
 fn joined(modules: &[String]) -> String {
     let mut joined = String::new();
     for text in modules {
@@ -83,13 +83,13 @@ fn joined(modules: &[String]) -> String {
     joined
 }
 
-/// Joins styles into one, without the spaces around braces and behind semicolons.
+/// Joins styles into one, without spaces around braces and after semicolons.
 fn style(styles: &[String]) -> String {
     let style = joined(styles).replace(" {", "{").replace("{ ", "{");
     style.replace(" }", "}").replace("; ", ";")
 }
 
-/// A module that is served by itself, and imports from the file `name` what the joined modules export.
+/// A module that is served by itself, and imports the exports of the joined modules from the file `name`.
 fn separate(text: &str, joined: &[&str], name: &str) -> String {
     let mut separate = String::new();
     for line in lines(text) {
@@ -106,7 +106,7 @@ fn separate(text: &str, joined: &[&str], name: &str) -> String {
     separate
 }
 
-/// Adds a line. It ends with a line break where the language may need one.
+/// Adds a line, with a line break where the language may need one.
 fn push(script: &mut String, line: &str) {
     script.push_str(line);
     if !line.ends_with(['{', '(', '[', ',', ';']) {
@@ -114,7 +114,7 @@ fn push(script: &mut String, line: &str) {
     }
 }
 
-/// The lines of a script without indentation and comments.
+/// The lines of a script, without indentation and comments.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut is_comment = false;
     let lines = text.lines().map(str::trim).filter(move |line| {
@@ -126,7 +126,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     lines.map(without_comment)
 }
 
-/// A line without the comment at its end. What looks like one within a text stays.
+/// A line without its trailing comment. The same text within a string stays.
 fn without_comment(line: &str) -> &str {
     let Some((code, _)) = line.rsplit_once(" // ") else {
         return line;

@@ -1,4 +1,4 @@
-//! Requests that write: who may send them, how many, and what their bodies are.
+//! Requests that write: which are accepted, how many, and with which bodies.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tower_pulse_core::error::AmendError;
 /// The largest body of a request, in bytes.
 const MAX_BODY: usize = 16 * 1024;
 
-/// How long a body may take to arrive.
+/// The longest time for a body to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 impl From<AmendError> for ApiError {
@@ -29,7 +29,7 @@ impl From<AmendError> for ApiError {
 }
 
 impl Source {
-    /// The instance that a request may write to. The request counts from here on.
+    /// The instance that a request may write to. Counts the request.
     pub(super) fn instance_to_write(
         &self,
         parts: &Parts,
@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-/// Refuses a request whose body is larger than any that is read.
+/// Refuses a request whose body is too large.
 pub(super) fn check_size(body: &Body) -> Result<(), ApiError> {
     match body.size_hint().lower() > MAX_BODY as u64 {
         true => Err(too_large()),
@@ -76,7 +76,7 @@ fn too_large() -> ApiError {
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 
-/// Refuses a body that is said to be no JSON: a page of another site may send others without asking first.
+/// Refuses a body that is not declared as JSON: a page of another site may send other types without a preflight.
 fn refuse_other_types(parts: &Parts) -> Result<(), ApiError> {
     let content_type = parts.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
@@ -98,8 +98,8 @@ fn refuse_other_sites(parts: &Parts) -> Result<(), ApiError> {
         let message = "requests from pages of other sites are refused";
         ApiError::new(StatusCode::FORBIDDEN, message)
     };
-    // A browser sends it to trustworthy URLs, and no script can set it. A proxy may have replaced `Host`, so that it
-    // says more than the comparison below.
+    // A browser sends this header to trustworthy URLs, and no script can set it. It is more reliable than the
+    // comparison below, as a proxy may have replaced `Host`.
     match text(header::HeaderName::from_static("sec-fetch-site")) {
         Some("same-origin" | "none") => return Ok(()),
         Some(_) => return Err(refused()),

@@ -1,8 +1,8 @@
-//! Reading cached rows in parts, so that each answer is bounded, however large and many the rows are.
+//! Reads cached rows in parts, which bounds each answer however large and many the rows are.
 //!
-//! The first command about a row asks for so many bytes that all rows fit into one answer. A row that is longer is
-//! asked for again, together with fewer others. All of a row comes by one command: a row that is written meanwhile is
-//! never half of the one and half of the other. A row above [`LARGE_ROW`] has a connection of its own.
+//! The first command for a row asks for few enough bytes that all rows fit into one answer. A longer row is asked for
+//! again, together with fewer others. Each row comes whole from one command, so that a concurrent write never mixes two
+//! versions of it. Rows above [`LARGE_ROW`] use a connection of their own.
 
 use redis::{Value, cmd, pipe};
 
@@ -16,15 +16,15 @@ use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 
 /// The most bytes of several rows in one answer.
 const ANSWER_BYTES: usize = 1 << 20;
-/// The least bytes of a row that the first command asks for.
+/// The fewest bytes of a row that the first command asks for.
 const LEAST_BYTES: usize = 1 << 10;
-/// A row that is longer is asked for so many times as many bytes.
+/// The factor by which more bytes are asked for when a row is longer.
 const GROWTH: usize = 16;
 
-/// A row to ask for: its place among the ids, and the most bytes.
+/// A row to ask for: its index among the ids, and the most bytes.
 type Asked = (usize, usize);
 
-/// Rows that are read.
+/// The state of reading some rows.
 struct RowsRead<'a> {
     keys: &'a RowKeys,
     ids: &'a [String],
@@ -32,7 +32,7 @@ struct RowsRead<'a> {
     rows: Vec<Option<CachedRow>>,
 }
 
-/// How many rows are asked for by one command: those that fit into one answer, or one that is larger.
+/// The number of rows that one command asks for: as many as fit into one answer, at least one.
 fn fitting(unread: &[Asked]) -> usize {
     let mut sum = 0;
     let fit = unread.iter().take_while(|(_, bytes)| {
@@ -44,7 +44,7 @@ fn fitting(unread: &[Asked]) -> usize {
 
 #[doc(hidden)] // Only the row cache calls it.
 impl RedisStore {
-    /// Cached rows, in the order of `ids`. Rows of more than `max_bytes` are left out. All rows that are returned are in
+    /// Returns cached rows in the order of `ids`, without rows of more than `max_bytes`. All returned rows are in
     /// memory at once.
     pub async fn cached_rows(
         &self,
@@ -69,7 +69,7 @@ impl RedisStore {
         Ok(read.rows)
     }
 
-    /// Asks for some rows by one pipeline. Returns those that are longer, with the bytes to ask for then.
+    /// Reads some rows by one pipeline. Returns the rows that are longer, with the bytes to ask for next.
     async fn read_group(&self, read: &mut RowsRead<'_>, group: &[Asked]) -> Result<Vec<Asked>> {
         let mut pipeline = pipe();
         let states = pipeline.cmd("HMGET").arg(&read.keys.states);
@@ -78,7 +78,7 @@ impl RedisStore {
         }
         for (at, bytes) in group {
             let key = read.key(*at);
-            // One byte more shows that the row is longer.
+            // The range ends one byte beyond the most, which shows whether the row is longer.
             pipeline.cmd("GETRANGE").arg(&key).arg(0).arg(*bytes);
             pipeline.cmd("PTTL").arg(&key);
         }
@@ -97,7 +97,7 @@ impl RedisStore {
         let mut longer = Vec::new();
         for (number, (at, bytes)) in group.iter().enumerate() {
             let (value, ttl) = (replies.next(), replies.next());
-            // A key of another type is no row, and neither is an empty or a missing one.
+            // A key of another type, an empty and a missing value count as no row.
             let json = match value {
                 Some(Value::BulkString(json)) => json,
                 _ => Vec::new(),
@@ -121,7 +121,7 @@ impl RedisStore {
         Ok(longer)
     }
 
-    /// Connects to a store that may be away, no longer than for the response timeout.
+    /// Connects within the response timeout, as the store may be unreachable.
     async fn connect_soon(&self) -> Result<()> {
         let patience = self.connections.response_timeout();
         let connecting = tokio::time::timeout(patience, self.connections.connected(Role::Read));
@@ -131,7 +131,7 @@ impl RedisStore {
         })
     }
 
-    /// How much to ask for of a row that is longer than was asked for, unless it is larger than the cache allows.
+    /// The next size to ask for of a row that is longer, unless it is larger than the cache allows.
     fn ask_for_more(&self, read: &RowsRead<'_>, at: usize, bytes: usize) -> Option<Asked> {
         if self.note_row(read, at, bytes >= read.max_bytes) {
             return None;
@@ -143,7 +143,7 @@ impl RedisStore {
         Some((at, more.min(read.max_bytes)))
     }
 
-    /// Names a row that is larger than the cache allows, or does so no more. Returns whether it is.
+    /// Adds a row that is larger than the cache allows to the named keys, or removes it. Returns `is_large`.
     fn note_row(&self, read: &RowsRead<'_>, at: usize, is_large: bool) -> bool {
         let (key, most) = (read.key(at), read.max_bytes);
         let question = cmd("GETRANGE").arg(&key).arg(most).arg(most).clone();

@@ -3,9 +3,9 @@
 use redis::{Arg, Cmd};
 
 /// Each command in a form that checks the permission when a connection is made. The commands change nothing: their
-/// arguments are not numbers, or their key never exists (`P`). `C`, `K`, `S` and `W` stand for a counter, `known:`, a set
-/// of statistics and the ranking. Without this check, a script would fail half-way at the first command that is not
-/// permitted.
+/// arguments are not numbers, or their key never exists (`P`). `C`, `K`, `S` and `W` stand for a counter, `known:`, a
+/// set of statistics and the ranking. Without this check, a script would stop half-way at the first command that is
+/// denied.
 const WRITES: [&str; 30] = [
     "TIME",
     "GET P",
@@ -39,7 +39,7 @@ const WRITES: [&str; 30] = [
     "EVALSHA x 0",
 ];
 
-/// Those that questions are answered with. They change nothing, whatever their arguments.
+/// The commands that answer questions. They change nothing, whatever their arguments.
 const READS: [&str; 22] = [
     "GETRANGE P 0 0",
     "HKEYS P",
@@ -71,7 +71,7 @@ pub(super) fn commands(is_read_only: bool) -> impl Iterator<Item = &'static str>
     READS.iter().chain(writes).copied()
 }
 
-/// Whether a command is one of those that questions are answered with.
+/// Whether a command is in [`READS`].
 pub(super) fn is_read(command: &Cmd) -> bool {
     let Some(Arg::Simple(name)) = command.args_iter().next() else {
         return false;
@@ -80,7 +80,7 @@ pub(super) fn is_read(command: &Cmd) -> bool {
     READS.into_iter().any(is_it) || is_time(command)
 }
 
-/// Whether a command asks for the time. A user that only reads may do without that permission.
+/// Whether a command asks for the time. A user who only reads may lack that permission.
 pub(super) fn is_time(command: &Cmd) -> bool {
     matches!(command.args_iter().next(), Some(Arg::Simple(b"TIME")))
 }

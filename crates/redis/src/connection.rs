@@ -1,9 +1,9 @@
-//! Three connections, one to append, one to fold and one to read, so that none delays another, and a fourth one for as
-//! long as a large row is read or written.
+//! Three connections, to append, to fold and to read, so that none delays another; a fourth exists while a large row is
+//! read or written.
 //!
-//! This module sends nothing twice: a command without an answer may have been executed, and only the flusher
-//! knows how to repeat a call. A broken connection is dropped, and the next call makes a new one. `send` follows the
-//! redirects of a cluster, which say that a node has not executed a command; `topology` says where a connection leads.
+//! This module sends nothing twice: a command without an answer may have been executed, and only the flusher knows how
+//! to repeat a call. A broken connection is dropped, and the next call makes a new one. `send` follows the redirects of
+//! a cluster, which say that a node has not executed a command; `topology` says where a connection leads.
 
 mod connect;
 mod dial;
@@ -37,13 +37,13 @@ use super::topology::{Layout, Topology};
 use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 
-/// After this many timeouts in a row the next one drops the connection, even if TCP considers it alive.
+/// The timeouts in a row after which the next one drops the connection, even if TCP considers it alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
 
 pub(super) struct Connections {
     dialer: Arc<Dialer>,
     topology: Topology,
-    /// How long connecting may take, including authentication and the probe of permissions.
+    /// The longest time for connecting, including authentication and the check of permissions.
     connect_deadline: Duration,
     server_info: ServerInfo,
     permissions: Permissions,
@@ -71,11 +71,11 @@ struct SlotState {
     connection: Option<Connection>,
     /// A connection to the node to which the slot is being moved.
     asking: Option<Connection>,
-    /// A connection that is none as yet, as its user was denied a command.
+    /// A connection that is not in use yet, as its user was denied a command.
     denied: Option<DeniedConnection>,
     /// Counts connections, so that a failed call does not drop a connection that is newer than its own.
     generation: u64,
-    /// The last failed attempt, which calls that waited for it report too.
+    /// The last failed attempt, which calls that waited for it also report.
     failure: Option<(Instant, StoreErrorKind, String)>,
 }
 
@@ -92,10 +92,10 @@ impl SlotState {
     }
 }
 
-/// A connection whose user was denied a command. It is kept, so that trying again takes one command.
+/// A connection whose user was denied a command. Keeping it lets the next attempt check that one command only.
 struct DeniedConnection {
     connection: Connection,
-    /// The place of the command among the permissions, if that is known.
+    /// The index of the command among the permissions, if known.
     at: Option<usize>,
 }
 
@@ -109,7 +109,7 @@ impl Connections {
         let timeouts = (options.connection_timeout, options.response_timeout);
         let dialer = Dialer::new(&options.info, callback, timeouts, server_info.clone());
         let map = options.address_map.clone();
-        // Where the server must be found first, that may take as long again.
+        // Finding the server first may take as long again.
         let (topology, finding) = match options.layout.clone() {
             Layout::Standalone => (Topology::Standalone, Duration::ZERO),
             Layout::Cluster { seeds } => {
@@ -151,7 +151,7 @@ impl Connections {
         &self.server_info
     }
 
-    /// Where the server is: as it is configured, and the node that was found.
+    /// The place of the server: as configured, and the node that was found.
     pub(super) fn place(&self) -> String {
         let place = &self.server_info.place;
         match self.topology.server() {
@@ -160,18 +160,18 @@ impl Connections {
         }
     }
 
-    /// What an operator should know of how the server is found.
+    /// The warning about how the server is found, if any.
     pub(super) fn warning(&self) -> Option<Warning> {
         self.topology.warning()
     }
 
-    /// The answer of the server to INFO.
+    /// The server's answer to INFO.
     pub(super) fn server(&self) -> Option<Server> {
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         server.clone()
     }
 
-    /// Refuses what a store that only reads must not send.
+    /// Refuses writes if the store is read-only.
     fn check(&self, only_reads: impl FnOnce() -> bool) -> Result<()> {
         if self.is_read_only && !only_reads() {
             let message = "it is only read here, so nothing is written to it";
@@ -186,7 +186,7 @@ impl Connections {
         self.send(role, &Call::Command(command)).await
     }
 
-    /// Calls a script, and sends its source if the server does not have it.
+    /// Calls a script, and sends its source if the server has not cached it.
     pub(super) async fn run(
         &self,
         role: Role,
@@ -197,8 +197,8 @@ impl Connections {
         self.send(role, &Call::Script(lua, invocation)).await
     }
 
-    /// Finds the key of a script that holds another type than this crate gives it. The script's error does not
-    /// name the key.
+    /// Finds the key of a script that holds another type than this crate gives it, as the script's error does not name
+    /// the key.
     async fn key_of_another_type(
         &self,
         commands: &mut MultiplexedConnection,
@@ -266,7 +266,7 @@ impl Connections {
         }
     }
 
-    /// Converts an error of the client to a [`StoreError`], and drops a connection that is unusable.
+    /// Converts an error of the client to a [`StoreError`], and drops an unusable connection.
     async fn check_reply<T>(
         &self,
         role: Role,
@@ -299,7 +299,7 @@ impl Connections {
         let explained = self.server_info.explain_about(error, subject);
         let detail = error.detail().unwrap_or_default();
         let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
-        // The error of a script may not name the command.
+        // The error of a script may not name the denied command.
         let (mut explained, mut at) = (explained, None);
         if let Subject::Script(_) = subject
             && is_denied
@@ -315,16 +315,16 @@ impl Connections {
                 slot.timeouts.fetch_add(1, Ordering::Relaxed) >= TIMEOUTS_TOLERATED
             }
             StoreErrorKind::Unreachable => true,
-            // Before the next call, the permissions are checked again, or the one that is known to be missing.
+            // Reconnecting checks the permissions again, or only the one that is known to be missing.
             StoreErrorKind::Forbidden => !is_denied || matches!(role, Role::Write) || at.is_some(),
-            // After a failover the host name may resolve to another server. In a cluster, a node that serves nothing now
+            // After a failover the host name may resolve to another server. In a cluster, a node that serves nothing
             // may not be the owner any more.
             StoreErrorKind::Refused => match error.code() {
                 Some("READONLY" | "MASTERDOWN") => true,
                 Some("CLUSTERDOWN" | "LOADING" | "MOVED" | "ASK") => self.topology.is_cluster(),
                 _ => false,
             },
-            // The client cannot assign answers to commands any more.
+            // The client can no longer assign answers to commands.
             _ => error.code().is_none(),
         };
         if explained.kind() == StoreErrorKind::TimedOut {

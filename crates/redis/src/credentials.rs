@@ -1,4 +1,4 @@
-//! The credentials. This crate sends them itself, because the client hides the server's answer to them.
+//! The credentials. This crate sends them itself, because the client hides the server's answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use super::error::real_code;
 use tower_pulse_core::task::BoxFuture;
 
-/// How long an application may take to give credentials.
+/// The longest time for the application to give credentials.
 pub(super) const CREDENTIALS_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A user and a password for Redis. `Debug` shows neither.
@@ -60,7 +60,7 @@ impl<U: Into<String>, P: Into<String>> From<(U, P)> for RedisCredentials {
     }
 }
 
-/// Asks the application for credentials. `None` is an error of which nothing is looked at.
+/// Asks the application for credentials. An error gives `None`, as its text is never read.
 #[derive(Clone)]
 pub(super) struct CredentialsCallback(Arc<Ask>);
 
@@ -79,10 +79,10 @@ impl CredentialsCallback {
         }))
     }
 
-    /// The credentials of now, or why there are none.
+    /// The current credentials, or why there are none.
     async fn ask(&self) -> Result<RedisCredentials, &'static str> {
         let callback = self.clone();
-        // In a task of its own, so that a panic of the application ends nothing else.
+        // A task of its own contains a panic of the application.
         let asked = tokio::spawn(async move { (callback.0)().await });
         let _ends_with_the_question = Ends(asked.abort_handle());
         match tokio::time::timeout(CREDENTIALS_DEADLINE, asked).await {
@@ -108,11 +108,11 @@ impl fmt::Debug for CredentialsCallback {
     }
 }
 
-/// Why a server was not greeted.
+/// The reason why a server was not greeted.
 pub(super) enum NotGreeted {
     /// The application gave no credentials.
     NoCredentials(&'static str),
-    /// The connection failed, or the server has refused.
+    /// The connection failed, or the server refused.
     Failed(RedisError),
 }
 
@@ -126,7 +126,7 @@ impl From<RedisError> for NotGreeted {
 #[derive(Clone)]
 pub(super) struct Credentials {
     fixed: Option<RedisCredentials>,
-    /// Asked in the place of those that are fixed.
+    /// Asked instead of using fixed credentials.
     callback: Option<CredentialsCallback>,
     db: i64,
 }
@@ -147,16 +147,16 @@ impl Credentials {
         }
     }
 
-    /// How long the application may take while a connection is made.
+    /// The longest time for the application while a connection is made.
     pub(super) fn patience(&self) -> Duration {
         match self.callback {
-            // Before the greeting, and once more if the server refuses what it has given.
+            // Before the greeting, and once more if the server refuses the credentials.
             Some(_) => 2 * CREDENTIALS_DEADLINE,
             None => Duration::ZERO,
         }
     }
 
-    /// The credentials of now. Called before a connection is made, so that the server waits for nobody.
+    /// The current credentials. Asked for before connecting, so that the server does not wait for the application.
     pub(super) async fn now(&self) -> Result<Option<RedisCredentials>, NotGreeted> {
         match &self.callback {
             Some(callback) => {
@@ -176,7 +176,7 @@ impl Credentials {
         if let Some(credentials) = credentials {
             let greeted = authenticate(connection, &credentials).await;
             match (greeted, &self.callback) {
-                // They may have been replaced since they were given.
+                // The credentials may have been replaced since they were given.
                 (Err(error), Some(callback)) if is_wrong(&error) => {
                     let newer = callback.ask().await.map_err(NotGreeted::NoCredentials)?;
                     authenticate(connection, &newer).await?;
@@ -204,7 +204,7 @@ async fn authenticate(
     answered.map_err(|error| {
         let detail = error.detail().unwrap_or_default();
         match error.code().map(|code| real_code(code, detail)) {
-            // A server that does not know the command repeats its arguments: of its answer, the code alone is kept.
+            // A server that does not know the command repeats its arguments, so only the code of its answer is kept.
             Some(code) => redis::make_extension_error(code.to_owned(), None),
             None => error,
         }

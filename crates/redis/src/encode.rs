@@ -1,4 +1,4 @@
-//! Encodes calls and rounds as the keys and arguments of `append.lua` and `fold.lua`, whose heads describe
+//! Encodes calls and rounds as the keys and arguments of `append.lua` and `fold.lua`. The heads of the scripts describe
 //! the arguments.
 
 use super::RedisStore;
@@ -15,7 +15,7 @@ use tower_pulse_model::{entry, pack};
 pub(super) const LEASE_MILLIS: u64 = 5_000;
 
 impl RedisStore {
-    /// The time to use instead of the server's, in tests.
+    /// The time that replaces the server's in tests.
     pub(super) fn now_arg(&self) -> String {
         let now = self.clock.as_ref().map(Clock::now_seconds);
         now.map_or_else(String::new, |now| now.to_string())
@@ -62,7 +62,7 @@ impl RedisStore {
             (_, None) => "ALL".to_owned(),
             (_, Some(done)) => pack::to_hex(&done),
         });
-        // The script takes the first id that stays, which is the id after the last trimmed one.
+        // The script takes the first id that stays: the one after the last trimmed id.
         script.arg(step.trim.map_or_else(String::new, |last| {
             format!("{}-{}", last.offset, last.chain.saturating_add(1))
         }));
@@ -101,11 +101,11 @@ struct Write {
     args: Vec<Vec<u8>>,
 }
 
-/// The tables as they are after a step.
+/// The writes that bring the tables to their content after a step.
 fn writes(step: &FoldStep, keys: &Keys) -> Vec<Write> {
     let mut writes = Vec::new();
     let changed = step.fields.iter().filter(|fields| !fields.set.is_empty());
-    // Of slices that share a place, the last one, which is the newest, is written last.
+    // Of slices that share a place, the newest comes last and is kept.
     let places = changed
         .filter_map(|fields| fields.table.slice())
         .flat_map(|at| {
@@ -130,7 +130,7 @@ fn writes(step: &FoldStep, keys: &Keys) -> Vec<Write> {
 /// Adds the commands that replace fields of a table.
 fn add_fields(writes: &mut Vec<Write>, fields: &FieldWrites, keys: &Keys) {
     if fields.is_ended {
-        // A large key takes long to be freed. The server does so by itself, one key at a time.
+        // Freeing a large key takes long. The server does so by itself, one key at a time.
         let ended = keys.ended(&fields.table);
         let write = |key, command, arg: &str| Write {
             key,
@@ -149,7 +149,7 @@ fn add_fields(writes: &mut Vec<Write>, fields: &FieldWrites, keys: &Keys) {
     };
     let is_empty = fields.set.is_empty() && fields.removed.is_empty();
     let mut add = |command, args: Vec<Vec<u8>>| {
-        // Without a field, only the time to live is new.
+        // Without a field, only the time to live is renewed.
         if !args.is_empty() || is_empty && command == set {
             writes.push(Write {
                 key: keys.table(&fields.table),
@@ -169,7 +169,7 @@ fn add_fields(writes: &mut Vec<Write>, fields: &FieldWrites, keys: &Keys) {
     add(set, args.collect());
 }
 
-/// The field of a slice in the key of the revisions. Slices take turns, so that the key does not grow.
+/// The field of a slice in the key of the revisions. Slices share fields in rotation, so that the key does not grow.
 fn place_of((seconds, start): TierSlice) -> String {
     const PLACES: i64 = 256;
     let place = start.div_euclid(i64::from(seconds)).rem_euclid(PLACES);

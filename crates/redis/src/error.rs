@@ -11,13 +11,13 @@ use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 
-/// What a user needs in a cluster beside the commands of a store.
+/// The commands that a user needs in a cluster, besides those of a store.
 const CLUSTER_COMMANDS: &str = " +cluster|slots +asking";
 
 /// The server's address and the user's ACL rule, for the texts of errors.
 #[derive(Clone, Debug)]
 pub(super) struct ServerInfo {
-    /// What it is: a Redis or a Sentinel.
+    /// The kind of server: a Redis or a Sentinel.
     name: &'static str,
     /// `127.0.0.1:6379/0`
     pub(super) place: String,
@@ -25,9 +25,9 @@ pub(super) struct ServerInfo {
     /// The rule that gives the user all permissions that the store needs.
     acl: String,
     is_cluster: bool,
-    /// Whether another server may take its place.
+    /// Whether a failover may replace the server.
     has_failover: bool,
-    /// Whether an application gives the credentials.
+    /// Whether the application gives the credentials.
     has_callback: bool,
 }
 
@@ -56,12 +56,12 @@ impl ServerInfo {
         }
     }
 
-    /// The rule that gives the user one more command.
+    /// The ACL rule that permits one more command.
     pub(super) fn grant(&self, command: &str) -> String {
         format!("ACL SETUSER {} +{command}", self.user)
     }
 
-    /// For a server that is found in this way.
+    /// Describes a server that is found by this layout.
     pub(super) fn of_layout(mut self, layout: &Layout, has_callback: bool) -> Self {
         self.has_callback = has_callback;
         self.has_failover = !matches!(layout, Layout::Standalone);
@@ -76,7 +76,7 @@ impl ServerInfo {
         self
     }
 
-    /// For Sentinels, which have users of their own.
+    /// Describes Sentinels, which have users of their own.
     pub(super) fn of_sentinel(user: Option<&str>) -> Self {
         let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
         Self {
@@ -90,7 +90,7 @@ impl ServerInfo {
         }
     }
 
-    /// For a node of the cluster, a primary that Sentinel names, or a Sentinel.
+    /// Describes a node of the cluster, a primary that Sentinel names, or a Sentinel.
     pub(super) fn of_node(&self, node: &Address) -> Self {
         Self {
             place: node.to_string(),
@@ -103,7 +103,7 @@ impl ServerInfo {
         StoreError::new(kind, format!("{} at {}: {message}", self.name, self.place))
     }
 
-    /// Converts an error of the client, which is about the connection or is an answer of the server.
+    /// Converts an error of the client, which concerns the connection or is an answer of the server.
     pub(super) fn explain(&self, error: &RedisError) -> StoreError {
         let text = shown(error.to_string().as_bytes());
         if error.is_timeout() {
@@ -124,7 +124,7 @@ impl ServerInfo {
         }
     }
 
-    /// Converts an error of the client, and names the keys of the call if the error is about them.
+    /// Converts an error of the client, and names the keys of the call if the error concerns them.
     pub(super) fn explain_about(&self, error: &RedisError, subject: &Subject<'_>) -> StoreError {
         let explained = self.explain(error);
         let Some(code) = error.code().filter(|_| {
@@ -147,7 +147,7 @@ impl ServerInfo {
     pub(super) fn answered(&self, code: &str, detail: &str) -> StoreError {
         use StoreErrorKind::{Forbidden, Refused, Unexpected};
         const UNEXPLAINED: &str = "it answered with an error";
-        // One cause is one warning, whichever script meets it.
+        // Removing the script's name and line gives one warning per cause.
         let detail = match detail.rsplit_once(" script: ") {
             Some((cause, place)) if place.contains(", on @user_script") => cause,
             _ => detail,
@@ -209,8 +209,8 @@ impl ServerInfo {
     }
 }
 
-/// The code of an error. Older servers hide it in the text of errors within scripts, and answer some errors
-/// that have a cause of their own with a plain `ERR`.
+/// The code of an error. Older servers hide it in the text of errors within scripts, and answer some errors with a
+/// plain `ERR` although they have a specific cause.
 pub(super) fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     if is_permission(detail) {
         return "NOPERM";
@@ -232,7 +232,7 @@ pub(super) fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     hidden.map_or(code, |(_, code)| code)
 }
 
-/// Whether a text of the server means a missing permission, within a script or outside.
+/// Whether a text of the server reports a missing permission, inside or outside a script.
 pub(super) fn is_permission(text: &str) -> bool {
     text.contains("no permissions") || text.contains("The user executing the script can't")
 }
@@ -243,7 +243,7 @@ pub(super) fn is_of_another_type(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE") || detail.contains("wrong kind of value")
 }
 
-/// Whether an error is about the one key of its command only. A proxy may answer anything with an `ERR` of its own.
+/// Whether an error concerns only the one key of its command. A proxy may answer anything with an `ERR` of its own.
 pub(super) fn is_of_a_key(error: &ServerError) -> bool {
     error.code() == "WRONGTYPE"
 }

@@ -1,4 +1,4 @@
-//! Heartbeats: an instance says that it is alive, and learns in the same answer how the fleet and the store are doing.
+//! Heartbeats: an instance says that it is alive, and receives the status of the fleet and the store in the answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,8 @@ use tower_pulse_core::task::lock;
 use tower_pulse_model::fleet::MAX_VERSIONS;
 use tower_pulse_model::order::InOrder;
 
-/// Time after which a heartbeat sets the time to live of its hash again, so that the hash lasts as long as the instance
-/// counts as alive, and at most this much longer.
+/// The interval at which a heartbeat renews the time to live of its hash. The hash lasts while the instance counts as
+/// alive, and at most this much longer.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The instance whose hash was last given a time to live, and when.
@@ -24,8 +24,8 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 pub(super) struct LastExpiry(Mutex<Option<(String, Instant)>>);
 
 impl LastExpiry {
-    /// Takes out when the time to live of the hash of this instance was set, unless it is to be set again. A heartbeat
-    /// without an answer leaves nothing here, so that the next one sets it.
+    /// Takes the time when the time to live of this instance's hash was set; `None` if it is to be set again. A
+    /// heartbeat without an answer leaves nothing here, so that the next one sets it.
     fn take(&self, instance: &str) -> Option<Instant> {
         let (last, at) = lock(&self.0).take()?;
         (last == instance && at.elapsed() < EXPIRY_INTERVAL).then_some(at)
@@ -37,7 +37,7 @@ impl LastExpiry {
 }
 
 impl RedisStore {
-    /// Writes a heartbeat, and reads the status of the store after it, in one pipeline.
+    /// Writes a heartbeat, then reads the status of the store, in one pipeline.
     pub(super) async fn write_heartbeat(
         &self,
         heartbeat: &Heartbeat,
@@ -85,8 +85,8 @@ impl RedisStore {
         self.ask_status(&mut pipeline, heartbeat.at);
         let written = self.write_own_keys(&mut pipeline, &keys).await;
         if matches!(&written, Err(error) if error.kind() == StoreErrorKind::Refused) {
-            // A server without free memory tells why in the status. Without memory, an instance may not become the folder,
-            // which notes this for all.
+            // The status of a server without free memory says why. The folder normally notes this for all, but without
+            // memory an instance may be unable to become the folder.
             self.read_status(heartbeat.at).await?;
             self.connections.ask_for_server().await?;
         }
@@ -95,7 +95,7 @@ impl RedisStore {
         let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
         let is_new = |at: usize| reply(at).and_then(int).is_some_and(|added| added > 0);
 
-        // What only new keys and members need.
+        // These commands are only needed for new keys and members.
         let (mut pipeline, mut new_keys) = (pipe(), Vec::new());
         if is_new(0) && expiry_set_at.is_some() {
             pipeline.cmd("EXPIRE").arg(&instance).arg(hash_ttl);
@@ -132,8 +132,8 @@ impl RedisStore {
         self.write_own_keys(&mut pipeline, &keys).await.map(drop)
     }
 
-    /// Sends commands about an instance. The command at each index of `keys` writes the key there, and all of these
-    /// must succeed. Keys that hold something else are deleted, as heartbeats write them again.
+    /// Sends commands about an instance. The command at each index of `keys` writes that key, and all of these must
+    /// succeed. A key that holds something else is deleted, as heartbeats write it again.
     async fn write_own_keys(
         &self,
         pipeline: &mut redis::Pipeline,

@@ -1,5 +1,4 @@
-//! The journal in Redis: the steps of folding. Each step is one script, so that it takes effect completely or not at
-//! all.
+//! The journal in Redis: the steps of folding. Each step is one script, which takes effect completely or not at all.
 
 use redis::{Value, cmd};
 
@@ -18,14 +17,13 @@ use tower_pulse_core::store::{Position, StoreFuture};
 use tower_pulse_model::entry::{ENTRY_VERSION, MAX_ENTRY_BYTES};
 use tower_pulse_model::pack;
 
-/// The most entries that `pulse:aside` holds, the most bytes of each, and the seconds for which it holds them after the
-/// last one.
+/// The most entries in `pulse:aside`, the most bytes of each, and the seconds until they expire after the last one.
 const MAX_ASIDE: usize = 100;
 const ASIDE_BYTES: usize = 256 * 1024;
 const ASIDE_TTL: i64 = 7 * 86_400;
 /// The most bytes of an entry with its head.
 const READ_ENTRY_BYTES: usize = MAX_ENTRY_BYTES + 1024;
-/// Seconds after its last append at which the fence of an instance is removed.
+/// The seconds after its last append until the fence of an instance is removed.
 const FENCE_TTL: i64 = 86_400;
 /// Fences per command.
 const FENCES_AT_ONCE: usize = 200;
@@ -44,7 +42,7 @@ impl RedisStore {
         server_info.error(StoreErrorKind::Unexpected, message)
     }
 
-    /// The call of a script with its first keys and arguments.
+    /// A script call with its first keys and arguments.
     pub(super) fn step(&self, keys: &[String], args: &[&str]) -> Invocation {
         let mut script = Invocation::default();
         keys.iter().for_each(|key| script.key(&**key));
@@ -52,7 +50,7 @@ impl RedisStore {
         script
     }
 
-    /// Runs a step, and reads from its reply whether it took effect.
+    /// Runs a step, and returns whether it took effect.
     pub(super) async fn run_step(&self, lua: &Lua, script: &Invocation) -> Result<Step<Value>> {
         let reply = self.connections.run(Role::Fold, lua, script).await?;
         match items(&reply).first().and_then(text) {
@@ -165,7 +163,7 @@ impl Journal for RedisStore {
 
     fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            // Between the two commands another instance may take the lease, and then loses it. That is harmless: each
+            // Another instance may take the lease between the two commands, and then loses it. That is harmless: each
             // script checks the version of the state.
             let (lease, connections) = (self.keys.fold_lease(), &self.connections);
             let holder = connections.call(Role::Fold, cmd("GET").arg(&lease)).await?;
@@ -253,8 +251,8 @@ impl Journal for RedisStore {
                     entry.version.to_string(),
                     self.now_arg(),
                 ],
-                // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
-                // entry of another program is told as such, as no request is missing.
+                // Every instance gives a version. An entry of ours whose head states no requests counts as one request;
+                // an entry of another program counts as none, as no request is missing.
                 Amendment::SetAside(entry) => vec![
                     entry.position.to_string(),
                     (entry.requests.clamp(u64::from(entry.version > 0), 1 << 50)).to_string(),

@@ -1,4 +1,4 @@
-//! Every key name of the classic layout is made here, but for those of [tables](Table::key).
+//! All key names of the classic layout are made here, except those of [tables](Table::key).
 //!
 //! | Key | Type | What it holds | Lives |
 //! |---|---|---|---|
@@ -12,7 +12,7 @@
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
 //! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, 15.5 days |
 //! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | 15.5 days after its last write |
-//! | `{prefix}pulse:history1` | HASH `kept` -> packed history | which days are kept, where a history is asked for | for ever, or until nobody has asked for a week |
+//! | `{prefix}pulse:history1` | HASH `kept` -> packed history | which days are kept, where a history is asked for | for ever, or until a week after it was last asked for |
 //! | `{prefix}pulse:profiles1:{start}` | HASH context -> packed profile; `hours` | the hour-of-week profiles of the contexts that last had a sample in some five weeks, and how much of each hour was recorded | until the end of the next five weeks |
 //! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest and the newest failed requests of an hour | until ten minutes after the end of the next hour |
 //! | `{prefix}pulse:by_instance1:{minute}` | HASH instance -> version, packed records | what each instance did in a minute on its busiest contexts | 140 min after its last write |
@@ -47,14 +47,15 @@
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
 //! The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
-//! [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html). `slot_`, `stats_` and `last_slot_` are those of the article on rankings.
-//! `delay:`, `schedule:` and `inv:` of the unnamed cache are those of the book's row cache. With an empty prefix all of
-//! them are shared with the functions of the book and of the article in any language.
+//! [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html). `slot_`, `stats_` and
+//! `last_slot_` are those of the article on rankings. `delay:`, `schedule:` and `inv:` of the unnamed cache are those
+//! of the book's row cache. With an empty prefix, all of them are shared with the functions of the book and of the
+//! article in any language.
 
 use tower_pulse_core::store::table::Table;
 use tower_pulse_model::slowest::ACCESS_TIME;
 
-/// The names of all keys below a prefix.
+/// The names of all keys with a prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -118,12 +119,12 @@ impl Keys {
         self.prefix.clone() + &table.key()
     }
 
-    /// The key under which a table stays for a moment after its end, until the server has freed its memory.
+    /// The key to which an ended table is moved for a moment, until the server has freed its memory.
     pub(super) fn ended(&self, table: &Table) -> String {
         self.own(&format!("ended:{}", table.key()))
     }
 
-    /// The keys of a cache of rows.
+    /// The keys of a row cache.
     #[cfg(feature = "row-cache")]
     pub(super) fn rows(&self, cache: &str) -> RowKeys {
         let prefix = &self.prefix;
@@ -200,11 +201,11 @@ macro_rules! own_keys {
 }
 
 own_keys! {
-    /// The key that tells which content the slices of the records have.
+    /// The key with the revision of each slice of the records.
     revisions = "revisions";
     state = "state";
     journal = "journal";
-    /// The key that the journal has while it is made again.
+    /// The temporary key of the journal while it is made again.
     old_journal = "journal:old";
     fold_lease = "lease:fold";
     aside = "aside";
@@ -216,7 +217,7 @@ own_keys! {
     probe = "probe";
 }
 
-/// The keys of a cache of rows.
+/// The keys of a row cache.
 #[cfg(feature = "row-cache")]
 #[derive(Debug)]
 pub(super) struct RowKeys {
@@ -224,7 +225,7 @@ pub(super) struct RowKeys {
     pub(super) schedule: String,
     pub(super) states: String,
     pub(super) failing: String,
-    /// The key of a cached row without the id.
+    /// The key of a cached row, without the id.
     pub(super) cached: String,
 }
 

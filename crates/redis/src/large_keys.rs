@@ -1,5 +1,5 @@
-//! Reads of keys that may be too large. Keys that other programs write are asked for their size first, and so are all keys
-//! after an answer was large or late. What is too large is not read, and a warning names it until it is gone.
+//! Bounded reads of keys that may be too large. Keys that other programs write are asked for their size first; after a
+//! large or late answer, all keys are. Data that is too large is not read, and a warning names it until it is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -22,9 +22,9 @@ const MAX_KEY_BYTES: usize = 16 << 20;
 const MAX_FIELD_BYTES: usize = 1 << 20;
 /// The most bytes of several keys that one pipeline reads.
 const MAX_BYTES: usize = 24 << 20;
-/// The most keys that are named.
+/// The most keys that warnings name.
 const MAX_NAMED: usize = 20;
-/// How long sizes are asked for after a late answer.
+/// The time after a late answer during which all keys are asked for their size.
 const ASKED_FOR: Duration = Duration::from_secs(60);
 
 const TOO_LARGE: &str = "it is too large to be read: delete it";
@@ -35,7 +35,7 @@ pub(super) type Reply = Result<Value, String>;
 /// The keys that are too large.
 #[derive(Debug, Default)]
 pub(super) struct LargeKeys {
-    /// By the packed question.
+    /// Keyed by the packed question.
     named: Mutex<BTreeMap<Vec<u8>, LargeKey>>,
     late: Mutex<Option<Instant>>,
 }
@@ -43,13 +43,13 @@ pub(super) struct LargeKeys {
 #[derive(Debug)]
 struct LargeKey {
     warning: Warning,
-    /// Asks for the size.
+    /// The command that asks for the size.
     question: Cmd,
     most: usize,
 }
 
 impl LargeKeys {
-    /// Names a key if it is too large, and else does so no more. Returns whether it is.
+    /// Adds a key that is too large to the named ones; otherwise removes it. Returns `is_large`.
     pub(super) fn note(
         &self,
         question: &Cmd,
@@ -71,12 +71,12 @@ impl LargeKeys {
         is_large
     }
 
-    /// Whether a key is named.
+    /// Whether no key is named.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.named).is_empty()
     }
 
-    /// Whether all keys are asked for their sizes.
+    /// Whether all keys must be asked for their size.
     fn are_suspected(&self) -> bool {
         let is_late = lock(&self.late).is_some_and(|at| at.elapsed() < ASKED_FOR);
         let is_unread = |key: &LargeKey| key.warning.condition == Condition::UnreadableKey;
@@ -92,7 +92,7 @@ impl LargeKeys {
     }
 }
 
-/// Whether a size is above `most`. The answer to GETRANGE beyond it is not empty.
+/// Whether a size is above `most`. For GETRANGE beyond `most`, whether the answer is not empty.
 fn exceeds(answer: &Value, most: usize) -> bool {
     match answer {
         Value::Int(_) => count(answer).is_some_and(|size| size > most),
@@ -109,8 +109,8 @@ fn words(command: &Cmd) -> Vec<&[u8]> {
     words.collect()
 }
 
-/// The commands that ask for the sizes of what a command reads: of each field, or of the key and the number of its
-/// members. There are none where the command itself bounds the reply.
+/// The commands that ask for the size of the data that a command reads: of each field, or of the key and the number of
+/// its members. Empty if the command itself bounds the reply.
 fn questions(command: &Cmd) -> Vec<Cmd> {
     let words = words(command);
     let [name, key, fields @ ..] = &words[..] else {
@@ -134,7 +134,7 @@ fn questions(command: &Cmd) -> Vec<Cmd> {
     }
 }
 
-/// Whether a reply, or a field in it, is larger than what is read.
+/// Whether a reply, or a field in it, is above the size limit.
 fn is_large(command: &Cmd, reply: &Value) -> bool {
     let bytes = |value| bytes(value).map_or(0, <[u8]>::len);
     let mut sizes = items(reply).iter().map(bytes);
@@ -144,16 +144,16 @@ fn is_large(command: &Cmd, reply: &Value) -> bool {
     }
 }
 
-/// What is sent of a command.
+/// The part of a command that is sent.
 struct Part {
     command: Option<Cmd>,
     bytes: usize,
-    /// Of HMGET, whether a field is left out.
+    /// For HMGET, whether each field is left out.
     left_out: Vec<bool>,
 }
 
 impl Part {
-    /// The reply to the whole command.
+    /// Completes the reply to the whole command.
     fn whole(self, replies: &mut impl Iterator<Item = Reply>) -> Reply {
         let reply = match self.command {
             Some(_) => replies.next().unwrap_or(Ok(Value::Nil))?,
@@ -173,8 +173,8 @@ impl Part {
 }
 
 impl RedisStore {
-    /// Sends reading commands, each about one key. A command whose answer is too large is answered by an error; of HMGET,
-    /// only the fields that are too large are replaced, by empty values.
+    /// Sends read commands, each for one key. A command whose answer is too large gets an error as its reply; HMGET
+    /// gets empty values for the fields that are too large.
     pub(super) async fn read(&self, pipeline: &mut Pipeline) -> Result<Vec<Reply>> {
         if self.large_keys.are_suspected() {
             return self.read_sized(Role::Read, pipeline).await;
@@ -191,7 +191,7 @@ impl RedisStore {
         }
     }
 
-    /// As [`Self::read`], and asks for the sizes first.
+    /// As [`Self::read`], but asks for the sizes first.
     pub(super) async fn read_sized(&self, role: Role, pipeline: &Pipeline) -> Result<Vec<Reply>> {
         let asked: Vec<_> = pipeline.cmd_iter().map(questions).collect();
         let mut all = Pipeline::new();
@@ -199,7 +199,7 @@ impl RedisStore {
             all.add_command(question.clone());
         }
         let answers = self.connections.pipeline(role, &mut all).await?;
-        // A key of another type is answered by the command itself.
+        // For a key of another type, the command itself returns the error.
         let size = |answer: &Reply| answer.as_ref().ok().and_then(count).unwrap_or(0);
         let mut sizes = answers.iter().map(size);
         let commands = pipeline.cmd_iter().zip(&asked);
@@ -226,7 +226,7 @@ impl RedisStore {
         Ok(parts.map(|part| part.whole(&mut replies)).collect())
     }
 
-    /// What is sent of a command whose answers to [`questions`] are these.
+    /// The part of a command to send, from the answers to its [`questions`].
     fn part(&self, command: &Cmd, questions: &[Cmd], sizes: &[usize]) -> Part {
         let note = |question: &Cmd, most, size| {
             self.large_keys.note(question, most, size > most, || {
@@ -256,7 +256,7 @@ impl RedisStore {
             }
             (_, [usage, members @ ..]) => {
                 part.bytes = match members {
-                    // No command reads more of a sorted set.
+                    // No command reads more members of a sorted set.
                     [members] if *members > MAX_NAMES => usage / members * MAX_NAMES,
                     _ => *usage,
                 };
@@ -269,13 +269,13 @@ impl RedisStore {
         part
     }
 
-    /// Asks anew for the sizes of the keys that are named.
+    /// Asks again for the sizes of the named keys.
     pub(super) async fn ask_large_keys(&self) {
         let mut questions = Pipeline::new();
         for key in lock(&self.large_keys.named).values() {
             questions.add_command(key.question.clone());
         }
-        // The next call meets the errors of the server, too.
+        // An error of the server also reaches the next call, which reports it.
         let answers = self.connections.pipeline(Role::Write, &mut questions).await;
         let mut named = lock(&self.large_keys.named);
         for (question, answer) in questions.cmd_iter().zip(answers.unwrap_or_default()) {

@@ -1,12 +1,13 @@
-//! The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout. This crate
-//! knows the traits of a store in `tower-pulse-core`, and the client of Redis, whose types stay here. It does not know files,
-//! nor who records, asks or shows.
+//! The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout. This
+//! crate knows the traits of a store in `tower-pulse-core` and the client of Redis, whose types stay here. It knows
+//! neither files nor the code that records, asks or shows.
 //!
-//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
-// Read `keys` (all keys), `append` with `lua/append.lua` (a call is appended once), `journal` with `lua/fold.lua`
-// (it is folded once) and `encode` (the arguments of these scripts), then `connection` with `topology` (where the server
-// is), `commands`, `value` (safe texts), `read`, `large_keys`, `heartbeat`, `status`, `replaced_keys`, and `exports` (what is there for programs in other languages).
+// Read `keys` (all keys), `append` with `lua/append.lua` (appends a call once), `journal` with `lua/fold.lua` (folds it
+// once) and `encode` (the arguments of these scripts), then `connection` with `topology` (finds the server),
+// `commands`, `value` (safe texts), `read`, `large_keys`, `heartbeat`, `status`, `replaced_keys`, and `exports` (for
+// programs in other languages).
 
 mod append;
 #[cfg(feature = "row-cache")]
@@ -63,14 +64,15 @@ use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
 use tower_pulse_model::snapshot::FleetSnapshot;
 
-/// Seconds for which a context stays among the slowest after its last sample, where no ranking is exported.
+/// The seconds for which a context stays among the slowest after its last sample, if no ranking is exported.
 const RANKED_SECONDS: i64 = 86_400;
 
 /// A store in a Redis that a fleet shares.
 ///
-/// The store does not retry: after an error of the kinds [`TimedOut`](tower_pulse_core::error::StoreErrorKind::TimedOut) and
-/// [`Unreachable`](tower_pulse_core::error::StoreErrorKind::Unreachable) a call may or may not have been appended, and must be sent again
-/// with the same number.
+/// The store does not retry. After an error of the kinds
+/// [`TimedOut`](tower_pulse_core::error::StoreErrorKind::TimedOut) and
+/// [`Unreachable`](tower_pulse_core::error::StoreErrorKind::Unreachable) a call may or may not have been appended, and
+/// must be sent again with the same number.
 pub struct RedisStore {
     connections: Connections,
     keys: Keys,
@@ -85,7 +87,7 @@ pub struct RedisStore {
     last_expiry: LastExpiry,
     last_listing: LastListing,
     untrimmed: Untrimmed,
-    /// When the server was last asked about itself, in Unix seconds.
+    /// The time at which the server was last asked about itself, in Unix seconds.
     server_asked_at: AtomicI64,
     inspected_at: AtomicI64,
     sizes_asked_at: AtomicI64,
@@ -100,10 +102,10 @@ impl std::fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    /// A store in the server that `options` describe. It connects when it is first used.
+    /// Opens a store in the server that `options` describe. It connects on first use.
     ///
     /// # Errors
-    /// When the keys of the prefix could be in several slots of a cluster.
+    /// Fails if the keys of the prefix could be in several slots of a cluster.
     pub fn open(options: RedisOptions) -> Result<Self, BuildError> {
         let keys = Keys::new(options.prefix.clone());
         options.check_prefix()?;
@@ -129,8 +131,8 @@ impl RedisStore {
         })
     }
 
-    /// Takes the time from `clock` instead of asking the server, so that tests can pass an hour without waiting
-    /// for it. Keys still expire by the server's clock.
+    /// Takes the time from `clock` instead of the server, so that tests can skip an hour. Keys still expire by the
+    /// server's clock.
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self

@@ -16,17 +16,17 @@ use super::topology::{Address, AddressMap, Layout, hash_tag};
 use tower_pulse_core::error::BuildError;
 use tower_pulse_model::slice::Precisions;
 
-/// The longest prefix in bytes.
+/// The longest prefix, in bytes.
 const MAX_PREFIX: usize = 128;
-/// How long an answer may take unless configured otherwise.
+/// The default of the longest time for an answer.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long it may take to connect unless configured otherwise.
+/// The default of the longest time for connecting.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The address of a Redis, and the options of the store in it. `Debug` shows no password.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    /// The server, with user, password and database. Of a cluster and behind Sentinel, its host and port are not used.
+    /// The server, with user, password and database. For a cluster and behind Sentinel, host and port are unused.
     pub(super) info: ConnectionInfo,
     pub(super) layout: Layout,
     pub(super) credentials: Option<CredentialsCallback>,
@@ -43,21 +43,21 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// The server at `url`: `redis://[user:password@]host[:port][/database]`, `rediss://…` (with
-    /// the feature `redis-tls`), `unix:///path` or `redis+unix:///path`.
+    /// The server at `url`: `redis://[user:password@]host[:port][/database]`, `rediss://…` (with the feature
+    /// `redis-tls`), `unix:///path` or `redis+unix:///path`.
     ///
     /// # Errors
-    /// When the URL has none of these forms. The error's text does not contain the password.
+    /// Fails if the URL has none of these forms. The error's text does not contain the password.
     pub fn new(url: &str) -> Result<Self, BuildError> {
         Ok(Self::from(url::parse("redis", url)?))
     }
 
-    /// The cluster of these nodes, of which one suffices: `redis://[user:password@]host[:port]` or `rediss://…`, all with
-    /// the same user, password and transport. All keys are in one slot, so that the [`prefix`](Self::prefix) needs a hash
-    /// tag, such as `{pulse:shop}:`. The slot's owner is found from any node, and followed.
+    /// The cluster of these nodes, of which one suffices: `redis://[user:password@]host[:port]` or `rediss://…`, all
+    /// with the same user, password and transport. All keys must be in one slot, so the [`prefix`](Self::prefix) needs
+    /// a hash tag, such as `{pulse:shop}:`. The slot's owner is found from any node, and followed when it changes.
     ///
     /// # Errors
-    /// When there is no URL, one has another form, or they differ in more than host and port.
+    /// Fails if there is no URL, one has another form, or they differ in more than host and port.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -78,14 +78,15 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// The primary that the Sentinels at these URLs name for a service. User and password of the URLs are Sentinel's own.
-    /// `service` is the name alone, or a URL with the name in the place of the host, which has user, password and database
+    /// The primary that the Sentinels at these URLs name for a service. User and password of the URLs are those of
+    /// Sentinel itself. `service` is the name alone, or a URL whose host is the name, with user, password and database
     /// of the primary: `redis://[user:password@]name[/database]` or `rediss://…`.
     ///
-    /// With Sentinels behind TLS, the primary is behind TLS as well.
+    /// With Sentinels behind TLS, the primary must be behind TLS as well.
     ///
     /// # Errors
-    /// When there is no name or no URL, one has another form, or the Sentinels' differ in more than host and port.
+    /// Fails if there is no name or no URL, one has another form, or the Sentinels' URLs differ in more than host and
+    /// port.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -116,8 +117,8 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// Asks the application for user and password, in the place of those of the URL: at each connection, and once more if
-    /// the server refuses what was given. Each answer has 5 s. Neither the credentials nor an error's text is logged or
+    /// Asks the application for user and password, instead of using those of the URL: at each connection, and once more
+    /// if the server refuses them. Each answer may take 5 s. Neither the credentials nor an error's text is logged or
     /// shown.
     ///
     /// ```
@@ -141,8 +142,8 @@ impl RedisOptions {
         self
     }
 
-    /// Says where a node can be reached whose announced address, `host:port`, cannot be, as behind a port mapping. `None`
-    /// leaves the address as it is. Addresses of URLs are not mapped. Without effect on a server that stands alone.
+    /// Maps the address, `host:port`, that a node announces to one that can be reached, as needed behind a port
+    /// mapping. `None` keeps the address. Addresses of URLs are not mapped. Has no effect on a standalone server.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -163,11 +164,11 @@ impl RedisOptions {
         self
     }
 
-    /// An authority of one's own, and a client certificate, for `rediss://` URLs: of a server, all nodes of a cluster, or
-    /// Sentinels and the primary.
+    /// Sets a custom certificate authority and a client certificate for `rediss://` URLs: of a server, of all nodes of
+    /// a cluster, or of Sentinels and the primary.
     ///
     /// # Errors
-    /// When no URL begins with `rediss://`, or the certificates cannot be read.
+    /// Fails if no URL begins with `rediss://`, or the certificates cannot be read.
     #[cfg(feature = "tls")]
     pub fn certificates(
         mut self,
@@ -176,7 +177,7 @@ impl RedisOptions {
         const FIELD: &str = "redis_certificates";
         const ALLOWED: &str = "must be PEM: the authority's certificate, and where the server asks clients for one, a \
                                certificate with its key";
-        // The client takes a file without a certificate for no authority at all.
+        // The client would treat a file without a certificate as if no authority were given.
         let authority = certificates.root_cert.as_deref();
         let has_certificate = |pem: &[u8]| {
             let begin = b"-----BEGIN CERTIFICATE-----";
@@ -210,10 +211,10 @@ impl RedisOptions {
         }
     }
 
-    /// Puts `prefix` before every key. Empty (the default) is the book's bare layout.
+    /// Puts `prefix` before every key. An empty prefix (the default) gives the book's layout.
     ///
     /// # Errors
-    /// When it is longer than 128 bytes or has control characters.
+    /// Fails if the prefix is longer than 128 bytes or has control characters.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Result<Self, BuildError> {
         let prefix = prefix.into();
         if prefix.len() > MAX_PREFIX || prefix.chars().any(char::is_control) {
@@ -232,52 +233,52 @@ impl RedisOptions {
         self
     }
 
-    /// Whether the keys of counters expire some time after the last sample (the default). Use `false` if other
-    /// programs that set no expiry write the same keys.
+    /// Whether the keys of counters expire some time after the last sample (the default). Use `false` if other programs
+    /// that set no expiry write the same keys.
     pub fn expire_idle_keys(mut self, expire: bool) -> Self {
         self.expire_idle_keys = expire;
         self
     }
 
-    /// Whether the book's keys are written (the default), for other programs to read.
+    /// Whether the book's keys are written for other programs to read (the default).
     pub fn book_keys(mut self, book_keys: bool) -> Self {
         self.book_keys = book_keys;
         self
     }
 
-    /// The most bytes of entries that wait to be folded, 64 MiB by default. At the bound, instances keep their
-    /// samples in their own memory, as in an outage.
+    /// The most bytes of entries that wait to be folded, 64 MiB by default. Beyond that, instances keep their samples
+    /// in their own memory, as in an outage.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.journal_bytes = bytes;
         self
     }
 
-    /// Lets the store refuse whatever would write to the server, before it is sent. Its user needs no permission for it.
+    /// Makes the store refuse all writes before they are sent. Its user then needs no permission to write.
     pub fn read_only(mut self) -> Self {
         self.is_read_only = true;
         self
     }
 
-    /// The longest time until an answer comes, 500 ms by default.
+    /// The longest time for an answer, 500 ms by default.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
     }
 
-    /// The longest time until a connection is made, 1 s by default.
+    /// The longest time for connecting, 1 s by default.
     pub fn connection_timeout(mut self, timeout: Duration) -> Self {
         self.connection_timeout = timeout;
         self
     }
 
-    /// The same timeouts, where they are set.
+    /// Sets those timeouts that are given.
     pub fn timeouts(mut self, connection: Option<Duration>, response: Option<Duration>) -> Self {
         self.connection_timeout = connection.unwrap_or(self.connection_timeout);
         self.response_timeout = response.unwrap_or(self.response_timeout);
         self
     }
 
-    /// Whether the server is a cluster, in which all keys need to be in one slot.
+    /// Whether the server is a cluster, where all keys must be in one slot.
     pub fn is_cluster(&self) -> bool {
         matches!(self.layout, Layout::Cluster { .. })
     }
@@ -297,7 +298,7 @@ impl RedisOptions {
         Err(BuildError::new("prefix", value, allowed))
     }
 
-    /// Where the server is, without user and password, for texts.
+    /// The location of the server, without user and password, for messages.
     pub(super) fn place(&self) -> String {
         let list = |nodes: &[Address]| {
             let shown = nodes.iter().take(3).map(Address::to_string);
@@ -322,7 +323,7 @@ impl From<ConnectionInfo> for RedisOptions {
             .clone()
             // The replies that this crate reads are the same in both versions; one is enough.
             .set_protocol(ProtocolVersion::RESP2)
-            // CLIENT would fail, and fill the log of denied commands, where the user may not run it.
+            // CLIENT would fail and fill the log of denied commands if the user may not run it.
             .set_skip_set_lib_name();
         let tcp: TcpSettings = info.tcp_settings().clone().set_nodelay(true);
         Self {

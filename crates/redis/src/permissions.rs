@@ -1,5 +1,5 @@
-//! Checks that the user may run all commands of a store, before any is run: a script would fail half-way at the
-//! first one that is denied. What was denied is asked for again by that one command.
+//! Checks that the user may run all commands of a store, before any is run: a script would stop half-way at the first
+//! denied one. After a denial, only the denied command is checked again.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use super::commands::commands;
 use super::error::is_permission;
 use super::keys::Keys;
 
-/// The [`commands`] of a store, about keys of a prefix.
+/// The [`commands`] of a store, for keys with a prefix.
 pub(super) struct Permissions(Vec<Cmd>);
 
-/// Why the permissions of a connection are not known to suffice.
+/// The reason why the permissions of a connection are not known to suffice.
 pub(super) enum Refusal {
-    /// A command is denied: its place, and the details of the answer.
+    /// A command is denied: its index, and the details of the answer.
     Denied(usize, String),
     /// The check failed.
     Failed(RedisError),
@@ -47,7 +47,7 @@ impl Permissions {
         Self(commands.collect())
     }
 
-    /// Checks the commands at some places at once.
+    /// Checks the commands in a range of indexes at once.
     pub(super) async fn check(
         &self,
         places: Range<usize>,
@@ -72,7 +72,7 @@ impl Permissions {
     }
 }
 
-/// What the server tells about itself, as far as the user may ask: for warnings only.
+/// The server's description of itself, empty where the user may not ask. Used for warnings only.
 pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> RedisResult<String> {
     match cmd("INFO").query_async(connection).await {
         Ok(Value::BulkString(text)) => Ok(String::from_utf8_lossy(&text).into_owned()),
@@ -81,15 +81,15 @@ pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> Redis
     }
 }
 
-/// Whether a server answers that it does not run a command: its user lacks the permission, or nobody has it, as at some
-/// managed servers.
+/// Whether a server refuses to run a command, because its user lacks the permission or, as on some managed servers, all
+/// users do.
 pub(super) fn is_refusal(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
     is_denied || error.code().is_some() && detail.contains("unknown")
 }
 
-/// Whether a user was denied a command, while the connection stays as good as before.
+/// Whether a user was denied a command. The connection remains usable.
 pub(super) fn is_denial(code: &str, detail: &str) -> bool {
     code == "NOPERM" || is_permission(detail)
 }

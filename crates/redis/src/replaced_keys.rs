@@ -1,5 +1,5 @@
-//! Keys of this crate that held data of another program. The foreign data was deleted or overwritten, as this
-//! crate writes its own data again by itself.
+//! Keys of this crate that held data of another program. The foreign data was deleted or overwritten, as this crate
+//! writes its own data again.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use tower_pulse_core::error::Result;
 use tower_pulse_core::task::lock;
 use tower_pulse_model::snapshot::Problem;
 
-/// The most keys that are listed, and for how long a key is listed.
+/// The most keys that are listed, and the time for which each is.
 const MAX_LISTED: usize = 20;
 const LISTED_FOR: Duration = Duration::from_secs(8);
 
@@ -24,7 +24,7 @@ const LISTED_FOR: Duration = Duration::from_secs(8);
 pub(super) struct ReplacedKeys(Mutex<VecDeque<(Instant, Problem)>>);
 
 impl ReplacedKeys {
-    /// Adds a key whose value was replaced. An empty reason means that the value was right.
+    /// Adds a key whose value was replaced. An empty reason means that nothing was replaced.
     pub(super) fn add(&self, key: &str, reason: &[u8]) {
         if reason.is_empty() {
             return;
@@ -52,7 +52,7 @@ impl ReplacedKeys {
 }
 
 impl RedisStore {
-    /// Deletes a key of this crate that holds something else. A store that only reads leaves that to the others.
+    /// Deletes a key of this crate that holds something else. A store that only reads does nothing.
     pub(super) async fn delete_own(&self, role: Role, key: &str, reason: &str) -> Result<()> {
         if self.is_read_only {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Cached rows and their schedule, in the book's keys. `cache` is the name of a cache, `""` of the unnamed one.
+//! Cached rows and their schedule, in the book's keys. `cache` is the name of a cache, `""` for the unnamed one.
 //!
 //! A call whose future is dropped may have taken effect.
 
@@ -16,33 +16,33 @@ use tower_pulse_core::row_lists::{RowInfo, RowList, RowsQuery};
 use tower_pulse_model::context::is_hidden;
 use tower_pulse_model::order::InOrder;
 
-/// The most rows that one call schedules, so that no call keeps a server busy for long.
+/// The most rows that one call schedules, so that no call blocks a server for long.
 pub const ROWS_AT_ONCE: usize = 200;
 
-/// The longest reason of a failure that is stored, in bytes.
+/// The longest stored reason of a failure, in bytes.
 const MAX_REASON: usize = 200;
 
-/// Ids of the schedule that one command reads.
+/// The ids of the schedule that one command reads.
 const IDS_AT_ONCE: usize = 2_000;
 
-/// Failing rows that are listed first.
+/// The most failing rows that are listed first.
 const MAX_FAILING: usize = 1_000;
 
-/// A row to schedule: its id, and the seconds between two refreshes, of which 0 or less remove the row.
+/// A row to schedule: its id, and the seconds between two refreshes. 0 or less removes the row.
 pub type RowDelay = (String, f64);
 
-/// Which rows to lease.
+/// The rows to lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseOf<'a> {
-    /// This many rows that are due.
+    /// At most this many due rows.
     Due(usize),
-    /// One row, due or not, even if it is leased already: what its other holder loads is older.
+    /// One row, due or not, even if it is leased already: the other holder's result would be older.
     Row(&'a str),
     /// One row, unless it is leased or cached already.
     Free {
         /// The id of the row.
         id: &'a str,
-        /// The largest row that can be read. What is larger counts as not cached, and is replaced.
+        /// The largest row that can be read. A larger one counts as not cached, and is replaced.
         max_bytes: usize,
     },
 }
@@ -52,9 +52,9 @@ pub enum LeaseOf<'a> {
 pub struct LeasedRow {
     /// The id of the row.
     pub id: String,
-    /// When the row was due, in Unix seconds, as the store has it; `None` for a row without a schedule.
+    /// The time at which the row was due, in Unix seconds, as the store has it; `None` for a row without a schedule.
     pub due: Option<String>,
-    /// Consecutive failures of its loader.
+    /// The number of consecutive failed loads.
     pub failures: u32,
 }
 
@@ -63,41 +63,41 @@ pub struct LeasedRow {
 pub struct LeasedRows {
     /// The rows.
     pub rows: Vec<LeasedRow>,
-    /// Seconds until the next row is due that is not leased; `None` if there is none.
+    /// The seconds until the next unleased row is due; `None` if there is none.
     pub next: Option<f64>,
-    /// Entries of the schedule that are no rows: the entry with its key, and what is wrong. They are skipped for a
+    /// The entries of the schedule that are not rows: each entry with its key, and the problem. They are skipped for a
     /// minute.
     pub problems: Vec<(String, String)>,
 }
 
-/// A row in JSON, `None` if there is no such row, or why it could not be loaded.
+/// A row in JSON, `None` if it does not exist, or the reason why it could not be loaded.
 pub type LoadedRow = Result<Option<Vec<u8>>, String>;
 
-/// The end of a lease.
+/// The result with which a lease ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedRow {
     /// The row that was leased.
     pub leased: LeasedRow,
-    /// The result.
+    /// The result of the load.
     pub loaded: LoadedRow,
-    /// Whether a row that there is not leaves the schedule.
+    /// Whether a row that does not exist leaves the schedule.
     pub drop_missing: bool,
-    /// Seconds for which a cached row lives, if it has a maximum age or no schedule.
+    /// The seconds for which a cached row lives, if it has a maximum age or no schedule.
     pub ttl: Option<f64>,
-    /// The part of the delay until the next turn, 0 to 1, if this is the first one of a row that was scheduled
-    /// together with others.
+    /// The part of the delay until the next turn, 0 to 1. Used at the first turn of a row that was scheduled with
+    /// others.
     pub spread: f64,
-    /// Seconds until the next attempt, if the row could not be loaded.
+    /// The seconds until the next attempt, if the row could not be loaded.
     pub backoff: f64,
 }
 
-/// How a lease ended.
+/// The outcome of ending a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FinishReport {
-    /// Whether the result was written. It is not if the lease has passed to another holder, or the row was scheduled
-    /// again or removed meanwhile: then nothing is changed.
+    /// Whether the result was written. If the lease has passed to another holder, or the row was scheduled again or
+    /// removed meanwhile, nothing is changed.
     pub is_written: bool,
-    /// Seconds until the row is due, as far as this call knows; `None` for a row without a schedule.
+    /// The seconds until the row is due, as far as this call knows; `None` for a row without a schedule.
     pub next: Option<f64>,
 }
 
@@ -106,9 +106,9 @@ pub struct FinishReport {
 pub struct CachedRow {
     /// The row, in JSON.
     pub json: Vec<u8>,
-    /// Seconds since it was loaded; `None` for a row without a schedule, or of another program.
+    /// The seconds since it was loaded; `None` for a row without a schedule, or of another program.
     pub age: Option<f64>,
-    /// Seconds until it is removed; `None` if it stays.
+    /// The seconds until it is removed; `None` if it stays.
     pub ttl: Option<f64>,
 }
 
@@ -127,8 +127,8 @@ pub fn short_reason(reason: &str) -> String {
 
 #[doc(hidden)] // Only the row cache calls it.
 impl RedisStore {
-    /// Schedules rows, which are due now, and removes rows. Rows that are being loaded are due again. At most
-    /// [`ROWS_AT_ONCE`] rows. Returns the number of scheduled rows if there would be too many: then none was scheduled.
+    /// Schedules rows, due now, and removes rows: at most [`ROWS_AT_ONCE`]. Rows that are being loaded become due
+    /// again. Returns the number of scheduled rows if there would be too many, without scheduling any.
     pub async fn schedule_rows(
         &self,
         cache: &str,
@@ -202,7 +202,7 @@ impl RedisStore {
         })
     }
 
-    /// Removes rows that have no delay any more.
+    /// Removes rows whose delay is gone.
     async fn drop_rows(&self, keys: &RowKeys, gone: &[Value]) {
         if gone.is_empty() {
             return;
@@ -212,7 +212,7 @@ impl RedisStore {
             script.key(keys.row(id));
             script.arg(id);
         }
-        // Without it the rows stay in the schedule, and are found again. Those that are leased are not lost by its error.
+        // On an error, the rows stay in the schedule and are found again. The error must not discard the leased rows.
         let _ = self.connections.run(Role::Write, &ROWS_DROP, &script).await;
     }
 
@@ -223,7 +223,7 @@ impl RedisStore {
         token: &str,
         row: &FinishedRow,
     ) -> Result<FinishReport> {
-        // Before the row is copied.
+        // Taken before the row is copied.
         let (role, _turn) = match &row.loaded {
             Ok(Some(json)) if json.len() > LARGE_ROW => {
                 (Role::Large, Some(self.connections.large().await))
@@ -258,7 +258,7 @@ impl RedisStore {
         }
     }
 
-    /// The number of scheduled rows, and some of them: first those that fail, then the latest due.
+    /// The number of scheduled rows, and some of them: failing ones first, then those due the longest.
     pub async fn list_rows(&self, cache: &str, query: &RowsQuery) -> Result<RowList> {
         let keys = self.keys.rows(cache);
         let mut pipeline = pipe();
@@ -270,12 +270,12 @@ impl RedisStore {
 
         let is_asked = |id: &String| id.contains(&*query.contains);
         let mut ids: Vec<String> = failing.iter().filter(|id| is_asked(id)).cloned().collect();
-        // A row may move while the pages are read, and is listed once.
+        // A row may move while the pages are read, but must be listed only once.
         let mut seen: HashSet<String> = failing.into_iter().collect();
         let limit = query.limit.unwrap_or(100);
         let needed = query.offset.saturating_add(limit);
         let mut start = 0;
-        // All rows are looked through for a part of their ids only.
+        // A search by a part of the id looks through all rows.
         while !query.contains.is_empty() || ids.len() < needed {
             let mut pipeline = pipe();
             let page = pipeline.cmd("ZRANGE").arg(&keys.schedule);
@@ -299,8 +299,7 @@ impl RedisStore {
         Ok(list)
     }
 
-    /// Failing rows, given with the number of their failures, in the order of the list, without those that are not
-    /// scheduled.
+    /// The failing rows in the order of the list, from pairs of id and failures, without those that are not scheduled.
     async fn latest_due_first(&self, keys: &RowKeys, failing: &Value) -> Result<Vec<String>> {
         let failing: Vec<_> = (pairs(failing))
             .filter_map(|(id, failures)| Some((float(failures)?, text(id)?)))
@@ -344,7 +343,7 @@ impl RedisStore {
             let mut row = RowInfo::default();
             row.id = id;
             row.every = value(1, at).and_then(float).unwrap_or(0.0);
-            // It may have been removed since it was listed.
+            // The row may have been removed since it was listed.
             row.due_in = value(2, at).and_then(float)? - now;
             row.age = state.age(now).filter(|_| is_cached);
             row.failures = state.failures;
@@ -354,19 +353,19 @@ impl RedisStore {
         Ok(rows.collect())
     }
 
-    /// A reply to each command; an error about a key is no value.
+    /// The replies to the commands; an error about a key becomes an empty value.
     async fn values(&self, pipeline: &mut Pipeline) -> Result<Vec<Value>> {
         let mut replies = self.read(pipeline).await?.into_iter();
         let value = |_| replies.next().and_then(Result::ok).unwrap_or(Value::Nil);
         Ok(pipeline.cmd_iter().map(value).collect())
     }
 
-    /// The time to use instead of the server's, in tests.
+    /// The time that replaces the server's in tests.
     pub(super) fn manual_now(&self) -> Option<f64> {
         Some(self.clock.as_ref()?.now_nanos() as f64 / 1e9)
     }
 
-    /// The call of a script with the sets of a cache, and the time.
+    /// A script call with the sets of a cache, and the time.
     fn row_script(&self, keys: &RowKeys) -> Invocation {
         let mut script = sets(keys);
         let now = self.manual_now().map(|now| format!("{now:.6}"));
@@ -375,7 +374,7 @@ impl RedisStore {
     }
 }
 
-/// The call of a script with the sets of a cache.
+/// A script call with the sets of a cache.
 fn sets(keys: &RowKeys) -> Invocation {
     let mut script = Invocation::default();
     for key in [&keys.delay, &keys.schedule, &keys.states, &keys.failing] {
@@ -393,7 +392,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Reads `{leased until} {token} {loaded} {failures} {spread} {reason}`.
+    /// Parses `{leased until} {token} {loaded} {failures} {spread} {reason}`.
     pub(super) fn from_text(text: &str) -> Option<Self> {
         let mut words = text.splitn(6, ' ');
         let loaded = words.nth(2)?.parse().ok().filter(|at: &f64| at.is_finite());

@@ -11,7 +11,7 @@ pub(super) struct Lua {
     hash: LazyLock<String>,
 }
 
-/// A script is one file, or what several files have in this order.
+/// Declares a script: one file, or several files joined in this order.
 macro_rules! lua {
     ($name:ident, $($file:literal),+) => {
         pub(super) static $name: Lua = Lua {
@@ -23,8 +23,8 @@ macro_rules! lua {
     };
 }
 
-/// The script of the same files in the folder that `PULSE_LUA_FOLDER` names: `make lua-breaks` breaks scripts without
-/// building the tests again.
+/// The script of the same files in the folder that `PULSE_LUA_FOLDER` names. `make lua-breaks` thus breaks scripts
+/// without rebuilding the tests.
 #[cfg(feature = "__test_store")]
 fn replaced(files: &[&str]) -> Option<Cow<'static, str>> {
     let folder = std::path::PathBuf::from(std::env::var_os("PULSE_LUA_FOLDER")?);
@@ -55,7 +55,7 @@ lua!(ROWS_DROP, "lua/rows_drop.lua");
 #[cfg(feature = "row-cache")]
 lua!(ROWS_FINISH, "lua/rows_finish.lua");
 
-/// The keys and arguments of a call of a script.
+/// The keys and arguments of a script call.
 #[derive(Debug, Default)]
 pub(super) struct Invocation {
     keys: Vec<Vec<u8>>,
@@ -80,7 +80,7 @@ impl Invocation {
         self.command("EVALSHA", &lua.hash)
     }
 
-    /// The command for a server that has not: it contains the script, which the server then caches.
+    /// The command for a server that has not cached the script: it contains the source, which the server then caches.
     pub(super) fn by_source(&self, lua: &Lua) -> Cmd {
         self.command("EVAL", &lua.source)
     }

@@ -4,7 +4,7 @@ use tower_pulse_core::condition::{Condition, Warning};
 
 use super::value::shown;
 
-/// The oldest versions that are supported.
+/// The oldest supported versions.
 const OLDEST_REDIS: (u64, u64) = (6, 2);
 const OLDEST_VALKEY: (u64, u64) = (7, 2);
 
@@ -13,9 +13,9 @@ pub(super) struct Server {
     /// `redis` or `valkey`.
     flavour: &'static str,
     version: String,
-    /// Whether it is a node of a cluster, and is used as if it were none.
+    /// Whether it is a node of a cluster that is used as a standalone server.
     is_lone_node: bool,
-    /// Its policy of eviction, keys evicted so far, and 1 if no memory is left, as inspect.lua notes them.
+    /// The policy of eviction, the number of evicted keys, and 1 if no memory is left, as inspect.lua notes them.
     memory: String,
 }
 
@@ -56,12 +56,12 @@ impl Server {
             .to_owned()
     }
 
-    /// Whether it has answered to INFO.
+    /// Whether the server has answered INFO.
     pub(super) fn is_known(&self) -> bool {
         self.version().is_some()
     }
 
-    /// Sentences for the operator. `grant` gives the user INFO.
+    /// Warnings for the operator. `grant` is the rule that permits INFO.
     pub(super) fn warnings(&self, grant: &str) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let oldest = match self.flavour {
@@ -93,7 +93,7 @@ impl Server {
         warnings
     }
 
-    /// Takes over what inspect.lua has noted.
+    /// Stores the memory state that inspect.lua has noted.
     pub(super) fn set_memory(&mut self, memory: &str) {
         if self.memory != memory {
             self.memory = shown(memory.as_bytes());

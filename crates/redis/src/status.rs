@@ -1,5 +1,4 @@
-//! The status of the fleet: the instances that are alive, the journal, and the samples that folding could not
-//! use.
+//! The status of the fleet: the living instances, the journal, and the samples that folding could not use.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,19 +27,19 @@ use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tier::TIERS;
 
-/// The longest name of an instance.
+/// The longest name of an instance, in bytes.
 const MAX_NAME_BYTES: usize = 300;
-/// Quarantined keys that are listed by one command.
+/// The quarantined keys that one command lists.
 const QUARANTINE_AT_ONCE: usize = 1_000;
 
-/// Seconds after which keys in quarantine and rankings are listed again once there was nothing to tell of them. The status
-/// is asked for each second, and hardly any service has such a key or ranking.
+/// The seconds until quarantined keys and rankings are listed again after there were none to report. The status is read
+/// each second, and hardly any service has such a key or ranking.
 const NOTHING_LISTED_FOR: i64 = 4;
 
-/// Rankings with several configurations that are listed, about.
+/// The approximate number of listed rankings with several configurations.
 const MAX_MIXED_RANKINGS: usize = 20;
 
-/// Seconds for which a heartbeat may be late, about, and the most instances that are listed whose heartbeat is.
+/// The approximate seconds by which a heartbeat may be late, and the most listed instances whose heartbeat is later.
 const SILENT_AFTER: i64 = 5;
 const MAX_SILENT: usize = 5;
 /// The most living instances whose names are compared with those of silent ones.
@@ -66,11 +65,11 @@ const FIELDS: [&str; 17] = [
     "gone",
 ];
 
-/// Seconds after which the server is asked again for what it has refused to tell about itself, and after which the folder
-/// looks again at what all are told.
+/// The seconds between two requests for facts that the server refused to tell, and between two inspections by the
+/// folder.
 const ASKED_AFTER: i64 = 5;
 
-/// Whether something was last done so long ago, and is done now.
+/// Whether at least [`ASKED_AFTER`] seconds have passed since `last`. If so, sets `last` to now.
 fn is_due(last: &AtomicI64, now: i64) -> bool {
     let is_recent = (0..ASKED_AFTER).contains(&now.saturating_sub(last.load(Ordering::Relaxed)));
     if !is_recent {
@@ -79,11 +78,12 @@ fn is_due(last: &AtomicI64, now: i64) -> bool {
     !is_recent
 }
 
-/// When there was last nothing to list, in Unix seconds, and how often a key had been quarantined by then.
+/// The time when there was last nothing to list, in Unix seconds, and the number of quarantinings by then.
 #[derive(Debug, Default)]
 pub(super) struct LastListing(Mutex<Option<(i64, u64)>>);
 
-/// Why the server does not remove entries of the journal that are folded, as the folder has noted it; empty if it does.
+/// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if it
+/// does.
 #[derive(Debug, Default)]
 pub(super) struct Untrimmed(Mutex<String>);
 
@@ -97,7 +97,7 @@ impl Untrimmed {
     }
 }
 
-/// What the operator should know of single keys.
+/// Keys, rankings and instances that the operator is warned of.
 #[derive(Debug, Default)]
 struct Lists {
     quarantined_keys: Vec<Problem>,
@@ -108,7 +108,7 @@ struct Lists {
 impl RedisStore {
     pub(super) fn untrimmed_warning(&self) -> Option<Warning> {
         let refusal = self.untrimmed.refusal();
-        // The instances of a fleet have one user, and who only reads has another.
+        // All instances of a fleet have the same user; a process that only reads has another.
         let user = Some(self.connections.server_info()).filter(|_| !self.is_read_only);
         let grant = user.map_or_else(|| "ACL SETUSER … +xtrim".into(), |user| user.grant("xtrim"));
         (!refusal.is_empty()).then(|| {
@@ -127,7 +127,7 @@ impl RedisStore {
         self.status_of(now, replies.await?).await
     }
 
-    /// Adds the commands to which [`status_of`](Self::status_of) takes the replies.
+    /// Adds the commands whose replies [`status_of`](Self::status_of) takes.
     pub(super) fn ask_status(&self, pipeline: &mut Pipeline, now: i64) {
         let keys = &self.keys;
         pipeline.cmd("HMGET").arg(keys.state()).arg(&FIELDS[..]);
@@ -159,7 +159,7 @@ impl RedisStore {
         silent.arg("WITHSCORES").arg("LIMIT").arg(0).arg(MAX_SILENT);
     }
 
-    /// The lists by the replies about them. They are asked for if there are none, and a key was quarantined meanwhile.
+    /// The lists in these replies. Without replies, asks for them if a key was quarantined since the last listing.
     async fn lists_of(
         &self,
         now: i64,
@@ -194,8 +194,7 @@ impl RedisStore {
         Ok(lists)
     }
 
-    /// The instances that are silent, of those whose last heartbeat is a while ago. One that was started again under its
-    /// name is not.
+    /// The silent instances among those with an old heartbeat, without those that were restarted under the same name.
     async fn silent_instances(
         &self,
         late: Option<&Value>,
@@ -237,16 +236,16 @@ impl RedisStore {
         Ok(late.iter().filter_map(silent).collect())
     }
 
-    /// Asks the server again, now and then, for what it has refused to tell about itself.
+    /// Asks the server again, from time to time, for facts that it refused to tell.
     async fn ask_about_server(&self, now: i64) {
         let is_known = self.connections.server().map(|server| server.is_known());
         if is_known == Some(false) && is_due(&self.server_asked_at, now) {
-            // The next call meets the errors of the server, too.
+            // An error of the server also reaches the next call, which reports it.
             let _ = self.connections.ask_for_server().await;
         }
     }
 
-    /// Looks, now and then, at what all instances are told: for the one that folds.
+    /// Inspects the server from time to time on behalf of all instances. Called by the folder.
     pub(super) async fn inspect(&self, now: i64) {
         if !is_due(&self.inspected_at, now) {
             return;
@@ -261,7 +260,7 @@ impl RedisStore {
             script.arg(tier.seconds.to_string());
             script.arg(tier.span().to_string());
         }
-        // The next call meets the errors of the server, too.
+        // An error of the server also reaches the next call, which reports it.
         if let Ok(reply) = self.connections.run(Role::Fold, &INSPECT, &script).await
             && let Some(refusal) = items(&reply).get(1).and_then(text)
             && is_permission(refusal)
@@ -270,7 +269,7 @@ impl RedisStore {
         }
     }
 
-    /// The status by the replies to the commands of [`ask_status`](Self::ask_status).
+    /// The status in the replies to the commands of [`ask_status`](Self::ask_status).
     pub(super) async fn status_of(
         &self,
         now: i64,
@@ -338,7 +337,7 @@ impl RedisStore {
 }
 
 impl RedisStore {
-    /// The time by the reply to TIME, unless that was denied.
+    /// The time in the reply to TIME, unless the command was denied.
     fn time_of(&self, reply: &Value) -> Option<StoreTime> {
         let [seconds, micros] = items(reply) else {
             return None;
@@ -354,7 +353,7 @@ impl RedisStore {
     }
 }
 
-/// Reads what acquire.lua notes of an entry of a newer version: id, version, time and seconds.
+/// Parses the note of acquire.lua about an entry of a newer version: id, version, time and seconds.
 fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
     let mut words = newer.split(' ');
     let position: Position = words.next()?.parse().ok()?;
@@ -367,7 +366,7 @@ fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
     (position > low && version > entry.readable).then_some(entry)
 }
 
-/// What the operator should know of rankings with several configurations.
+/// The warnings about rankings with several configurations.
 fn ranking_warnings(hash: &Value) -> Vec<String> {
     let fields = pairs(hash).filter_map(|(name, specs)| Some((bytes(name)?, bytes(specs)?)));
     let mut warnings = CarriedSpecs::warnings(fields);
@@ -375,7 +374,7 @@ fn ranking_warnings(hash: &Value) -> Vec<String> {
     warnings
 }
 
-/// The quarantined keys, oldest first: by the number of the refusal.
+/// The quarantined keys, oldest first, in the order of the numbers of their refusals.
 fn problems(hash: &Value) -> Vec<Problem> {
     let mut problems: Vec<((u64, i64), Problem)> = pairs(hash)
         .filter_map(|(key, value)| {

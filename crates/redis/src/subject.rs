@@ -1,4 +1,4 @@
-//! The subject of a call to the server, so that an error can name the keys.
+//! The subject of a call to the server, which lets an error name the keys.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(super) enum Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The keys of the call, each once, in order.
+    /// The distinct keys of the call, in order.
     pub(super) fn keys(&self) -> Vec<&[u8]> {
         let mut keys = Vec::new();
         let mut add = |key| {
@@ -38,7 +38,7 @@ impl Subject<'_> {
     }
 }
 
-/// The key of a command that this crate sends outside of scripts: its first argument, but that of MEMORY USAGE.
+/// The key of a command that this crate sends outside of scripts: the first argument, or the second of MEMORY USAGE.
 pub(super) fn key_of(command: &Cmd) -> Option<&[u8]> {
     let mut words = command.args_iter();
     let key = match words.next() {

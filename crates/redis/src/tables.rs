@@ -1,4 +1,4 @@
-//! The tables of the store, as they are read: under a version by an instance that folds, and by all.
+//! Reading the tables of the store: at a given version by an instance that folds, and without one by all.
 
 use std::collections::VecDeque;
 
@@ -19,14 +19,14 @@ use tower_pulse_core::store::table_reads::{
 use tower_pulse_model::minute_report::MAX_REPORTED;
 use tower_pulse_model::pack;
 
-/// Fields that one script reads, or fewer large ones.
+/// The small fields that one script reads; fewer if they are large.
 const FIELDS_AT_ONCE: usize = 500;
-/// Tables of which one pipeline reads a page.
+/// The tables of which one pipeline reads a page.
 const PAGES_AT_ONCE: usize = 16;
 /// The cursor at which a scan begins and ends.
 const START: &str = "0";
 
-/// How many small fields a field of the table is as large as.
+/// The size of a field of the table, in small fields.
 fn weight(table: &Table) -> usize {
     match table {
         Table::InstanceMinutes { .. } => MAX_REPORTED,
@@ -66,7 +66,7 @@ impl RedisStore {
                 script.arg(values_command(table));
                 script.arg(fields.len().to_string());
                 fields.iter().for_each(|field| script.arg(&**field));
-                // A table costs about as much as a field.
+                // Each table costs about as much as a field.
                 size += 1 + weight(table) * fields.len();
                 group.extend(parts.pop_front());
             }
@@ -98,7 +98,7 @@ impl RedisStore {
         }
     }
 
-    /// Adds the commands of a read, as many as [`answer`] takes replies.
+    /// Adds the commands of a read, one per reply that [`answer`] takes.
     fn add_commands(&self, pipeline: &mut Pipeline, read: &TableRead) {
         let key = |table: &Table| self.keys.table(table);
         match read {
@@ -119,7 +119,7 @@ impl RedisStore {
                 pipeline.cmd(command).arg(key(table));
             }
             TableRead::Ranks(table, ranks) if !ranks.is_empty() => {
-                // The server's numbers have a sign.
+                // The server's numbers are signed.
                 let most = isize::MAX.unsigned_abs();
                 let [first, last] = [ranks.start, ranks.end - 1].map(|rank| rank.min(most));
                 let ids = pipeline.cmd("ZREVRANGE").arg(key(table));
@@ -168,7 +168,7 @@ impl TableReader for RedisStore {
     }
 }
 
-/// How many of some reads one pipeline answers.
+/// The number of reads that one pipeline answers.
 fn len_of_part(reads: &[TableRead]) -> usize {
     let pages = reads.iter().enumerate();
     let mut pages = pages.filter(|(_, read)| matches!(read, TableRead::Page(..)));

@@ -1,4 +1,4 @@
-//! Reading replies without trusting them.
+//! Reads replies without trusting them.
 
 use redis::Value;
 
@@ -13,7 +13,7 @@ pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
     }
 }
 
-/// The bytes of a value, which are not copied.
+/// The bytes of a value, without copying.
 pub(super) fn into_bytes(value: Value) -> Option<Vec<u8>> {
     match value {
         Value::BulkString(bytes) => Some(bytes),
@@ -33,12 +33,12 @@ pub(super) fn int(value: &Value) -> Option<i64> {
     }
 }
 
-/// A number that is 0 unless the server says another.
+/// A number; 0 if the value is not a number, or is negative.
 pub(super) fn number(value: &Value) -> u64 {
     int(value).map_or(0, |n| u64::try_from(n).unwrap_or(0))
 }
 
-/// A number of things.
+/// A non-negative number.
 pub(super) fn count(value: &Value) -> Option<usize> {
     usize::try_from(int(value)?).ok()
 }
@@ -61,7 +61,7 @@ pub(super) fn into_items(value: Value) -> Vec<Value> {
     }
 }
 
-/// The answer to TIME.
+/// The time in the answer to TIME.
 #[cfg(feature = "row-cache")]
 pub(super) fn unix_seconds(value: &Value) -> f64 {
     let part = |at: usize| items(value).get(at).and_then(int).unwrap_or(0) as f64;
@@ -74,7 +74,7 @@ pub(super) fn pairs(value: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     pairs.map(|pair| (&pair[0], &pair[1]))
 }
 
-/// The pairs of a value, which are not copied.
+/// The pairs of a value, without copying.
 pub(super) fn into_pairs(value: Value) -> impl Iterator<Item = (Value, Value)> {
     let mut items = into_items(value).into_iter();
     std::iter::from_fn(move || Some((items.next()?, items.next()?)))
@@ -83,13 +83,13 @@ pub(super) fn into_pairs(value: Value) -> impl Iterator<Item = (Value, Value)> {
 /// The members of a set of statistics.
 pub(super) const STATISTICS: [&str; 5] = ["count", "sum", "sumsq", "min", "max"];
 
-/// Whether a set has some of [`STATISTICS`], by their scores.
+/// Whether a set has any of [`STATISTICS`], by their scores.
 pub(super) fn has_scores(scores: &Value) -> bool {
     items(scores).iter().any(|score| *score != Value::Nil)
 }
 
-/// Reads a set of statistics by the scores of [`STATISTICS`]; `None` when it has none of them, an error when one is
-/// missing or not a number.
+/// Reads a set of statistics from the scores of [`STATISTICS`]; `None` if it has none of them. Fails if one is missing
+/// or not a number.
 pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'static str> {
     let [count, sum, sumsq, min, max] = items(scores) else {
         return Ok(None);
@@ -113,21 +113,20 @@ pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'s
     }))
 }
 
-/// Bytes of an hour in ISO form. Reads ask for one more, so that a longer text is recognised.
+/// The length of an hour in ISO form, in bytes. Reads ask for one byte more, which reveals a longer text.
 pub(super) const ISO_HOUR_LEN: usize = 19;
-/// The most characters of a text from the server that are shown.
+/// The most characters that are shown of a text from the server.
 const MAX_SHOWN: usize = 300;
 
 /// Makes a text from the server safe to log and show: one line of at most 300 characters, with unprintable ones
-/// escaped. Applying the function again does not change the text. Every text from the server that is logged or
-/// shown passes through it.
+/// escaped. Every such text passes through it. Idempotent.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let mut text = String::new();
     let mut chars = 0;
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
-                // These are printable, and escaping them would make the text longer each time.
+                // These are printable, and escaping them would make the text longer at each pass.
                 '\\' | '"' | '\'' => text.push(c),
                 _ => text.extend(c.escape_debug()),
             }

@@ -34,8 +34,7 @@ pub struct RowCacheBuilder<L = ()> {
 }
 
 impl RowCache {
-    /// Configures a cache that uses the store, the clock and the recorder of a `Pulse`. Its task
-    /// ends with the `Pulse`.
+    /// Configures a cache that uses the store, the clock and the recorder of a `Pulse`. Its task ends with the `Pulse`.
     pub fn builder(pulse: &impl AsRef<Handle>) -> RowCacheBuilder {
         RowCacheBuilder {
             handle: pulse.as_ref().clone(),
@@ -58,7 +57,7 @@ impl RowCache {
 }
 
 impl<L> RowCacheBuilder<L> {
-    /// How rows are loaded: a closure from an id to a future, or a [`RowLoader`].
+    /// Loads rows by `loader`: a closure from an id to a future, or a [`RowLoader`].
     pub fn loader<M: RowLoader>(self, loader: M) -> RowCacheBuilder<M> {
         RowCacheBuilder {
             handle: self.handle,
@@ -67,52 +66,50 @@ impl<L> RowCacheBuilder<L> {
         }
     }
 
-    /// The name of the cache, for a service with several. Its keys are `delay:{name}:`, `schedule:{name}:` and
-    /// `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`. 1 to 100
-    /// bytes, without colons and control characters.
+    /// Names the cache, for a service with several. Its keys are `delay:{name}:`, `schedule:{name}:` and
+    /// `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`. 1 to 100 bytes,
+    /// without colons and control characters.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.options.name = name.into();
         self
     }
 
-    /// How many rows this process loads at once, 16 by default: 1 to 1,000. They are the loads of scheduled rows and
-    /// those for callers together, which take turns; the others wait, also those of
-    /// [`get_or_load`](RowCache::get_or_load).
+    /// The most rows that this process loads at once, 16 by default: 1 to 1,000. Loads of scheduled rows and loads for
+    /// callers take turns; further ones wait, also those of [`get_or_load`](RowCache::get_or_load).
     ///
-    /// A loader may ask its own cache for other rows: they are loaded in its place, one at a time, as it waits for
-    /// them. Only in a task that the loader spawns they need places of their own.
+    /// A loader may ask its own cache for other rows. They are loaded within the limit of the waiting load, one at a
+    /// time. If a task that the loader spawns asks, each row counts on its own.
     pub fn concurrency(mut self, rows: usize) -> Self {
         self.options.concurrency = rows;
         self
     }
 
-    /// How long loading a row may take, 5 s by default: 1 ms to 10 min. A shutdown waits for loads for at most half
+    /// The longest time for loading a row, 5 s by default: 1 ms to 10 min. A shutdown waits for loads for at most half
     /// of `shutdown_timeout`.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options.deadline = deadline;
         self
     }
 
-    /// The largest row in JSON, in bytes, 1 MiB by default: 1 byte to 64 MiB. A larger one counts as a failure. One that
-    /// another program has cached is not read: `get` finds no row, health names its key, and
+    /// The largest row in JSON, in bytes, 1 MiB by default: 1 byte to 64 MiB. Loading a larger row counts as a failure.
+    /// A larger row that another program has cached is not read: `get` finds no row, health names its key, and
     /// [`get_or_load`](RowCache::get_or_load) replaces it.
     ///
-    /// While a row is loaded, read or written it takes some four times its size in memory. Up to
-    /// [`concurrency`](Self::concurrency) rows are loaded at once; of rows above 4 MiB, Redis is sent or asked for one
-    /// at a time.
+    /// A row takes some four times its size in memory while it is loaded, read or written. Up to
+    /// [`concurrency`](Self::concurrency) rows are loaded at once; rows above 4 MiB are read and written one at a time.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.options.max_bytes = bytes;
         self
     }
 
-    /// The age at which a row that could not be refreshed is removed. Without one, the last good row stays. 1 s to
-    /// a year.
+    /// The age at which a row that could not be refreshed is removed: 1 s to a year. Without it, the last good row
+    /// stays.
     pub fn max_age(mut self, age: Duration) -> Self {
         self.options.max_age = Some(age);
         self
     }
 
-    /// How long a row without a schedule stays cached after [`get_or_load`](RowCache::get_or_load), 1 s by
+    /// The time that a row without a schedule stays cached after [`get_or_load`](RowCache::get_or_load), 1 s by
     /// default: 1 ms to a year.
     pub fn unscheduled_age(mut self, age: Duration) -> Self {
         self.options.unscheduled_age = age;
@@ -125,20 +122,20 @@ impl<L> RowCacheBuilder<L> {
         self
     }
 
-    /// Drops the schedule of a row of which the loader says that there is none. By default only the cached row
-    /// goes, and the loader is asked again at the next turn.
+    /// Drops the schedule of a row that does not exist according to the loader. By default only the cached row is
+    /// removed, and the loader is asked again at the next refresh.
     pub fn drop_missing(mut self, drop: bool) -> Self {
         self.options.drop_missing = drop;
         self
     }
 
-    /// Answers reads with the last value that this process has seen while the store is away. Off by default.
+    /// Answers reads with the last value that this process has read while the store is unreachable. Off by default.
     pub fn local_fallback(mut self, on: bool) -> Self {
         self.options.local_fallback = on;
         self
     }
 
-    /// Keeps a row in this process for so long after a read. Off by default; 1 ms to 1 h.
+    /// Keeps a row in this process for `age` after a read: 1 ms to 1 h. Off by default.
     pub fn read_through(mut self, age: Duration) -> Self {
         self.options.read_through = Some(age);
         self
@@ -191,10 +188,10 @@ fn check<T: PartialOrd + std::fmt::Debug>(
 }
 
 impl<L: RowLoader> RowCacheBuilder<L> {
-    /// Builds the cache, and spawns its task, which is joined by `Pulse::shutdown`.
+    /// Builds the cache and spawns its task, which `Pulse::shutdown` joins.
     ///
     /// # Errors
-    /// A field that is out of range, the store of the `Pulse` is not Redis, or there is no Tokio runtime.
+    /// Fails if a field is out of range, the store of the `Pulse` is not Redis, or there is no Tokio runtime.
     pub fn build(self) -> Result<RowCache, BuildError> {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             let allowed = "a Tokio runtime; without one, use `build_with_task`";
@@ -206,10 +203,10 @@ impl<L: RowLoader> RowCacheBuilder<L> {
         Ok(cache)
     }
 
-    /// Builds the cache, and returns its task for the caller to run, on a Tokio runtime.
+    /// Builds the cache and returns its task, which the caller runs on a Tokio runtime.
     ///
     /// # Errors
-    /// A field that is out of range, or the store of the `Pulse` is not Redis.
+    /// Fails if a field is out of range, or the store of the `Pulse` is not Redis.
     pub fn build_with_task(self) -> Result<(RowCache, Task), BuildError> {
         self.validate()?;
         let Self {

@@ -1,4 +1,4 @@
-//! A cache, which its handles and its task hold: it refreshes leased rows, and reads cached ones. The futures that a handle
+//! The cache that handles and the task share: refreshes leased rows, and reads cached ones. The futures that a handle
 //! awaits are boxed, so that this crate compiles them: see [`BoxFuture`].
 
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use tower_pulse_redis::rows::{
     CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow,
 };
 
-/// How often a row is looked for that another process is loading.
+/// The interval at which a row that another process is loading is looked for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest wait after a failure.
+/// The longest wait after a failure, in seconds.
 const MAX_BACKOFF: f64 = 60.0;
 
 /// The configuration.
@@ -35,7 +35,7 @@ const MAX_BACKOFF: f64 = 60.0;
 pub(super) struct Options {
     pub(super) name: String,
     pub(super) concurrency: usize,
-    /// How long loading a row may take.
+    /// The longest time for loading a row.
     pub(super) deadline: Duration,
     pub(super) max_age: Option<Duration>,
     pub(super) unscheduled_age: Duration,
@@ -48,26 +48,26 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// How long a lease lasts: longer than loading may take, so that the row is written in time.
+    /// The duration of a lease: longer than the deadline of a load, so that the row is written in time.
     pub(super) fn lease(&self) -> Duration {
         const MARGIN: Duration = Duration::from_secs(2);
         self.deadline + MARGIN
     }
 }
 
-/// A cache, which its handles and its task hold.
+/// The cache that handles and the task share.
 pub(super) struct Cache {
     pub(super) options: Options,
     pub(super) store: Arc<RedisStore>,
     pub(super) clock: Clock,
     pub(super) loader: AnyLoader,
-    /// Taken for each load, until its row is written.
+    /// Held by each load until its row is written.
     pub(super) places: Places,
     pub(super) local: Local,
-    /// The context of the times of loading.
+    /// The timer context of loading.
     pub(super) loading: Arc<Entry>,
     pub(super) events: Events,
-    /// Notified when this process has scheduled a row.
+    /// Notified when this process schedules a row.
     pub(super) scheduled: Notify,
     /// Rows that are being loaded for callers.
     pub(super) loads: Flights<Answer>,
@@ -75,13 +75,13 @@ pub(super) struct Cache {
     pub(super) fetches: Flights<Answer>,
 }
 
-/// A row, which several callers may share; `None` if there is no such row.
+/// A row that several callers may share; `None` if it does not exist.
 pub(super) type Answer = Result<Option<ReadRow>, RowError>;
 
 /// The end of a refresh.
 pub(super) struct Refreshed {
     pub(super) row: Answer,
-    /// Whether the store has taken it.
+    /// Whether the store accepted the result.
     pub(super) finished: Result<FinishReport>,
 }
 
@@ -113,7 +113,7 @@ impl Cache {
         match &row.loaded {
             Ok(_) if is_written => self.events.count(Event::Refresh),
             Ok(_) => {}
-            // The schedule tells of it.
+            // The schedule already lists this failure.
             Err(_) if is_written && is_scheduled => self.local.forget_failure(&id),
             Err(reason) => self.local.remember_failure(&id, reason),
         }
@@ -126,9 +126,9 @@ impl Cache {
         Refreshed { row, finished }
     }
 
-    /// Leases a row and refreshes it; `None` if it is leased or cached already. A refresh by hand takes the lease from its
-    /// holder. It waits for a place first, so that no leased row does. Then it is done in a task of its own, which goes on
-    /// if the caller is dropped: others wait for a lease.
+    /// Leases a row and refreshes it; `None` if it is leased or cached already. A refresh by hand takes the lease from
+    /// its holder. The place is awaited before the lease, so that no leased row waits for one. The refresh runs in a
+    /// task of its own, which goes on if the caller is dropped, as others wait for the lease.
     #[inline(never)]
     pub(super) fn refresh_in_task<'a>(
         self: &'a Arc<Self>,
@@ -175,8 +175,8 @@ impl Cache {
         loaded
     }
 
-    /// Loads a row that is not cached, unless another task or process does: then waits for its row. Without the store,
-    /// loads it for this process.
+    /// Loads a row that is not cached. If another task or process loads it already, waits for that row. Without the
+    /// store, loads it for this process only.
     #[inline(never)]
     pub(super) fn load_once<'a>(
         self: &'a Arc<Self>,
@@ -190,7 +190,7 @@ impl Cache {
                     false => self.load_uncached(id).await,
                 }
             };
-            // The task that a load joined could wait for the place of this load.
+            // The task that a nested load would join may itself wait for the place that this load holds.
             match self.places.is_nested() {
                 true => load.await,
                 false => self.loads.join(id, load).await,
@@ -207,12 +207,12 @@ impl Cache {
                 Err(_) => return self.load_uncached(id).await,
             }
             match self.refresh_in_task(id, false).await {
-                // The row is good even if the store has not taken it.
+                // The row is valid even if the store did not accept it.
                 Ok(Some(refreshed)) => return refreshed.row,
                 Ok(None) => {}
                 Err(_) => return self.load_uncached(id).await,
             }
-            // From the first look on that has found the lease of another process: a place may come late.
+            // The deadline starts when another process first holds the lease, as getting a place may take long.
             let now = tokio::time::Instant::now();
             if now >= *deadline.get_or_insert(now + self.options.lease()) {
                 let reason = "another process has not loaded it in time";
@@ -231,7 +231,7 @@ impl Cache {
         answer(id, loaded)
     }
 
-    /// Reads a row, and counts the read.
+    /// Reads a row and counts the read.
     #[inline(never)]
     pub(super) fn read<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
@@ -258,7 +258,7 @@ impl Cache {
         self.fetches.join(id, read).await
     }
 
-    /// A row that this process has read within `age`, unless it is older than `max_age`.
+    /// The row that this process has read within `age`, unless the row is older than `max_age`.
     fn last(&self, id: &str, age: Duration) -> Option<ReadRow> {
         let most = self.options.max_age.unwrap_or(Duration::MAX);
         let row = self.local.last(id, age);
@@ -294,7 +294,7 @@ impl Cache {
         })
     }
 
-    /// Reads rows from the store, or what this process has seen of them if the store is away.
+    /// Reads rows from the store, or the rows that this process remembers if the store is unreachable.
     async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>> {
         let Options {
             name, max_bytes, ..
@@ -318,7 +318,7 @@ impl Cache {
     fn in_store(&self, id: &str, row: Option<CachedRow>) -> Option<ReadRow> {
         let row = row.map(|row| {
             let unscheduled = self.options.unscheduled_age.as_secs_f64();
-            // The age of a row that lives longer is not known.
+            // The age of a row that lives longer is unknown.
             let ttl = row.ttl.filter(|ttl| *ttl <= unscheduled);
             let age = row.age.or(ttl.map(|ttl| unscheduled - ttl));
             ReadRow {
@@ -330,14 +330,14 @@ impl Cache {
         row
     }
 
-    /// Remembers a row, or that there is none.
+    /// Remembers a row, or that it does not exist.
     fn remember(&self, id: &str, row: Option<ReadRow>) {
         if self.options.local_fallback || self.options.read_through.is_some() {
             self.local.remember(id, row);
         }
     }
 
-    /// The scheduled rows, with what this process knows of them.
+    /// Lists scheduled rows, with the counts and failures of this process.
     #[inline(never)]
     pub(super) fn list<'a>(&'a self, query: &'a RowsQuery) -> StoreFuture<'a, RowList> {
         Box::pin(async move {
@@ -351,7 +351,7 @@ impl Cache {
     }
 }
 
-/// Seconds until a row is tried again after a number of failures: doubled each time, with jitter.
+/// The seconds until a row is tried again after a number of failures: doubled each time, with jitter.
 fn backoff(failures: u32) -> f64 {
     let seconds = 0.5 * f64::from(1u32 << failures.min(10));
     seconds.min(MAX_BACKOFF) * (0.5 + fastrand::f64() / 2.0)

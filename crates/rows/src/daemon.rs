@@ -16,19 +16,19 @@ use tower_pulse_core::row_lists::RowCaches;
 use tower_pulse_core::task::{DENIED_WAIT, Stopped};
 use tower_pulse_redis::rows::{LeaseOf, LeasedRow};
 
-/// The daemon looks for rows that other processes have scheduled at least this often.
+/// The longest time between two looks for rows that other processes have scheduled.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// The least time between two looks, so that rows whose turns are close together are leased together.
+/// The shortest time between two looks, so that rows due close together are leased together.
 const MIN_WAIT: Duration = Duration::from_millis(5);
 
-/// Refreshes due rows, several at once. The cache is listed for as long.
+/// Refreshes due rows, several at once. The cache is listed while the daemon lives.
 pub(super) struct Daemon {
     cache: Arc<Cache>,
     caches: RowCaches,
     loading: JoinSet<LoadEnd>,
-    /// How long the end of the task waits for rows that are being loaded.
+    /// The longest wait for rows that are being loaded when the task ends.
     end_timeout: Duration,
-    /// Whether the store has answered last.
+    /// Whether the store answered the last call.
     is_answered: bool,
     notices: Notices,
 }
@@ -39,7 +39,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The end of a refresh: the seconds until the row is due again.
+/// The result of a refresh: the seconds until the row is due again.
 type LoadEnd = Result<Option<f64>>;
 
 impl Daemon {
@@ -54,13 +54,13 @@ impl Daemon {
         }
     }
 
-    /// Refreshes due rows until the `Pulse` shuts down. Rows that are being loaded then are finished if they are
+    /// Refreshes due rows until the `Pulse` shuts down. Rows being loaded at that moment are finished if they are
     /// loaded in time; another daemon refreshes the others when their leases end.
     pub(super) async fn refresh_until(mut self, mut stopped: Stopped) {
         let (cache, mut admission) = (self.cache.clone(), stopped.admission());
         while !stopped.is_set() {
             let end_timeout = self.end_timeout;
-            // While the store does not answer, the other places are left to callers.
+            // While the store does not answer, all but one place are left to callers.
             let most = match self.is_answered {
                 true => cache.options.concurrency,
                 false => 1,
@@ -72,7 +72,7 @@ impl Daemon {
                 let lease = self.lease(places);
                 tokio::pin!(lease);
                 let Some(next) = stopped.or(Box::pin(&mut lease)).await else {
-                    // A dropped call may lease rows that nobody loads.
+                    // A dropped call may lease rows that are never loaded.
                     let _ = tokio::time::timeout(end_timeout, lease).await;
                     break;
                 };
@@ -90,15 +90,15 @@ impl Daemon {
             }
         }
         let loaded = async { while self.loading.join_next().await.is_some() {} };
-        // Dropping the set ends the loads that are left.
+        // Dropping the set aborts the remaining loads.
         let _ = tokio::time::timeout(self.end_timeout, loaded).await;
     }
 
-    /// Waits until the next look: until a row is due, or one was scheduled.
+    /// Waits until a row is due or one was scheduled.
     async fn wait(&mut self, mut wait: Duration) {
         let cache = self.cache.clone();
         let start = cache.clock.tick();
-        // A place that becomes free is filled at once.
+        // A free place is filled at once.
         if cache.places.is_free() {
             cache.clock.sleep(MIN_WAIT).await;
         }
@@ -114,13 +114,13 @@ impl Daemon {
                 }
             }
         }
-        // The next look sees when these rows are due.
+        // Their leases have ended, so the next look finds when these rows are due.
         while let Some(loaded) = self.loading.try_join_next() {
             let _ = loaded.map(|loaded| self.ended(loaded));
         }
     }
 
-    /// Returns how long after the end of a load its row is due.
+    /// The time after the end of a load until its row is due.
     fn ended(&self, loaded: LoadEnd) -> Option<Duration> {
         if let Err(error) = &loaded {
             self.warn_of_store(error);
@@ -128,8 +128,8 @@ impl Daemon {
         Duration::try_from_secs_f64(loaded.ok()??.max(0.0)).ok()
     }
 
-    /// Leases as many due rows as there are places, and begins to load them. Returns how long to wait until the next
-    /// look, unless the store failed, of which the log is told.
+    /// Leases as many due rows as there are places, and begins to load them. Returns the wait until the next look. Logs
+    /// an error of the store.
     async fn lease(&mut self, mut places: Vec<Place>) -> Result<Duration> {
         let token = short_random_name();
         let most = places.len();
@@ -139,12 +139,12 @@ impl Daemon {
         self.warn_of_entries(&leased.problems);
         let is_full = leased.rows.len() >= most;
         for row in leased.rows {
-            // The store leases no more rows than it was asked for.
+            // The store leases no more rows than asked for.
             let Some(place) = places.pop() else { break };
             self.load(token.clone(), row, place);
         }
         Ok(match leased.next {
-            // More rows may be due: the next look waits for a place.
+            // More rows may be due: look again once a place is free.
             _ if is_full => Duration::ZERO,
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .unwrap_or(MAX_WAIT)
@@ -167,7 +167,7 @@ impl Daemon {
     fn warn_of_store(&self, error: &StoreError) {
         use StoreErrorKind::{TimedOut, Unreachable};
         let name = &self.cache.options.name;
-        // Of a store that is away, other warnings tell.
+        // Other warnings report an unreachable store.
         if !matches!(error.kind(), Unreachable | TimedOut) {
             self.warn(format!(
                 "rows of the cache {name:?} are not refreshed, which is tried again: {error}"

@@ -1,4 +1,4 @@
-//! Why a row could not be scheduled, loaded or read.
+//! The errors of the row cache.
 
 use std::error::Error;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use tower_pulse_core::error::StoreError;
 
-/// Why a row could not be scheduled, loaded or read.
+/// The reason why a row could not be scheduled, loaded or read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RowError {
-    /// The store failed. What was scheduled stays scheduled; rows are refreshed once it answers.
+    /// The store failed. Scheduled rows stay scheduled, and are refreshed once the store answers.
     Store(StoreError),
-    /// The loader failed, panicked or took too long. A row that was cached before stays.
+    /// The loader failed, panicked or took too long. A cached row stays.
     Load(String),
-    /// The cached JSON of the row with this id is not of the type that was asked for.
+    /// The cached JSON of the row with this id does not parse as the requested type.
     Type(String, Arc<dyn Error + Send + Sync>),
     /// The id is longer than 256 bytes, or the delay longer than a year.
     NotAllowed(String),
-    /// There are as many scheduled rows as the cache may have. Those before the one that the text names are scheduled.
+    /// The cache already has the most scheduled rows. The rows before the one that the text names were scheduled.
     Full(String),
 }
 

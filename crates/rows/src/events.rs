@@ -1,11 +1,11 @@
-//! What happens to the rows of a cache in this process: each event counts under its name, and in the sums of the cache.
+//! The events of a cache in this process: each adds to a counter of its name, and to the sums of the cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tower_pulse_core::recorder::{Counter, Recorder};
 use tower_pulse_core::row_lists::RowSums;
 
-/// An event, whose place is that of its name. The first three are counted for each row, too.
+/// An event; its discriminant is its index in `NAMES`. The first three are also counted per row.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Hit,
@@ -17,7 +17,7 @@ pub(super) enum Event {
 
 const NAMES: [&str; 5] = ["hits", "misses", "failures", "refreshes", "stale"];
 
-/// The counter and the sum of each event. The sum is its own, as all counters beyond `max_counters` share one.
+/// The counter and the sum of each event. The sum is separate, as all counters beyond `max_counters` share one.
 #[derive(Debug)]
 pub(super) struct Events([(Counter, AtomicU64); NAMES.len()]);
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tower_pulse_core::task::lock;
 
-/// The last answer of a row, and when it came. One task at a time holds the lock, and works.
+/// The last answer of a row, and when it came. The task that holds the lock does the work.
 type Lane<T> = Arc<tokio::sync::Mutex<Option<(Instant, T)>>>;
 
 /// Work under way, by row.
@@ -21,12 +21,12 @@ impl<T> Default for Flights<T> {
 }
 
 impl<T: Clone> Flights<T> {
-    /// Works for a row, or waits for the answer of another task that works for it. If that task is dropped, this one
-    /// works.
+    /// Does the work for a row, or waits for the answer of another task that does. If that task is dropped, this one
+    /// does the work.
     pub(super) async fn join(&self, id: &str, work: impl Future<Output = T>) -> T {
         let called = Instant::now();
         let lane = lock(&self.0).entry(id.to_owned()).or_default().clone();
-        // Declared before the guard, and so dropped after it.
+        // Declared before the guard, and therefore dropped after it.
         let _landing = Landing { flights: self, id };
         let mut last = lane.lock_owned().await;
         match &*last {
@@ -40,7 +40,7 @@ impl<T: Clone> Flights<T> {
     }
 }
 
-/// Removes the lane of a row when the last task has left it.
+/// Removes the lane of a row when its last task leaves.
 struct Landing<'a, T> {
     flights: &'a Flights<T>,
     id: &'a str,
@@ -49,7 +49,7 @@ struct Landing<'a, T> {
 impl<T> Drop for Landing<'_, T> {
     fn drop(&mut self) {
         let mut lanes = lock(&self.flights.0);
-        // The map holds one reference; others belong to tasks that wait.
+        // The map holds one reference; the others belong to waiting tasks.
         let is_last = |lane: &Lane<T>| Arc::strong_count(lane) == 1;
         if lanes.get(self.id).is_some_and(is_last) {
             lanes.remove(self.id);

@@ -28,7 +28,7 @@ pub struct RowCache(pub(super) Arc<Cache>);
 pub struct Row<T> {
     /// The row.
     pub value: T,
-    /// How long ago it was loaded; `None` if another program has cached it.
+    /// The time since it was loaded; `None` if another program has cached it.
     pub age: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Debug for RowCache {
 }
 
 impl RowCache {
-    /// Refreshes a row every so often, beginning now. A delay of 0 removes the row.
+    /// Schedules a row: it is refreshed now, and then at this interval. An interval of 0 removes the row.
     ///
     /// # Errors
     /// [`RowError::NotAllowed`], [`RowError::Full`] or [`RowError::Store`].
@@ -49,11 +49,11 @@ impl RowCache {
         self.schedule_many([(id, every)]).await
     }
 
-    /// Schedules several rows. Their first intervals are shortened by chance, so that later turns are spread.
+    /// Schedules several rows. Their first intervals are shortened at random, which spreads later refreshes.
     ///
     /// # Errors
-    /// As [`schedule`](Self::schedule). Rows are scheduled 200 at a time: those before the 200 that were refused are
-    /// scheduled then.
+    /// As [`schedule`](Self::schedule). Rows are scheduled 200 at a time; the groups before the refused one stay
+    /// scheduled.
     pub async fn schedule_many<I: Into<String>>(
         &self,
         rows: impl IntoIterator<Item = (I, Duration)>,
@@ -104,8 +104,8 @@ impl RowCache {
         self.schedule(id, Duration::ZERO).await
     }
 
-    /// Loads a row now, after it was written: an older answer that is still being loaded is dropped. Returns whether
-    /// there is such a row.
+    /// Loads a row now, for use after its source was written: an older load still in progress is discarded. Returns
+    /// whether the row exists.
     ///
     /// # Errors
     /// [`RowError::NotAllowed`], [`RowError::Load`] or [`RowError::Store`].
@@ -120,19 +120,19 @@ impl RowCache {
         }
     }
 
-    /// The cached row; `None` if it is not cached.
+    /// Returns the cached row; `None` if it is not cached.
     ///
     /// # Errors
-    /// [`RowError::NotAllowed`]; [`RowError::Store`] within the response timeout (500 ms by default) when the store does not
-    /// answer (for a row above 4 MiB within 10 s, if it falls silent in between), unless
-    /// [`local_fallback`](super::RowCacheBuilder::local_fallback) has the row; [`RowError::Type`].
+    /// [`RowError::NotAllowed`]. [`RowError::Type`]. [`RowError::Store`] if the store does not answer within the
+    /// response timeout (500 ms by default; 10 s for a row above 4 MiB whose transfer stalls) and
+    /// [`local_fallback`](super::RowCacheBuilder::local_fallback) does not have the row.
     pub async fn get<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Row<T>>, RowError> {
         let row = self.0.read(checked(id)?).await?;
         row.map(|row| parsed(id, &row)).transpose()
     }
 
-    /// The cached rows of some ids, in their order: small rows, up to a thousand, by one round trip, larger and more rows
-    /// in parts. All of them are in memory at once.
+    /// Returns the cached rows of some ids, in their order: up to a thousand small rows in one round trip, larger and
+    /// more rows in parts. All of them are in memory at once.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -148,14 +148,14 @@ impl RowCache {
             .collect()
     }
 
-    /// The cached row, which is loaded first if it is not cached: by one task of one process, for all that ask
-    /// meanwhile. `None` if there is no such row.
+    /// Returns the cached row, and loads it first if it is not cached; `None` if it does not exist. One task of one
+    /// process loads it for all concurrent callers.
     ///
-    /// A row without a schedule stays cached for [`unscheduled_age`](super::RowCacheBuilder::unscheduled_age). While the
-    /// store is away, the row is loaded and not cached.
+    /// A row without a schedule stays cached for [`unscheduled_age`](super::RowCacheBuilder::unscheduled_age). While
+    /// the store is unreachable, the row is loaded and not cached.
     ///
-    /// Waits while [`concurrency`](super::RowCacheBuilder::concurrency) other rows are loaded. A caller that is dropped
-    /// waits no longer; a load that has begun goes on, unless the store is away.
+    /// Waits while [`concurrency`](super::RowCacheBuilder::concurrency) other rows are loaded. Dropping the future
+    /// stops the wait; a load that has begun goes on, unless the store is unreachable.
     ///
     /// # Errors
     /// [`RowError::NotAllowed`], [`RowError::Load`] or [`RowError::Type`].
@@ -177,7 +177,7 @@ impl RowCache {
     }
 }
 
-/// Some of the scheduled rows of a cache, and the number of all: first those that fail, then the latest due.
+/// Lists some scheduled rows of a cache, failing ones first, then those due the longest, with the number of all.
 pub async fn list(cache: &RowCache, query: &RowsQuery) -> Result<RowList, StoreError> {
     cache.0.list(query).await
 }

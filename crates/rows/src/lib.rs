@@ -1,11 +1,12 @@
 //! Rows that are refreshed on schedule: the recipe *row cache*. This crate knows the recorder and the clock of
-//! `tower-pulse-core`, as a handle gives them, and the store in Redis. It knows nothing of axum and tower, nor who lists rows.
+//! `tower-pulse-core`, through a handle, and the store in Redis. It knows neither axum nor tower, nor the callers that
+//! list rows.
 //!
-//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
-// Read `places` (how many rows are loaded at once), `loader`, `events` and `local` (what this process counts and
-// remembers), `flights` (callers that share an answer), `cache` (refreshing and reading), `handle` (what the application
-// calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
+// Read `places` (how many rows are loaded at once), `loader`, `events` and `local` (counts and rows of this process),
+// `flights` (callers that share an answer), `cache` (refreshing and reading), `handle` (the public calls), `daemon`
+// (the task that refreshes due rows), then `builder` (the configuration).
 
 mod builder;
 mod cache;

@@ -11,17 +11,17 @@ use super::places::Place;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_redis::rows::LoadedRow;
 
-/// Loads rows from where they are kept: a database, another service.
+/// Loads rows from their source: a database, another service.
 ///
-/// Any closure from an id to a future of `Result<Option<T>, E>` is one: `Ok(None)` says that there is no such
-/// row. Implement the trait for a loader with a name or with state of its own.
+/// Any closure from an id to a future of `Result<Option<T>, E>` is a loader: `Ok(None)` says that the row does not
+/// exist. Implement the trait for a loader with a name or with state of its own.
 pub trait RowLoader: Send + Sync + 'static {
     /// The row, which is cached as JSON: an object, for readers in other languages.
     type Row: Serialize + Send;
-    /// Why a row could not be loaded.
+    /// The reason why a row could not be loaded.
     type Error: Display + Send;
 
-    /// Loads a row; `None` if there is no such row.
+    /// Loads a row; `None` if it does not exist.
     fn load(
         &self,
         id: String,
@@ -43,11 +43,11 @@ where
     }
 }
 
-/// A loader of any type, which loads a row in a place.
+/// A type-erased loader, which loads a row while its place is held.
 pub(super) type AnyLoader =
     Arc<dyn Fn(String, &Place) -> BoxFuture<'static, LoadedRow> + Send + Sync>;
 
-/// Makes a loader that has a deadline and a limit, and whose panics are errors.
+/// Wraps a loader with a deadline and a size limit, and turns its panics into errors.
 pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize) -> AnyLoader {
     let loader = Arc::new(loader);
     Arc::new(move |id, place| {
@@ -59,7 +59,7 @@ pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize)
                 .map(Some)
                 .map_err(|error| format!("it cannot be written as JSON: {error}"))
         });
-        // A task of its own, so that a panic ends the task only.
+        // A task of its own, so that a panic ends only the task.
         let mut task = AbortOnDrop(tokio::spawn(load));
         Box::pin(async move {
             match tokio::time::timeout(deadline, &mut task.0).await {
@@ -76,7 +76,7 @@ pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize)
     })
 }
 
-/// A task that ends when nobody waits for it any more.
+/// A task that is aborted when its handle is dropped.
 struct AbortOnDrop(tokio::task::JoinHandle<LoadedRow>);
 
 impl Drop for AbortOnDrop {

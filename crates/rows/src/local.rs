@@ -1,4 +1,4 @@
-//! Rows in this process: those that it has read lately, how often rows were hit and missed, and which could not be loaded.
+//! The rows that this process remembers: those read lately, hits and misses per row, and failed loads.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tower_pulse_core::row_lists::FailedRow;
 use tower_pulse_core::task::lock;
 use tower_pulse_redis::rows::short_reason;
 
-/// A row as it was read or loaded: its JSON, and its age then, if that is known.
+/// A row as it was read or loaded: its JSON, and its age at that time, if known.
 #[derive(Clone, Debug)]
 pub(super) struct ReadRow {
     pub(super) json: Arc<[u8]>,
@@ -33,15 +33,15 @@ pub(super) struct Local {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The rows, each with its number in `order`, and when it was read.
+    /// The rows, each with its number in `order` and the time of its read.
     rows: HashMap<Arc<str>, (u64, Tick, ReadRow)>,
-    /// The ids of the rows, those that were read from the store last at the end.
+    /// The ids of the rows; the most recently read from the store is last.
     order: BTreeMap<u64, Arc<str>>,
     next: u64,
     bytes: usize,
-    /// How often each row was hit, missed, and failed to load.
+    /// The hits, misses and failed loads of each row.
     counts: HashMap<String, [u64; 3]>,
-    /// The newest last, each with when it failed.
+    /// The failed rows, newest last, each with the time of the failure.
     failed: VecDeque<(Tick, FailedRow)>,
 }
 
@@ -54,7 +54,7 @@ impl Local {
         }
     }
 
-    /// The row as it was last read, if that was within `age`. Its age is that of now.
+    /// The row as it was last read, if within `age`. Its age is brought up to now.
     pub(super) fn last(&self, id: &str, age: Duration) -> Option<ReadRow> {
         let state = lock(&self.state);
         let (_, read, row) = state.rows.get(id)?;
@@ -65,8 +65,8 @@ impl Local {
         })
     }
 
-    /// Remembers a row, or that there is none. When there are too many bytes, forgets those that were not read from the
-    /// store for the longest time.
+    /// Remembers a row, or that it does not exist. Evicts the rows least recently read from the store when there are
+    /// too many bytes.
     pub(super) fn remember(&self, id: &str, row: Option<ReadRow>) {
         let mut state = lock(&self.state);
         state.forget(id);
@@ -87,11 +87,11 @@ impl Local {
         state.rows.insert(id, (number, self.clock.tick(), row));
     }
 
-    /// Counts a read of a row, or a load that failed.
+    /// Counts a read of a row, or a failed load.
     pub(super) fn count(&self, id: &str, event: Event) {
         let mut state = lock(&self.state);
         if !state.counts.contains_key(id) {
-            // Rows that were never hit, as of ids that a client invents, leave room for those that are.
+            // Half of the space is reserved for rows with hits, as a client may invent ids.
             let most = match event {
                 Event::Hit => MAX_COUNTED,
                 _ => MAX_COUNTED / 2,
@@ -107,13 +107,13 @@ impl Local {
         }
     }
 
-    /// How often a row was hit, missed, and failed to load.
+    /// The hits, misses and failed loads of a row.
     pub(super) fn counts(&self, id: &str) -> [u64; 3] {
         let state = lock(&self.state);
         state.counts.get(id).copied().unwrap_or_default()
     }
 
-    /// Remembers why a row could not be loaded. Of too many rows, the one goes that failed first.
+    /// Remembers why a row could not be loaded. Evicts the row that failed first when there are too many.
     pub(super) fn remember_failure(&self, id: &str, reason: &str) {
         let mut state = lock(&self.state);
         let mut row = state.take_failure(id).unwrap_or_default();
@@ -126,7 +126,7 @@ impl Local {
         state.failed.push_back((self.clock.tick(), row));
     }
 
-    /// A row was loaded, or the schedule tells why not.
+    /// Forgets the failure of a row that was loaded, or whose failure is in the schedule.
     pub(super) fn forget_failure(&self, id: &str) {
         lock(&self.state).take_failure(id);
     }
@@ -181,7 +181,7 @@ mod tests {
         }
         let rows = lock(&local.state).rows.len();
         assert!((5..=10).contains(&rows), "{rows}");
-        // The last ones.
+        // The most recent rows are left.
         let first = 50 - rows;
         assert!((first..50).all(|number| last(&number.to_string()).is_some()));
         let first = first.to_string();

@@ -1,4 +1,4 @@
-//! The places of a cache, which bound how many rows this process loads at once.
+//! The places of a cache: permits that bound how many rows this process loads at once.
 
 use std::any::Any;
 use std::future::Future;
@@ -6,34 +6,34 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
-/// The places of a cache. The daemon and the callers take turns, so that neither waits for all loads of the other.
+/// The places of a cache. The daemon and the callers alternate, so that neither waits for all loads of the other.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// Serves those who wait in their order: at most the daemon, and one caller.
+    /// Serves waiters in order: at most the daemon and one caller.
     permits: Arc<Semaphore>,
-    /// Held by the caller that waits for a permit. The other callers wait for this lock, in their order.
+    /// Held by the caller that waits for a permit. The other callers wait for this lock, in order.
     first_caller: Mutex<()>,
 }
 
-/// The right to load one row. The place is free when the right and all futures of [`Place::scope`] are dropped.
+/// The right to load one row. The place is free once it and all futures of [`Place::scope`] are dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The places that the load holds: its own, and those of the loads that wait for it, of this cache and of others.
+    /// The places that the load holds: its own, and those of the loads that wait for it, of any cache.
     held: Vec<Held>,
 }
 
-/// A place as its load and the loads below it see it.
+/// A place, as its load and nested loads see it.
 #[derive(Clone, Debug)]
 struct Held {
-    /// The permits of the cache, which tell it from others.
+    /// The permits of the cache, which identify it.
     permits: Arc<Semaphore>,
     right: Right,
-    /// Held by the one load that the load of this place waits for.
+    /// Held by the one nested load that the load of this place waits for.
     nested: Arc<Mutex<()>>,
 }
 
-/// Held, and free when it is dropped: a permit of the cache, or the turn of a nested load with the right of the load that
-/// waits for it, whose place stays taken if that load is given up.
+/// Frees a place when it is dropped: a permit of the cache, or for a nested load the lock of its turn and the right of
+/// the load that waits for it. The place thus stays taken if the waiting load is aborted.
 type Right = Arc<dyn Any + Send + Sync>;
 
 tokio::task_local! {
@@ -60,8 +60,8 @@ impl Places {
             .unwrap_or(false)
     }
 
-    /// Waits for a place. A load that asks its own cache for another row would wait for itself: it lends its place, to
-    /// one row at a time.
+    /// Waits for a place. A load that asks its own cache for another row would wait for itself, so it lends its place
+    /// to one row at a time.
     pub(super) async fn for_caller(&self) -> Place {
         let held = HELD.try_with(Vec::clone).unwrap_or_default();
         let lender = held.iter().find(|held| held.is_of(self)).cloned();
@@ -86,7 +86,7 @@ impl Places {
         places
     }
 
-    /// There is always one, as the semaphore is never closed.
+    /// Never `None`, as the semaphore is never closed.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         self.permits.clone().acquire_owned().await.ok()
     }
@@ -109,7 +109,7 @@ impl Held {
 }
 
 impl Place {
-    /// A load in this place.
+    /// Runs a load in this place.
     pub(super) fn scope<F: Future>(&self, load: F) -> impl Future<Output = F::Output> + use<F> {
         HELD.scope(self.held.clone(), load)
     }

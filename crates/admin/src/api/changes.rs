@@ -16,7 +16,7 @@ struct Take {
     taken: bool,
 }
 
-/// Takes the change that a JSON body names, or gives it back, and answers with the change as it is then.
+/// Takes the change that a JSON body names, or gives it back. Answers with the updated change.
 pub(crate) async fn take(
     admin: &Admin,
     instance: &Instance,

@@ -1,4 +1,4 @@
-//! Making a mark: `POST api/marks`; and removing one: `DELETE api/marks?id=`.
+//! Adding a mark: `POST api/marks`; and removing one: `DELETE api/marks?id=`.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -9,17 +9,17 @@ use tower_pulse_core::query::json::{Less, ScreenSize};
 use tower_pulse_core::query::{params, source};
 use tower_pulse_model::mark::Mark;
 
-/// How an answer becomes smaller.
+/// The field, and the advice, if an answer is too large.
 const LESS: Less = ("text", "use a shorter text");
 
-/// The body of a request that makes a mark.
+/// The body of a request that adds a mark.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewMark {
     text: String,
 }
 
-/// Makes a mark of a JSON body, and answers with it.
+/// Adds the mark in a JSON body, and answers with it.
 pub(crate) async fn add(
     admin: &Admin,
     instance: &Instance,
@@ -46,7 +46,7 @@ struct Removed {
     id: Option<String>,
 }
 
-/// Removes the mark of the parameter `id`, and answers with it.
+/// Removes the mark with the given `id`, and answers with it.
 pub(crate) async fn remove(
     admin: &Admin,
     instance: &Instance,

@@ -1,4 +1,4 @@
-//! What the API does beside answering one question: several at once ([`screen`]), and writes.
+//! The parts of the API that are not single questions: several questions at once ([`screen`]), and writes.
 
 pub(super) mod changes;
 pub(super) mod marks;

@@ -10,14 +10,14 @@ use super::super::response::ApiError;
 use tower_pulse_core::query::json::{ScreenSize, Written, ask};
 use tower_pulse_core::query::params;
 
-/// The most questions of a request.
+/// The most questions per request.
 const MAX_ASKS: usize = 16;
 
 /// The longest question, in bytes: a context of the longest name, each byte percent-encoded, and other parameters.
 const MAX_ASK: usize = 4_096;
 
-/// Answers each `ask` in its place as its own endpoint would, at the same time. `as_of` is the earliest of theirs. Fails if
-/// the answers are too large together.
+/// Answers all `ask` parameters concurrently, each as its own endpoint would, in their order. `as_of` is the earliest
+/// of the answers. Fails if the answers are too large together.
 pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Written, ApiError> {
     let asks = params::pairs(query)?;
     if let Some((unknown, _)) = asks.iter().find(|(name, _)| name != "ask") {
@@ -64,8 +64,8 @@ async fn answer(admin: &Admin, question: &str, size: &ScreenSize) -> Result<Writ
     Ok(ask(&admin.query, question, size).await?)
 }
 
-/// Runs a few futures at the same time within this task. Returns their results in order, unless they are too large
-/// together. Other tasks may run after each result, as it may have taken a while to compute.
+/// Runs a few futures concurrently within this task. Returns their results in order, unless they are too large
+/// together. Other tasks may run after each result, as computing it may have taken a while.
 async fn join_all<F: Future>(
     futures: impl Iterator<Item = F>,
     size: &ScreenSize,

@@ -1,9 +1,9 @@
-// Advice on where the layer belongs: the reason, and the lines that mend it.
+// Advice on where the layer belongs: the reason, and the lines that fix it.
 
 import { el, show, sync } from './dom.js';
 
 /**
- * Adds cards in front of a node.
+ * Adds cards before a node.
  * @param {HTMLElement} before
  * @returns {(list: { text: string, code: string }[]) => void} draws the advice
  */

@@ -1,5 +1,5 @@
-// Requests to the JSON API: all questions of a screen in one request. An unchanged answer costs a 304. Its ETag is
-// held here, because the browser stores no response that says no-store.
+// Requests to the JSON API: all questions of a screen in one request. An unchanged answer costs a 304. Its ETag is kept
+// here, as the browser stores no response that says no-store.
 
 export const base = document.querySelector('meta[name="pulse-base"]').getAttribute('content');
 export const DEADLINE = 10_000;
@@ -17,10 +17,10 @@ export class ApiError extends Error {
 /** An answer in a form that this page does not know, such as that of another version of the service. */
 export class UnexpectedAnswer extends Error {}
 
-/** Unix seconds by the server's clock, which also gives the starts of slices. */
+/** Unix seconds by the server's clock, which the starts of slices also follow. */
 export const serverNow = () => Date.now() / 1000 + ahead;
 
-/** A question such as `paths?window=1h`. Parameters without a value are left out. */
+/** A question such as `paths?window=1h`, without the parameters that have no value. */
 export function question(name, parameters = {}) {
 	const given = Object.entries(parameters).filter(
 		([, value]) => value !== '' && value !== null && value !== undefined && value !== 0,
@@ -30,7 +30,7 @@ export function question(name, parameters = {}) {
 
 /**
  * Asks `questions`, an object of questions by name. Resolves to `answers`, an object of `status` and `body` by name,
- * and `asOf`: the Unix second that they include.
+ * and to `asOf`, the Unix second up to which they are complete.
  */
 export async function ask(questions, signal) {
 	const url = new URL(`${base}api/screen`, location.href);
@@ -58,7 +58,7 @@ export async function ask(questions, signal) {
 	return answers;
 }
 
-/** Reads what `ask` resolves to. Each answer has a status, and one that succeeded has an object. */
+/** Parses the answers for `ask`. Each has a status, and a successful one has an object. */
 function readAnswers(text, names) {
 	try {
 		const { answers: list, as_of: asOf } = JSON.parse(text);

@@ -1,4 +1,4 @@
-// Connects the page: its screens, the state in the URL, and the poller.
+// Connects the parts of the page: its screens, the state in the URL, and the poller.
 
 import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
@@ -39,10 +39,10 @@ const shown = { at: 0, asOf: 0, failure: null };
 const isPaused = () => state.paused === 1;
 let styled = null; // settles when the style of the other screens is there
 
-/** Says something of the range, or nothing. */
+/** Shows a note on the range, or none. */
 const note = (said) => say($('complete'), said);
 
-/** What screens call. */
+/** The functions that screens call. */
 const page = {
 	config,
 	/** Changes the state, and asks again. `inPlace`: without a step for the Back button. */
@@ -50,9 +50,9 @@ const page = {
 		write(values, inPlace);
 		changed();
 	},
-	/** Asks again now, as the questions have changed. What has failed is tried again in its own time. */
+	/** Asks again now, as the questions have changed. A failed question is retried in its own time. */
 	ask: () => setTimeout(() => shown.failure || poller.now()),
-	/** Says how much of the range was recorded, and how many requests are missing. */
+	/** Shows how much of the range was recorded, and how many requests are missing. */
 	complete(covered, any) {
 		const now = serverNow();
 		const { from, to, complete, not_running_seconds: stopped, missing } = covered;
@@ -92,11 +92,11 @@ async function load(signal) {
 }
 
 /**
- * Shows what these questions were answered last, until there is another answer. While the store is away, nothing else
- * stands for it.
+ * Shows the last answers to these questions until there are new ones. Without any, shows none while the store is
+ * unreachable.
  */
 function restore(questions) {
-	const isAsked = view.place !== location.hash + rangeName(); // and not by the page itself, which shows something newer
+	const isAsked = view.place !== location.hash + rangeName(); // not by the page itself, which shows newer data
 	view.place = location.hash + rangeName();
 	if (view.questions === questions) return;
 	view.questions = questions;
@@ -109,7 +109,7 @@ function restore(questions) {
 	draw();
 }
 
-/** Shows answers. What cannot be drawn leaves what was shown before. */
+/** Shows answers. If they cannot be drawn, the previous ones stay. */
 function accept(answers, asOf) {
 	const before = { ...view };
 	const { at } = shown;
@@ -125,7 +125,7 @@ function accept(answers, asOf) {
 		throw new UnexpectedAnswer(error.message);
 	}
 	if (shown.failure) return;
-	// A place has one answer, though it may ask something else now.
+	// A place has one answer, though its questions may have changed.
 	for (const key of [view.place, view.questions]) {
 		lastAnswers.delete(key);
 		lastAnswers.set(key, { answers: view.answers, asOf, at: shown.at });
@@ -141,7 +141,7 @@ function take({ health, ...others }, asOf) {
 	const [answers, refused] = [{}, {}];
 	for (const [name, { status, body }] of Object.entries(others)) {
 		if (status >= 400 && status < 500) refused[name] = visible(body?.error ?? '');
-		// While the store is away, a question keeps its last answer.
+		// While the store is unreachable, a question keeps its last answer.
 		const answer = status === 200 ? body : status >= 500 && view.answers?.[name];
 		if (answer) answers[name] = answer;
 	}
@@ -159,7 +159,7 @@ function draw() {
 	view.mounted.draw(view.answers, serverNow(), { asOf: asOf ?? serverNow(), health, refused });
 	if (!document.body.dataset.ready) {
 		performance.mark('drawn');
-		setTimeout(style); // of what is loaded behind the first paint
+		setTimeout(style); // loaded after the first paint
 	}
 	document.body.dataset.ready = 'true';
 	const refusal = Object.values(view.refused ?? {})[0];
@@ -176,13 +176,13 @@ const STATUSES = {
 	unexpected: 'unexpected answer',
 };
 
-/** The state of the store, which says nothing of the service itself. */
+/** Shows the state of the store, which says nothing about the service itself. */
 function setStatus(status) {
 	text($('status'), STATUSES[status] ?? `store ${visible(status)}`);
 	attr($('status'), 'data-status', status);
 }
 
-/** What the service suffers from: in the header, in the title and in the icon. */
+/** Shows the problems of the service in the header, in the title and in the icon. */
 function showProblems({ problems, standing, judged_until: until, sight }) {
 	const n = problems ?? standing;
 	const isSeen = until > 0 && sight?.compared > 0;
@@ -195,7 +195,7 @@ function showProblems({ problems, standing, judged_until: until, sight }) {
 	attr($('icon'), 'href', icon.replace('%3C/svg%3E', `${dot}%3C/svg%3E`));
 }
 
-/** The title says where one is, and how many problems there are. */
+/** Sets the title to the current screen and the number of problems. */
 function setTitle() {
 	const isOfOne = ['path', 'instance'].includes(state.screen);
 	const place = isOfOne ? shortened(visible(state.context || state.name)) : $('screens').textContent;
@@ -204,7 +204,7 @@ function setTitle() {
 	document.title = count + [place, service, 'tower-pulse'].filter(Boolean).join(' · ');
 }
 
-/** Status, banner, warnings, and how old the shown figures are. */
+/** Shows the status, the banner, the warnings, and the age of the figures. */
 function report() {
 	const { failure } = shown;
 	const { health } = view;
@@ -241,7 +241,7 @@ function kindOf(failure) {
 	return LOGGED_OUT.includes(failure.status) ? 'unauthorized' : 'store';
 }
 
-/** What failed, and what to do. */
+/** The failure, and the remedy. */
 function sentenceOf(failure) {
 	const message = visible(failure.message);
 	if (failure.status === 403) return `The service refuses to answer: ${message}. Reload the page once you may enter.`;
@@ -251,7 +251,7 @@ function sentenceOf(failure) {
 	return sentences[kindOf(failure)] ?? message.replace(/[^.?!]$/, '$&.');
 }
 
-/** How long ago the shown figures were answered. */
+/** Shows the age of the figures. */
 function tick() {
 	const age = serverNow() - shown.at;
 	const isOld = view.complete && !isPaused() && !isZoomed() && age > Math.max(STALE, 3 * state.refresh);
@@ -270,7 +270,7 @@ async function changed() {
 	poller.paused = isPaused() || isZoomed();
 	view.range = `${rangeName()} ${state.from} ${state.to}`;
 	if (name === state.screen && context === state.context + state.kind) {
-		// What was answered about another range is not drawn as if it were about this one.
+		// Answers about another range are not drawn as if they were about this one.
 		if (view.range === range) draw();
 		poller.now();
 		return;
@@ -298,7 +298,7 @@ function style() {
 async function mountScreen() {
 	const { name, context } = view;
 	try {
-		// The screens that are seldom opened are loaded when they are.
+		// Screens other than the overview are loaded when they are opened.
 		const load = (retry) => (name === 'overview' ? { mount } : import(`./screen_${name}.js${retry}`));
 		const module = await retried(load);
 		if (name !== 'overview') await style();
@@ -310,7 +310,7 @@ async function mountScreen() {
 	} catch (error) {
 		if (view.name !== name) return true;
 		root.replaceChildren();
-		// What fails otherwise than by the network is a defect of the page.
+		// A failure other than of the network is a defect of the page.
 		if (!(error instanceof TypeError)) console.error(error);
 		shown.failure = error;
 		report();
@@ -320,7 +320,7 @@ async function mountScreen() {
 }
 
 function controls() {
-	// Screens that the navigation does not name.
+	// Screens that have no entry of their own in the navigation.
 	const partOf = { instance: 'health', path: state.kind === 'timer' ? 'timers' : 'paths' };
 	for (const node of all('nav a')) {
 		const own = node.dataset.screen;
@@ -338,7 +338,7 @@ function controls() {
 	show(document.querySelector('.segments'), hasRange);
 	show($('unzoom'), isZoomed() && hasRange);
 	show($('freeze'), !isZoomed() && hasRange);
-	// Each of the two takes the place of the other.
+	// The two buttons replace each other.
 	if (focused?.hidden) (focused === $('freeze') ? $('unzoom') : $('freeze')).focus();
 	const now = serverNow();
 	text($('unzoom'), `${moment(state.from, now)} – ${moment(state.to, now)} ×`);
@@ -367,7 +367,7 @@ function connect() {
 	}
 	$('unzoom').addEventListener('click', () => page.go({ from: 0, to: 0 }));
 	$('freeze').addEventListener('click', () => {
-		// What is not included yet would still change it.
+		// Requests that are not included yet would still change the figures.
 		const to = settled(Math.min(serverNow(), view.asOf ?? Infinity));
 		page.go({ from: to - seconds(), to });
 	});
@@ -397,10 +397,10 @@ function connect() {
 	setInterval(() => document.hidden || tick(), 1000);
 }
 
-/** Opens or closes the navigation, which on a phone is a menu. */
+/** Opens or closes the navigation, which is a menu on a phone. */
 const openScreens = (isOpen) => attr($('screens'), 'aria-expanded', isOpen);
 
-/** Closes the menus that `target` is not in. */
+/** Closes the menus that do not contain `target`. */
 function closeMenus(target) {
 	for (const menu of all('details.menu[open]')) menu.open = Boolean(target) && menu.contains(target);
 	if (target !== $('screens')) openScreens(false);

@@ -7,7 +7,7 @@ const STEPS = [
 const LETTER = 6.3; // mean width of a letter of a label, in pixels; one of East Asia and an emoji have the double
 const CLOSE = 54; // pixels between two lines that share a label
 
-/** At most five values from 0 on; the last is `max` or more. `whole`: nothing between two whole numbers. */
+/** At most five values from 0 on; the last is `max` or more. `whole`: whole numbers only. */
 export function linearTicks(max, whole) {
 	const least = (max || 1) / 4;
 	const power = 10 ** Math.floor(Math.log10(least));
@@ -19,7 +19,7 @@ export function linearTicks(max, whole) {
 	return Array.from({ length }, (_, i) => Number((i * step).toPrecision(9)));
 }
 
-/** 1, 2, 5, 10, 20, … × 10ⁿ from `low` to `high`; `digits` [1] has powers of ten only. */
+/** 1, 2, 5, 10, 20, … × 10ⁿ from `low` to `high`; with `digits` [1], powers of ten only. */
 export function logTicks(low, high, digits = [1, 2, 5]) {
 	const ticks = [];
 	for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
@@ -27,13 +27,13 @@ export function logTicks(low, high, digits = [1, 2, 5]) {
 	return ticks.filter((value) => value >= low && value <= high);
 }
 
-/** The ticks of a logarithmic axis of so many pixels. */
+/** The ticks of a logarithmic axis of `height` pixels. */
 export function axisTicks(low, high, height) {
 	const ticks = logTicks(low, high);
 	return ticks.length > Math.min(7, height / 13) ? logTicks(low, high, [1]) : ticks;
 }
 
-/** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC; the style is one of `time`. */
+/** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC. `style` is one of `time`. */
 export function timeTicks(from, to, most, utc) {
 	const step = STEPS.find((s) => (to - from) / s <= most) ?? STEPS.at(-1);
 	const offset = (at) => (utc ? 0 : new Date(at * 1000).getTimezoneOffset() * -60);
@@ -55,7 +55,7 @@ export function flags(lines, right, noun) {
 	}
 	for (const flag of row) flag.whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
 	const width = (letters) => [...letters].reduce((sum, letter) => sum + (letter > '\u2e7f' ? 2 : 1) * LETTER, 8);
-	// The room left of a line, where the label of the one before it may stand, unless that has room left of its own line.
+	// The room left of a line. The label of the previous line takes some of it, unless it fits left of its own line.
 	const roomBefore = (i) =>
 		i > 0 ? row[i].x - row[i - 1].x - (roomBefore(i - 1) < width(row[i - 1].whole) ? CLOSE : 0) : (row[i]?.x ?? 0);
 	let end = right;

@@ -1,4 +1,4 @@
-// The paths whose error budget burns faster than it lasts.
+// The paths that burn their error budget faster than it lasts.
 
 import { card } from './card.js';
 import { contextParts } from './context.js';
@@ -7,7 +7,7 @@ import { duration, times } from './format.js';
 import { linkTo } from './table.js';
 
 /**
- * Adds a card with their list behind a node.
+ * Adds a card with their list after a node.
  * @param {HTMLElement} before
  * @returns {{ draw(paths: object[]): void }} `draw` takes `burning` of `api/overview`
  */

@@ -1,8 +1,8 @@
-// Cards: a titled section of a screen, and what the menu of the screen can export.
+// Cards: the titled sections of a screen, and the data that the screen's menu can export.
 
 import { el } from './dom.js';
 
-/** A section with a heading. `parts` follow it; those in `head` stand beside the heading. */
+/** A section with a heading. `parts` follow the heading; those in `head` are beside it. */
 export function card(panel, title, { head = [], parts = [] } = {}) {
 	const heading = el('h2', '', title);
 	const node = el('section', 'card', el('div', 'bar', heading, el('span', 'grow'), ...head), ...parts);
@@ -12,16 +12,16 @@ export function card(panel, title, { head = [], parts = [] } = {}) {
 	return node;
 }
 
-/** What the menu offers to save: { title, name, node, exported }. */
+/** The data that the menu offers to save: { title, name, node, exported }. */
 export const offered = [];
 
-/** Offers to save what `exported()` is or resolves to, { name, columns, rows }, while `node` is seen. */
+/** Offers to save { name, columns, rows }, which `exported()` returns or resolves to, while `node` is visible. */
 export const offerExport = (title, name, node, exported) => offered.push({ title, name, node, exported });
 
-/** The screen has gone. */
+/** Forgets the offers when the screen is left. */
 export const forgetExports = () => offered.splice(0);
 
-/** A link to a screen, whose parts may be set later. */
+/** A link to a screen. Its parts may be set later. */
 export function anchor(href, ...parts) {
 	const node = el('a', '', ...parts);
 	node.href = href;

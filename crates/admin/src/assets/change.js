@@ -1,4 +1,4 @@
-// A change in words: how large, since when, how sure, and what is suspected.
+// A change in words: its size, its begin, its confidence, and its suspects.
 
 import { delta, duration, moment, percent, rate, span, visible } from './format.js';
 
@@ -6,7 +6,7 @@ const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', instance: 'bad', 
 
 export const level = (change) => LEVELS[change.kind] ?? 'warn';
 
-/** A ratio beside something else: 2.4× the others, +40% over the others */
+/** A ratio to something else: 2.4× the others, +40% over the others */
 export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;
 
 /** +48% slower, 2.6× slower, 24% failing, silent */
@@ -21,7 +21,7 @@ export function headline({ kind, now, ratio, is_tail: isTail }) {
 
 let standing = new Map(); // the most urgent change by what it concerns
 
-/** Keeps the changes that stand, the most urgent first, for the marks beside names. */
+/** Keeps the changes that stand, the most urgent first, for the signs beside names. */
 export function keepStanding(changes) {
 	standing = new Map();
 	for (const change of changes.filter(({ stands }) => stands).reverse()) {
@@ -43,7 +43,7 @@ export function values({ kind, then, now }) {
 	return `${format(then)} → ${format(now)}`;
 }
 
-/** What being slower costs, without what more requests do: what "Fix first" says is saved. */
+/** The cost of being slower, without that of more requests: the time that "Fix first" says is saved. */
 export const cost = ({ kind, from_code: code }) =>
 	kind === 'slower' && code > 0.0005 ? `, costs ${duration(code)} per minute` : '';
 
@@ -56,10 +56,10 @@ export function sure({ confidence }) {
 	return confidence >= 0.9995 ? '> 99.9% sure' : `${percent(confidence, 1)} sure`;
 }
 
-/** Taken by ada, 3 min ago. Empty if nobody has taken it. */
+/** Taken by ada, 3 min ago. Empty if the change is not taken. */
 export const takenBy = ({ taken }, now) => (taken ? `Taken by ${visible(taken.by)}, ${span(now - taken.at)} ago` : '');
 
-/** What is suspected, most likely first. */
+/** The suspects, most likely first. */
 export function suspects(change, marks, now) {
 	return (change.suspects ?? []).map((one) => {
 		const share = `${percent(Math.min(one.share, 1), 1)} of the added time`;
@@ -73,7 +73,7 @@ export function suspects(change, marks, now) {
 	});
 }
 
-/** Did my deploy do it? Nothing where it stands among the suspects. */
+/** The verdict on a deploy, in words. Empty if the deploy is among the suspects. */
 export function deployVerdict({ deploy }) {
 	const { verdict, mark, seconds_before: earlier } = deploy ?? {};
 	if (verdict === 'no_deploy_seen') return 'No deploy was seen before it.';
@@ -82,7 +82,7 @@ export function deployVerdict({ deploy }) {
 		: '';
 }
 
-/** Who is suspected, and whether a deploy is, in sentences. `timers`: those within the page, of which some may fail. */
+/** The suspects, and the verdict on a deploy, in sentences. `timers`: those of the page, some of which may fail. */
 export function explanation(change, marks, now, timers = []) {
 	const failing = timers.filter((timer) => timer.failing && change.kind === 'failing' && change.stands);
 	const fails = ({ timer, error_share: part }) => `${visible(timer)}, which fails ${percent(part, 1)} of its runs`;

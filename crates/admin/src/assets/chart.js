@@ -1,4 +1,4 @@
-// Charts over time: outcomes stacked in bars, or latencies as lines. One crosshair goes through all charts of the page.
+// Charts over time: outcomes as stacked bars, or latencies as lines. All charts of the page share one crosshair.
 
 import { axisTicks, flags, linearTicks, logTicks, timeTicks } from './axis.js';
 import { attr, button, el, labelled, retried, say, show, svg, text } from './dom.js';
@@ -18,7 +18,7 @@ const EMPTY = { message: '', why: '', counts: null, log: false, heat: 0, layer: 
 const listeners = new Set();
 let charts = 0;
 
-/** What all charts of the page point at. */
+/** The time that all charts of the page point at. */
 export const cursor = {
 	at: null, // Unix seconds
 	range: null, // [from, to] that is being selected
@@ -40,9 +40,9 @@ export class TimeChart {
 	#view; // what is drawn, for chart_pointer.js
 	#isConnected = false; // to the pointer and the keys
 	#readTip = null; // redraws the tooltip
-	/** Draws the table, while that is shown. */
+	/** Draws the table while it is shown. */
 	drawTable = null;
-	/** Shows what the state asks for: the chart, or its table. */
+	/** Shows the chart or its table, as the state asks. */
 	follow = null;
 	#svg;
 	#parts = {};
@@ -54,7 +54,7 @@ export class TimeChart {
 	#unsubscribe = cursor.subscribe(() => this.#showCursor());
 	#observer = new ResizeObserver(() => this.#draw());
 
-	/** `options.offers`: "heat" and "log" are views that can be chosen. */
+	/** `options.offers`: the optional views, "heat" and "log". */
 	constructor(figure, options) {
 		this.options = { clock: time, band: ['p50', 'p95'], ...options };
 		const { title, kind, series } = options;
@@ -106,7 +106,7 @@ export class TimeChart {
 		}
 	}
 
-	/** What `update` was given, with the options: `chartRows` needs both. */
+	/** The data that `update` was given, with the options: `chartRows` needs both. */
 	get state() {
 		return this.#state;
 	}
@@ -114,7 +114,7 @@ export class TimeChart {
 	update(state) {
 		this.#state = { ...EMPTY, ...this.options, ...state };
 		this.#slices = slicesOf(state);
-		// Behind the first paint, which shows all without it.
+		// After the first paint, which is complete without it.
 		if (!this.#isConnected) setTimeout(() => this.#connect());
 		this.#isConnected = true;
 		for (const [button, pressed] of this.#buttons) {
@@ -135,7 +135,7 @@ export class TimeChart {
 		if (cursor.owner === this.#view) cursor.move(null, null, null);
 	}
 
-	/** A button of the chart, which is pressed while `pressed(state)` says so. */
+	/** A button of the chart, pressed while `pressed(state)` is true. */
 	button(label, name, value, pressed, onClick) {
 		const node = button('', onClick, '');
 		node.append(...label);
@@ -226,7 +226,7 @@ export class TimeChart {
 		return rows.filter(({ list }) => list.length);
 	}
 
-	/** { ticks, y } of the values that are visible. */
+	/** { ticks, y } of the visible values. */
 	#scale({ top, bottom }) {
 		const { kind, log, series, hidden } = this.#state;
 		const stack = kind === 'stack';
@@ -283,7 +283,7 @@ export class TimeChart {
 			lines.set(key, points);
 			const point = (at, i) => {
 				if (!at || i === open) return '';
-				// The slice before may be the unfinished one, when the data is ahead of its time.
+				// The previous slice may be the unfinished one, when the data is ahead of its time.
 				if (points[i - 1] && i - 1 !== open) return `L${at}`;
 				return points[i + 1] ? `M${at}` : dot(at);
 			};
@@ -310,7 +310,7 @@ export class TimeChart {
 	}
 }
 
-/** A list of names, with or without one of them. */
+/** A list of names with one of them added or removed. */
 export function toggled(names, name) {
 	const changed = new Set(names);
 	if (!changed.delete(name)) changed.add(name);

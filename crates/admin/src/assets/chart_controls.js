@@ -1,10 +1,10 @@
-// What one does with a chart over time beside reading it: the view of latencies, and the table.
+// The controls of a chart over time, except for reading it: the view of latencies, and the table.
 
 import { toggled } from './chart.js';
 import { attr, el, labelled, show } from './dom.js';
 
 /**
- * Adds the controls of a chart to its caption: `views` behind the title, and a menu at the end.
+ * Adds the controls of a chart to its caption: `views` after the title, and a menu at the end.
  * @param {any} chart
  */
 export function addControls(chart, { caption, plot, table }) {

@@ -6,7 +6,7 @@ import { attr, el, labelled, show } from './dom.js';
 const DRAG = 4; // pixels that a pointer moves before its press is a drag
 
 /**
- * `view` is what a TimeChart draws: { plot, state, slices, box, x, swatch }. Returns the function that redraws the
+ * `view` is the content of a TimeChart: { plot, state, slices, box, x, swatch }. Returns the function that redraws the
  * tooltip.
  */
 export function connectPointer(view, cursor) {
@@ -29,7 +29,7 @@ export function connectPointer(view, cursor) {
 		show(tip, own);
 		const layer = state?.layer;
 		layer?.pointAt(own ? slice : null);
-		// Of the crosshair: arrow keys read the slices one by one.
+		// The role of the crosshair: arrow keys move it from slice to slice.
 		labelled(plot, `${view.title} over time${layer ? ': a heat map' : ''}`, 'slider');
 		attr(plot, 'aria-valuemax', slices.length || 1);
 		attr(plot, 'aria-valuenow', slices.indexOf(shown) + 1 || 1);
@@ -60,7 +60,7 @@ export function connectPointer(view, cursor) {
 		return Math.max(from, Math.min(from + share * (to - from), to - precision / 1000));
 	}
 
-	/** The whole slices between where the selection began and `at`. */
+	/** The whole slices between the begin of the selection and `at`. */
 	function span(at) {
 		if (anchor === null) return null;
 		const { precision } = view.state;

@@ -1,11 +1,11 @@
-// What a chart over time says of one of its slices: pure functions of the chart's `state`.
+// The readout of one slice of a chart over time: pure functions of the chart's `state`.
 
 import { NONE, grouped, percent } from './format.js';
 import { valueOf } from './slices.js';
 import { ENOUGH } from './tiles.js';
 
 /**
- * When a slice is: 12:40 – 12:41, with the date unless it is today's.
+ * The time of a slice: 12:40 – 12:41, with the date unless it is today's.
  * @param {{ precision: number, now: number, clock: any, utc?: boolean }} state of a chart
  * @param {any} slice
  */
@@ -17,7 +17,7 @@ export function when({ precision, now, utc, clock }, { start, end, open }) {
 	return date + (date && hours && ', ') + hours + (open ? ', so far' : '');
 }
 
-/** The tooltip: { rows, notes }, rows in the order in which they are drawn, from top to bottom. */
+/** The tooltip: { rows, notes }, with the rows in the order of drawing, from top to bottom. */
 export function readout(state, slice) {
 	const { series, hidden, format, kind, counts, utc, clock, marks, changes, layer } = state;
 	const stack = kind === 'stack';

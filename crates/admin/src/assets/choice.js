@@ -1,15 +1,15 @@
-// A choice of one of several values, which is part of the URL's state.
+// A choice among several values, kept in the URL's state.
 
 import { el, labelled, sync, text } from './dom.js';
 import { state } from './state.js';
 
 /**
  * A select that sets a field of the state.
- * @param {{go(values: object): void}} page what screens call
+ * @param {{go(values: object): void}} page the functions that screens call
  * @param {string} field of the state
  * @param {string} label the accessible name
  * @returns {{node: HTMLSelectElement, draw(options: string[][]): void}} `draw` shows options, each a value and
- * its label. What the state has is one of them always.
+ * its label. The value of the state is always one of them.
  */
 export function choice(page, field, label) {
 	const node = labelled(el('select'), label);

@@ -3,7 +3,7 @@
 import { el } from './dom.js';
 import { shortened, visible } from './format.js';
 
-/** `item`: { context, kind, method, path }. Everything that a client may have chosen is inserted as text. */
+/** `item`: { context, kind, method, path }. Strings that a client may have chosen are inserted as text. */
 export function contextParts(item) {
 	const parts = [];
 	if (item.context === '<all>') return ['all pages'];

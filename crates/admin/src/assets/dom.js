@@ -38,13 +38,13 @@ export function show(node, visible) {
 	if (node.hidden === visible) node.hidden = !visible;
 }
 
-/** Shows a text; without one, hides the node. */
+/** Shows a text, or hides the node if there is none. */
 export function say(node, words) {
 	text(node, words);
 	show(node, words !== '');
 }
 
-/** Names a node for those who do not see it, with its role if it is none by itself. */
+/** Names a node for screen readers, with its role if it has none by itself. */
 export function labelled(node, label, role = null) {
 	attr(node, 'role', role);
 	attr(node, 'aria-label', label);
@@ -59,7 +59,7 @@ export function button(label, onClick, className = 'button quiet') {
 
 let failedLoads = 0;
 
-/** Loads a module by `load(query)`. A browser may remember that a URL has failed, so that the next time has another. */
+/** Loads a module by `load(query)`. A browser may remember a failed URL, so the retry uses another one. */
 export async function retried(load) {
 	try {
 		return await load(failedLoads ? `?${failedLoads}` : '');
@@ -84,10 +84,10 @@ export function fill(node, part) {
 
 /**
  * Makes the children of `parent` match `items`. `key` is a function or a field, `create` a function or the name of an
- * element. A node stays with its key; with `recycle`, another key may get a free one.
+ * element. A node stays with its key; with `recycle`, another key may reuse a free node.
  */
 export function sync(parent, items, key, create, update, recycle = false) {
-	const old = new Map(parent.nodesByKey); // which stays as it is if an update throws
+	const old = new Map(parent.nodesByKey); // stays as it is if an update throws
 	const now = new Map();
 	const focused = /** @type {HTMLElement} */ (document.activeElement);
 	for (const item of items) {

@@ -1,4 +1,4 @@
-// What to do while nothing was ever recorded.
+// Instructions while nothing was ever recorded.
 
 import { el, show, text } from './dom.js';
 import { span } from './format.js';
@@ -18,7 +18,7 @@ const SNIPPET = [
 /**
  * Adds the card above a screen.
  * @param {HTMLElement} root
- * @returns {{ draw(week: any, now: number): void }} `draw` takes the paths of a week; nothing while there are requests
+ * @returns {{ draw(week: any, now: number): void }} `draw` takes the paths of a week; hidden while there are requests
  */
 export function emptyState(root) {
 	const title = el('h2');

@@ -1,9 +1,9 @@
-// The menu that saves what a screen shows as a file.
+// The menu that saves the data of a screen as a file.
 
 import { button, el, labelled } from './dom.js';
 import { revealed } from './format.js';
 
-/** Lists in the menu what can be saved, each as CSV and as JSON. */
+/** Lists the offers in the menu, each as CSV and as JSON. */
 export function list(menu, offered) {
 	const seen = offered.filter(({ node }) => node.checkVisibility());
 	menu.replaceChildren(
@@ -39,12 +39,12 @@ export function save(format, { name, columns, rows }) {
 	setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** The begin of a formula. NFKC makes full-width and small signs these. */
+/** The beginning of a formula. NFKC turns full-width and small signs into these. */
 const FORMULA = /^[\t\r\n]|^[\s\p{Cc}\p{Cf}]*[=+\-@]/u;
 
 /**
- * RFC 4180. Text that a spreadsheet would take for a formula gets an apostrophe, and text with a separator of any
- * spreadsheet gets quotes. Control characters but tabs and ends of lines are made visible.
+ * CSV as in RFC 4180. Text that a spreadsheet could take for a formula gets an apostrophe, and text with a separator of
+ * any spreadsheet gets quotes. Control characters other than tabs and line ends are made visible.
  */
 function csv(columns, rows) {
 	const cell = (value) => {

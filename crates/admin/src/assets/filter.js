@@ -19,7 +19,7 @@ export function filterField(page) {
 	return field;
 }
 
-/** Shows the filter of the state, unless somebody types. */
+/** Shows the filter of the state, unless the user is typing. */
 export function showFilter(field) {
 	if (document.activeElement !== field && field.value !== state.q) field.value = state.q;
 }

@@ -1,10 +1,10 @@
-// Which page to fix first, why, and what that would save: the rows of `api/fix_first`.
+// The pages to fix first, the reasons, and the time that it would save: the rows of `api/fix_first`.
 
 import { serverNow } from './api.js';
 import { delta, duration, moment, percent, rate, visible } from './format.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
 
-/** Why a row is there, in words, and since when: its figures are of the time since then. */
+/** The reason for a row in words, and its begin: the figures of the row cover the time since then. */
 function why({ reason, cause, instance }) {
 	const words = {
 		instance: () => `${visible(instance)} is out of line`,
@@ -16,7 +16,7 @@ function why({ reason, cause, instance }) {
 	return words ? `${words()}, since ${moment(cause.since, serverNow())}` : 'most time';
 }
 
-/** The table that draws these rows. */
+/** The table of these rows. */
 export function fixFirst() {
 	return new Table({
 		name: 'fix-first',

@@ -83,7 +83,7 @@ export function time(unix, style = 'second') {
 	return isNumber(unix) && Math.abs(unix) < 8e12 ? formats[style].format(unix * 1000) : NONE;
 }
 
-/** The time of day, with the date if it is not that of `now`. */
+/** The time of day, with the date if it differs from that of `now`. */
 export function moment(unix, now) {
 	return time(unix, time(unix, 'day') === time(now, 'day') ? 'minute' : 'moment');
 }
@@ -118,7 +118,7 @@ export function sense(ratio, margin = 0.1) {
 	return ratio >= 1 + margin ? 'bad' : ratio <= 1 - margin ? 'good' : null;
 }
 
-/** A long name without its middle, as its end tells it from others. */
+/** A long name without its middle, as its end distinguishes it from others. */
 export function shortened(name, most = 64) {
 	const all = [...name];
 	if (all.length <= most) return name;
@@ -128,7 +128,7 @@ export function shortened(name, most = 64) {
 /** 1 error, 2 errors */
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 
-/** Control characters, and marks that show nothing or change the direction of text, are made visible. */
+/** Makes control characters visible, as well as characters that are invisible or change the direction of text. */
 export const revealed = (text) =>
 	text
 		.replace(/[\u0000-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
@@ -137,7 +137,7 @@ export const revealed = (text) =>
 			(c) => `\\u{${c.codePointAt(0).toString(16)}}`,
 		);
 
-/** Names come from requests, so hidden characters are made visible. */
+/** A name with hidden characters made visible, as names come from requests. */
 export function visible(name) {
 	const text = String(name ?? '');
 	if (text === '') return '(empty)';

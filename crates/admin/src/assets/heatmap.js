@@ -1,5 +1,5 @@
-// The heat map of latencies: how many requests took how long, drawn under the lines of a chart over time. A cell lists
-// those of its requests that are kept one by one.
+// The heat map of latencies: the number of requests by duration, drawn under the lines of a chart over time. A cell
+// lists those of its requests that are kept one by one.
 
 import { axisTicks } from './axis.js';
 import { when } from './chart_readout.js';
@@ -18,11 +18,11 @@ export class HeatMap {
 	#answer = { bounds: [], slices: [] };
 	#kept = [];
 	#now = 0;
-	#cells = new Map(); // by the start of a slice: by its row, how many requests
-	#most = 0; // requests of a cell
-	#axis = null; // { low, step, bottom, pixels }: the lowest duration, how many times as long a row is, and its height
+	#cells = new Map(); // by the start of a slice: the requests by row
+	#most = 0; // the most requests of a cell
+	#axis = null; // { low, step, bottom, pixels }: the lowest duration, the factor per row, and its height
 	#x = null;
-	#row = null; // that the pointer or the keys are on; null before either is
+	#row = null; // the row of the pointer or the keys; null before either is used
 	#selected = null; // { slice, low, high } of the cell whose requests are listed
 	#pointed = svg('path', { class: 'cell' });
 	#chosen = svg('path', { class: 'cell chosen' });
@@ -50,8 +50,8 @@ export class HeatMap {
 	}
 
 	/**
-	 * Takes in what Trends was given: the answer of `api/heat_map`, without which it is not shown, and the requests that
-	 * are kept one by one: those of a context, or else of all in this hour and the last one.
+	 * Takes the data of Trends: the answer of `api/heat_map`, without which the map is hidden, and the requests that are
+	 * kept one by one: those of a context, or else of all in this hour and the last one.
 	 * @param {any} answers
 	 */
 	update({ heat, hour, last_hour: lastHour }, { kept, asOf }) {
@@ -89,7 +89,7 @@ export class HeatMap {
 		return bottom - (Math.log(seconds / low) / Math.log(step)) * pixels;
 	}
 
-	/** The nodes of the cells: a path of each colour, whatever their number. */
+	/** The nodes of the cells: one path per colour, however many cells there are. */
 	draw(x) {
 		this.#x = x;
 		const { bounds, slices, precision } = this.#answer;
@@ -108,7 +108,7 @@ export class HeatMap {
 		return [...this.#levels, this.#chosen, this.#pointed];
 	}
 
-	/** 1 to LEVELS: a cell of few requests among thousands is seen. */
+	/** 1 to LEVELS, logarithmic: a cell of few requests among thousands stays visible. */
 	#level(n) {
 		return this.#most < 2 ? LEVELS : 1 + Math.floor(((LEVELS - 1) * Math.log(n)) / Math.log(this.#most) + 1e-9);
 	}
@@ -123,7 +123,7 @@ export class HeatMap {
 		return this.#answer.bounds.slice(row, row + 2);
 	}
 
-	/** The row of the durations that are listed, which may have another number in a newer answer. */
+	/** The row of the listed durations, whose number may differ in a newer answer. */
 	#selectedRow() {
 		return this.#rowOf(Math.sqrt(this.#selected.low * this.#selected.high));
 	}
@@ -134,7 +134,7 @@ export class HeatMap {
 		return Math.min(Math.max(row, 0), this.#rows - 1);
 	}
 
-	/** The row that is pointed at; before any is, that of the most requests of the slice. */
+	/** The row that is pointed at; otherwise the row with the most requests of the slice. */
 	#rowIn({ start }) {
 		if (this.#row !== null) return this.#row;
 		const cells = [...(this.#cells.get(start) ?? [])];
@@ -157,12 +157,12 @@ export class HeatMap {
 		this.#row = Math.min(Math.max(this.#rowIn(slice) + by, 0), this.#rows - 1);
 	}
 
-	/** Marks the cell of a slice that is pointed at, or none. */
+	/** Highlights the pointed cell of a slice; `null` highlights none. */
 	pointAt(slice) {
 		attr(this.#pointed, 'd', slice && this.#x ? this.#outline(slice, this.#rowIn(slice)) : '');
 	}
 
-	/** What the readout says of the cell that is pointed at. */
+	/** The row of the readout for the pointed cell. */
 	cellRow(slice) {
 		const row = this.#rowIn(slice);
 		const n = this.#requests(slice, row);
@@ -170,7 +170,7 @@ export class HeatMap {
 		return { label: range(this.#bounds(row)), value: grouped(n), extra: n ? percent(n, all) : '' };
 	}
 
-	/** Lists the requests of the cell of a slice that is pointed at; `null` lists none. */
+	/** Lists the requests of the pointed cell of a slice; `null` lists none. */
 	select(slice) {
 		const [low, high] = slice ? this.#bounds(this.#rowIn(slice)) : [];
 		this.#selected = slice ? { slice, low, high } : null;
@@ -197,7 +197,7 @@ export class HeatMap {
 		show(this.#table.node, listed.length > 0);
 	}
 
-	/** Why none of the requests of a cell is listed. */
+	/** The reason why no request of a cell is listed. */
 	#whyNone({ end }) {
 		if (this.#kind === 'timer') return 'Calls of a timer are counted, not kept one by one';
 		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
@@ -206,7 +206,7 @@ export class HeatMap {
 		return `Requests of this speed are counted, not kept one by one: ${kept}`;
 	}
 
-	/** What a file contains: each cell that has requests. */
+	/** The content of an exported file: each cell that has requests. */
 	exported() {
 		const { bounds, slices } = this.#answer;
 		const rowsOf = ({ start, cells }) => cells.map(([row, n]) => [start, bounds[row], bounds[row + 1], n]);

@@ -22,7 +22,7 @@ export function drawHistogram(root, shape) {
 	draw(root);
 }
 
-/** The columns that a shape is drawn in: each is a whole number of buckets wide. `null` if it has no requests. */
+/** The columns in which a shape is drawn, each a whole number of buckets wide. `null` if it has no requests. */
 function columnsOf({ now = [], before }) {
 	const edges = ([low, high]) => [Math.max(low, (high ?? low) / 4, 1e-9), high ?? low * 2].map(Math.log2);
 	const octaves = [now, before ?? []].map((buckets) =>
@@ -105,7 +105,7 @@ function draw(root) {
 	root.readAt(root.left);
 }
 
-/** The table of a shape, and the button that shows it in the place of `picture`: { node, button, draw(shape) }. */
+/** The table of a shape, and the button that shows it instead of `picture`: { node, button, draw(shape) }. */
 export function histogramTable(picture) {
 	const part = (n) => percent(n, 1);
 	const table = new Table({
@@ -145,7 +145,7 @@ export function histogramTable(picture) {
 	};
 }
 
-/** What a file of a shape contains: each bucket in seconds, with its requests now and before. */
+/** The content of an exported file: each bucket in seconds, with its requests now and before. */
 export function histogramRows({ now = [], before }) {
 	const rows = new Map();
 	for (const [at, buckets] of [now, before ?? []].entries()) {

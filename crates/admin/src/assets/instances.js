@@ -1,14 +1,14 @@
-// What each instance did beside the others.
+// The instances, compared with each other.
 
 import { attr, el, text } from './dom.js';
 import { count, moment, plural, visible } from './format.js';
 import { link } from './state.js';
 import { Table, errorColumn, numberColumn, ratioColumn, statistic } from './table.js';
 
-/** Where the page of an instance is. */
+/** The link to the screen of an instance. */
 export const instanceLink = (instance) => link({ screen: 'instance', context: instance });
 
-/** A table of what each instance did. */
+/** A table of the instances and their requests. */
 export function instanceTable(name) {
 	return new Table({
 		name,
@@ -43,7 +43,7 @@ export function instanceTable(name) {
 	});
 }
 
-/** Those that are out of line come first. `most`: the rows that are drawn. */
+/** Draws the instances, those out of line first. `most`: the most rows to draw. */
 export function drawInstances(table, { instances, from, to, total }, note, now, most = instances.length) {
 	const rank = (one) => (one.out_of_line ? 2 : one.stands_out ? 1 : 0);
 	const ordered = instances.toSorted((a, b) => rank(b) - rank(a));

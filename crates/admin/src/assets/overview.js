@@ -1,4 +1,4 @@
-// The overview: what needs attention, the fleet's statistics, and which page to fix first.
+// The overview: the changes that stand, the fleet's statistics, and the pages to fix first.
 
 import { Attention } from './attention.js';
 import { question } from './api.js';
@@ -59,6 +59,6 @@ export function mount(root, page) {
 	};
 }
 
-/** What the range is called: "hour", "15 min". */
+/** The name of the range: "hour", "15 min". */
 export const lengthName = () =>
 	({ '1h': 'hour', '24h': 'day', '7d': 'week' })[isZoomed() ? '' : rangeName()] ?? span(seconds());

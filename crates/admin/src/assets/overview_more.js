@@ -1,4 +1,4 @@
-// The parts of the overview that are rarely there: what to do while nothing is recorded, advice, and missed targets.
+// The rare parts of the overview: instructions while nothing is recorded, advice, and missed targets.
 
 import { adviceCards } from './advice.js';
 import { burningList } from './burning.js';

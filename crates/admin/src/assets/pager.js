@@ -1,4 +1,4 @@
-// The pages of a long table: which rows are shown of how many, and the buttons to the others.
+// The pages of a long table: the range of rows that is shown, and the buttons to the others.
 
 import { ApiError, ask } from './api.js';
 import { attr, button, el, labelled, show, text } from './dom.js';
@@ -6,8 +6,8 @@ import { grouped } from './format.js';
 import { state } from './state.js';
 
 const LIMITS = [10, 25, 50, 100];
-const ALL_ROWS = 1000; // of an answer, at most
-const MAX_OFFSET = 1e9; // of a question, at most: a link may have more
+const ALL_ROWS = 1000; // the most of an answer
+const MAX_OFFSET = 1e9; // the largest of a question: a link may have a larger one
 
 export class Pager {
 	#initial;
@@ -17,7 +17,7 @@ export class Pager {
 	#previous = button('Previous', () => this.#go({ offset: Math.max(state.offset - this.#limit, 0) }), 'button');
 	#next = button('Next', () => this.#go({ offset: state.offset + this.#limit }), 'button');
 
-	/** `initial`: the rows of a page while no number is chosen. */
+	/** `initial`: the rows per page while no number is chosen. */
 	constructor(page, initial) {
 		this.#initial = initial;
 		this.#go = (values, inPlace) => page.go(values, inPlace);
@@ -37,7 +37,7 @@ export class Pager {
 		return { limit: this.#limit, offset: Math.min(state.offset, MAX_OFFSET) };
 	}
 
-	/** Shows that `count` rows of `total` are drawn. Behind the last page, goes to it and returns `false`. */
+	/** Shows that `count` rows of `total` are drawn. Beyond the last page, goes to that page and returns `false`. */
 	draw(count, total) {
 		if (count === 0 && state.offset > 0) {
 			this.#go({ offset: Math.floor(Math.max(total - 1, 0) / this.#limit) * this.#limit }, true);
@@ -54,7 +54,7 @@ export class Pager {
 }
 
 /**
- * All rows of a table, for a file. `query(limit, offset)` is the question of a part of them, `field` their name in its
+ * All rows of a table, for a file. `query(limit, offset)` is the question for a part of them, `field` their name in its
  * answer.
  */
 export async function allRows(query, field) {

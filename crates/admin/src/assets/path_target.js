@@ -1,4 +1,4 @@
-// The target of a path: how much of its error budget is left, and how fast it burns.
+// The target of a path: the rest of its error budget, and how fast it burns.
 
 import { attr, el, labelled, show, text } from './dom.js';
 import { NONE, count, duration, isNumber, percent, plural, span, times } from './format.js';
@@ -46,7 +46,7 @@ export function pathTarget() {
 
 const isFast = (burn) => burn?.burn_rate > 1;
 
-/** What the burn rates mean. */
+/** The meaning of the burn rates. */
 function inWords({ burns, one_hour: one, six_hours: six }) {
 	if (burns) return 'The error budget burns faster than it lasts';
 	if (isFast(one)) return 'The last hour burns the error budget faster than it lasts, the last six do not';

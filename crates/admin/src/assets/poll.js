@@ -1,6 +1,6 @@
-// Loads again and again while somebody looks. A load never overlaps itself: a new one aborts the one before.
+// Loads again and again while the page is visible. Loads never overlap: a new one aborts the previous one.
 
-const LONGEST_RETRY = 5_000; // milliseconds: somebody may wait for the store to come back
+const LONGEST_RETRY = 5_000; // milliseconds: the user may wait for the store to come back
 
 export class Poller {
 	#load;
@@ -19,7 +19,7 @@ export class Poller {
 		);
 	}
 
-	/** Nothing is to be loaded by itself. What has failed is tried again, paused or not. */
+	/** Whether nothing is loaded automatically. A failed load is retried even while paused. */
 	get #isIdle() {
 		return this.#paused && this.#failures === 0;
 	}
@@ -32,13 +32,13 @@ export class Poller {
 		else if (resumed) this.now();
 	}
 
-	/** Loads now, paused or not. */
+	/** Loads now, even while paused. */
 	async now() {
 		clearTimeout(this.#timer);
 		this.#running?.abort();
 		const controller = new AbortController();
 		this.#running = controller;
-		// What throws is a defect of the page, which is no reason to stop.
+		// An exception is a defect of the page, which is no reason to stop polling.
 		const succeeded = await this.#load(controller.signal).catch(console.error);
 		if (this.#running !== controller) return;
 		this.#running = null;

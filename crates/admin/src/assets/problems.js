@@ -1,4 +1,4 @@
-// What nobody should miss: the state of the store, losses and warnings, in sentences.
+// The problems that must not be missed: the state of the store, losses and warnings, in sentences.
 
 import { plural, visible } from './format.js';
 
@@ -21,7 +21,7 @@ const LOSSES = {
  * begin with the text of `advice`.
  */
 export function problems(health, failure, advice = []) {
-	// Both begin with what could not be done.
+	// Both begin with the action that failed.
 	const [, error] = /^[^:]*: (.*)$/s.exec(failure?.message ?? '') ?? [];
 	const isShown = (warning) =>
 		(error && warning.endsWith(error)) || advice.some(({ text }) => warning.startsWith(text));

@@ -7,14 +7,14 @@ import { instanceLink } from './instances.js';
 import { contextColumn, numberColumn, ratioColumn } from './table.js';
 import { drawTrace } from './trace.js';
 
-/** A time of day with its seconds, and with the date if it is not that of `now`. */
+/** A time of day with its seconds, and with the date if it differs from that of `now`. */
 const instant = (unix, now) =>
 	time(unix, 'day') === time(now, 'day') ? time(unix) : `${time(unix, 'day')}, ${time(unix)}`;
 
-/** What a row of a table of single requests is known by. */
+/** The key of a row in a table of single requests. */
 export const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.trace_id}`;
 
-/** The requests of an answer of `api/path` that are kept one by one: one that is slow and has failed is there once. */
+/** The requests in an answer of `api/path` that are kept one by one. A request that is slow and failed appears once. */
 export function keptRequests({ slowest_requests: slowest, failed_requests: failed }) {
 	const both = ({ hour, last_hour: lastHour }) => [...hour, ...lastHour];
 	const slow = both(slowest);
@@ -22,7 +22,7 @@ export function keptRequests({ slowest_requests: slowest, failed_requests: faile
 	return [...slow, ...both(failed).filter((request) => !keys.has(requestKey(request)))];
 }
 
-/** `withContext`: for requests of different paths. */
+/** The columns. `withContext`: for requests of different paths. */
 export function requestColumns(withContext) {
 	const ended = {
 		id: 'ended',

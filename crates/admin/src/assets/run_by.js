@@ -9,7 +9,7 @@ import { perRequest } from './time_goes.js';
 const NONE_RUN =
 	'No request ran it in this range: it runs outside of requests, or beside 16 timers that take more time';
 
-/** Who runs a timer: the paths, how often a request does, and which share of the path's time that is. */
+/** The paths that run a timer: the calls per request, and the timer's share of the path's time. */
 export function runBy() {
 	const table = new Table({
 		name: 'run-by',

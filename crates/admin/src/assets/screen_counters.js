@@ -24,10 +24,10 @@ const named = (id, label) => ({
 	},
 });
 
-/** A card of the scheduled rows of a row cache of this process, unless it has none: { node, asked, draw }. */
+/** A card of the scheduled rows of a row cache of this process, hidden if it has none: { node, asked, draw }. */
 function rowCache(page) {
 	let chosen = ''; // the name of a cache
-	let unscheduled = []; // rows that could not be loaded, and of which the schedule does not tell
+	let unscheduled = []; // failed rows that are not in the schedule
 	const query = (more) => question('rows', { name: chosen, ...more });
 	const table = new Table({
 		name: 'rows',

@@ -85,11 +85,11 @@ export function mount(root, page) {
 	};
 }
 
-/** How much of a side was recorded, unless all of it was. */
+/** The recorded part of a side, unless it is complete. */
 const whole = (side, name) =>
 	side && side.complete < 0.995 ? ` · ${percent(side.complete, 1)} of the time ${name} was recorded` : '';
 
-/** Makes a mark with a text of one's own. */
+/** The form that adds a mark with a text of the user's own. */
 function newMark(page) {
 	const field = labelled(el('input'), 'Text of a new mark');
 	const placeholder = 'New mark, such as “new index”';
@@ -112,7 +112,7 @@ function newMark(page) {
 	return form;
 }
 
-/** Removes the mark that is shown, after a second press. */
+/** The button that removes the shown mark, after a second press. */
 function removeMark(page) {
 	let shown = null; // the mark that would be removed
 	let isAsked = false; // whether the next press removes it
@@ -139,7 +139,7 @@ function removeMark(page) {
 	ask(false);
 	return {
 		node,
-		/** Offers to remove a mark; `null`: none. */
+		/** Offers to remove a mark; `null` offers nothing. */
 		offer(mark) {
 			const isOther = mark?.id !== shown?.id;
 			shown = mark;

@@ -1,4 +1,4 @@
-// Whether the recording is well, the instances of the fleet, and everything else that is known under Details.
+// The health of the recording, the instances of the fleet, and all other data under Details.
 
 import { question } from './api.js';
 import { card } from './card.js';
@@ -8,7 +8,7 @@ import { drawInstances, instanceTable } from './instances.js';
 import { problems } from './problems.js';
 import { config, isZoomed, range } from './state.js';
 
-/** Of a process that only reads, there is nothing that only an instance has. */
+// A process that only reads has none of the parts that only an instance has.
 const isInstance = config.is_instance !== false;
 
 /** The cards, and the parts of the health answer that they show. */
@@ -50,7 +50,7 @@ export function mount(root, page) {
 			overview: 'overview',
 		}),
 		draw({ instances: fleet, overview, changes }, now, { asOf, health: own }) {
-			// Any instance may be the one that judges.
+			// The judging instance may be any of the fleet.
 			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
 			const health = own && { ...own, changes: { ...own.changes, ...judged } };
 			const began = changes?.changes.find((one) => one.stands && one.instance)?.since ?? 0;
@@ -95,7 +95,7 @@ export function mount(root, page) {
 
 const ago = (seconds) => (seconds < 2 ? 'just now' : `${span(seconds)} ago`);
 
-/** What somebody asks first, each as [topic, sentence, whether it is well]. */
+/** The most important questions, each as [topic, sentence, whether it is well]. */
 function wellness(health, { asOf, fleet, overview, changes }, now) {
 	const { store, recording, fold } = health;
 	const losses = problems({ recording, flush: health.flush, fold }, null);
@@ -126,13 +126,13 @@ function wellness(health, { asOf, fleet, overview, changes }, now) {
 	return topics;
 }
 
-/** Objects become dotted keys. */
+/** Flattens objects into dotted keys. */
 function flatten(value, key) {
 	if (!value || typeof value !== 'object' || Array.isArray(value)) return [[key, value]];
 	return Object.entries(value).flatMap(([name, inner]) => flatten(inner, `${key}.${name}`));
 }
 
-/** What would read like another figure without the name of its group. */
+/** The labels of figures that would be ambiguous without the name of their group. */
 const LABELS = {
 	'changes.contexts': 'Pages with requests in the last hour',
 	'changes.compared': 'Of these, compared with their past',

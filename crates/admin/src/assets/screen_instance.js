@@ -1,4 +1,4 @@
-// One instance beside the others: whether all of it is slower or a path, over time, and on each of its paths.
+// One instance beside the others: whether all of it is slower or one path, over time, and on each of its paths.
 
 import { question } from './api.js';
 import { anchor, card, offerExport } from './card.js';
@@ -13,7 +13,7 @@ import { Trends, chartOf, countsOf, exportedChart, shownBy, valuesOf } from './t
 import { changePanel } from './verdict.js';
 
 const NAMED = 3; // paths that a sentence names
-const A_MINUTE_OR_TWO = 120; // that a range may begin and end within
+const A_MINUTE_OR_TWO = 120; // seconds by which an answer may be shorter than the range
 const REQUESTS = [
 	{ key: 'count', label: 'this instance', color: 'c-p50' },
 	{ key: 'others_count', label: 'the others, each', color: 'c-mean' },
@@ -65,7 +65,7 @@ export function mount(root, page) {
 	const note = el('p', 'nothing card');
 	root.append(el('p', 'crumbs', back, ' / ', el('h2', 'title', el('bdi', 'mono path', visible(name)))), note, body);
 	let isAlone = false;
-	let since = 0; // when the change began that is about it
+	let since = 0; // when the change of this instance began
 
 	return {
 		remove() {
@@ -73,7 +73,7 @@ export function mount(root, page) {
 		},
 		questions: () => ({
 			instance: question('instance', { instance: name, ...range() }),
-			// A change is compared since it began, and not with the time before.
+			// A change is compared since it began, not with the time before.
 			...(since && !isZoomed() ? { after: question('instance', { instance: name, from: since }) } : {}),
 			marks: 'marks',
 			...(isAlone ? all.questions() : {}),
@@ -97,7 +97,7 @@ export function mount(root, page) {
 			const marked = marks?.marks ?? [];
 			change.draw(about, marked, now, log);
 			tiles.draw(compared, { now, target: page.config.target, length: lengthName() });
-			// Of a longer range, `factsOf` says which part there is.
+			// For a longer range, `factsOf` says which part is included.
 			if (!isPart(instance)) page.complete(instance, instance.count > 0);
 			const isKept = instance.to > instance.from;
 			show(charts, !isAlone && isKept);
@@ -122,7 +122,7 @@ export function mount(root, page) {
 }
 
 /**
- * A chart of its minutes; `draw` takes an answer and what is marked.
+ * A chart of the instance's minutes; `draw` takes an answer, marks and changes.
  * @param {any[]} options
  */
 function chart(root, page, name, options, of = 'points') {
@@ -152,7 +152,7 @@ function chart(root, page, name, options, of = 'points') {
 	};
 }
 
-/** What the last minute tells that has no chart: 4 of 1,024 files open · 9 threads · 2 workers · 37 tasks, 0 queued */
+/** The values of the last minute without a chart: 4 of 1,024 files open · 9 threads · 2 workers · 37 tasks, 0 queued */
 function machineOf(point) {
 	const files = isNumber(point.max_open_files) ? ` of ${count(point.max_open_files)}` : '';
 	return [
@@ -166,13 +166,13 @@ function machineOf(point) {
 		.join(' · ');
 }
 
-/** The colour of the sentence: bad, good, or none where nothing can be said. */
+/** The colour of the sentence: bad, good, or none if nothing can be said. */
 function levelOf({ verdict: { compared, slower, failing }, stands_out: standsOut }) {
 	if (slower !== 'none' || failing !== 'none' || standsOut) return 'bad';
 	return compared > 0 ? 'good' : 'none';
 }
 
-/** Whether all of it is slower, or a path: what the API has decided, in words. */
+/** Whether all of the instance is slower, or one path: the API's verdict in words. */
 function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
 	if (alone)
 		return 'It is the only instance, so there is nothing to compare it with: its requests are those of the service.';
@@ -204,10 +204,10 @@ function onlySome(paths, field, total, how) {
 	return `Only ${names.join(', ')}${more} ${total === 1 ? 'is' : 'are'} ${how} here: not all of the instance`;
 }
 
-/** Whether the answer is of a part of the range: what instances did is kept for a while only. */
+/** Whether the answer covers only a part of the range, as reports of instances are kept for a limited time. */
 const isPart = ({ from, to }) => seconds() - (to - from) > A_MINUTE_OR_TWO;
 
-/** Version, whether it is alive, its share, when it had its first requests, and what the figures are of. */
+/** The version, whether it is alive, its share, its first requests, and the time that the figures cover. */
 function factsOf(one, since, now) {
 	const first =
 		isNumber(one.first_minute) && one.first_minute > one.from
@@ -231,7 +231,7 @@ function factsOf(one, since, now) {
 		.join(' · ');
 }
 
-/** Its paths, with what they measure on the others. */
+/** The instance's paths, with their figures on the other instances. */
 function pathTable() {
 	const beside = (id, label, format) =>
 		numberColumn(`others_${id}`, label, format, { value: (row) => row.others?.[id] });

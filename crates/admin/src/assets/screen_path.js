@@ -26,12 +26,12 @@ const INSTANCES = 12;
 const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
 
 export function mount(root, page) {
-	// A change of the queue in front is about its timer.
+	// A change of the queue in front concerns its timer.
 	const isQueue = state.context === '<queue>';
 	const isTimer = isQueue || state.kind === 'timer';
 	const name = isQueue ? 'queue' : state.context;
 	const context = { context: name, kind: isTimer ? 'timer' : 'http' };
-	// The name of a link has its method, as "GET /users/{id}".
+	// A link names the context by its method and path: "GET /users/{id}".
 	const [, method = null, path = null] = /^([A-Z]{3,10}) (\/.*)$/s.exec(name) ?? [];
 	const title = el('h2', 'title', ...contextParts({ ...context, method, path }));
 	const back = anchor(link({ screen: isTimer ? 'timers' : 'paths' }), isTimer ? 'Timers' : 'Paths');
@@ -76,18 +76,18 @@ export function mount(root, page) {
 	change.node.append(target.line);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	const advise = adviceCards(change.node);
-	// Requests and instances are those of paths.
+	// Timers have neither requests nor instances.
 	show(pairs[1], !isTimer);
 	let standing = null;
 
-	/** The requests that matter most: where the page fails, those that failed since. */
+	/** Draws the most relevant requests: if the page fails, those that failed since the change. */
 	function drawRequests({ failing, in_window: inRange, requests: shown }) {
 		requests.draw(shown, shown.length ? '' : 'No requests in the last two hours');
 		text(slow.querySelector('h2'), failing ? 'Failing and slowest requests' : 'Slowest requests');
 		const old = shown.length ? 'none of this range: of the last two hours' : '';
 		text(slowNote, inRange ? `${shown.length} of this range` : old);
 	}
-	// The time since the change, unless a range was zoomed to.
+	// The time since the change, unless the page is zoomed.
 	const sinceChange = () => (standing && !isZoomed() ? { from: standing.since } : null);
 	return {
 		remove: () => trends.remove(),
@@ -99,7 +99,7 @@ export function mount(root, page) {
 			...(!isTimer && {
 				instances: question('instances', { limit: 1000, context: name, ...(sinceChange() ?? range()) }),
 			}),
-			// Beside as long a time before it.
+			// Compared with an equally long time before it.
 			...(sinceChange() ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
 		}),
 		draw(

@@ -23,7 +23,7 @@ function nameColumn(label) {
 		draw(cell, row) {
 			column.draw(cell, row);
 			const { repeated } = row;
-			// The last one is the change's.
+			// The last child belongs to the change.
 			if (cell.repeats?.parentNode !== cell) {
 				cell.repeats = el('span', 'tag repeats');
 				cell.insertBefore(cell.repeats, cell.lastChild);

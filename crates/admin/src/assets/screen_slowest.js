@@ -1,4 +1,4 @@
-// The slowest requests one by one, of all paths or of those that are chosen. The API filters them.
+// The slowest requests one by one, of all paths or of chosen ones. The API filters them.
 
 import { question } from './api.js';
 import { card } from './card.js';
@@ -26,7 +26,7 @@ const KEPT =
 /**
  * Mounts the screen.
  * @param {HTMLElement} root
- * @param {object} page what screens call
+ * @param {object} page the functions that screens call
  */
 export function mount(root, page) {
 	const requests = new Table({
@@ -79,7 +79,7 @@ export function mount(root, page) {
 
 const nothing = (isFiltered) => (isFiltered ? `No such request is listed. ${KEPT}.` : 'No requests in this time');
 
-/** How many requests are shown, of how many, and where they were looked for. */
+/** The number of shown requests, their total, and the lists that were searched. */
 function summary({ requests, total, lists, lists_in_all: listsInAll }) {
 	const more = total > requests.length;
 	const shown = more ? `the ${requests.length} slowest of ${total} listed` : plural(requests.length, 'request');

@@ -1,8 +1,8 @@
-// Requests that change something: marks, and who sees to a change.
+// Requests that change something: marks, and taking changes.
 
 import { ApiError, DEADLINE, base } from './api.js';
 
-/** Sends a request to an endpoint of the API such as `marks`, with what becomes JSON. Resolves to the answer. */
+/** Sends `content` as JSON to an endpoint of the API such as `marks`. Resolves to the answer. */
 export async function send(method, endpoint, content) {
 	const url = new URL(`${base}api/${endpoint}`, location.href);
 	url.username = url.password = url.hash = '';

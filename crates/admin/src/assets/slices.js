@@ -1,15 +1,15 @@
 // The slices of a chart over time and their values: pure functions of the chart's `state`.
 
-/** What the page says of a time in which no instance recorded. */
+/** The sentence for a time in which no instance recorded. */
 export const NOT_RUNNING = 'not recorded: the service was not running';
 
-/** When the recorded part of a window begins, which may have gaps, and ends now. */
+/** The begin of the recorded part of a window. The part ends now, and may have gaps. */
 export function beginOf({ from, to, complete, not_running_seconds: missing = 0 }, now) {
 	const end = Math.min(to, now);
 	return end - complete * (end - from) - missing;
 }
 
-/** [{ start, end, open, recorded, note }], `open` while a slice is not over yet. `note`: why it is not recorded. */
+/** [{ start, end, open, recorded, note }]. `open`: the slice is not over yet. `note`: why it is not recorded. */
 export function slicesOf({ from, to, precision, now, recordedFrom, notRunning }) {
 	const slices = [];
 	for (let start = Math.floor(from / precision) * precision; start < to; start += precision) {
@@ -21,7 +21,7 @@ export function slicesOf({ from, to, precision, now, recordedFrom, notRunning })
 	return slices;
 }
 
-/** A recorded slice that is not listed had no requests: 0 in a stack, nothing to measure in a line. */
+/** The value of a slice. A recorded slice without a value had no requests: 0 in a stack, `null` in a line. */
 export function valueOf({ values, kind }, slice, key) {
 	return values.get(key)?.get(slice.start) ?? (kind === 'stack' && slice.recorded ? 0 : null);
 }

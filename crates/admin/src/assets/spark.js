@@ -1,17 +1,17 @@
-// A small picture of how a number went, without axes.
+// A small chart of a number over time, without axes.
 
 import { attr, svg } from './dom.js';
 
 const WIDTH = 96;
 const HEIGHT = 22;
 
-/** Rows with the values of their series, but for the last slice, which has not ended. */
+/** Rows with the values of their series, except the last slice if it has not ended. */
 export function ended(rows, series, asOf) {
 	const end = series?.to > asOf ? -1 : undefined;
 	return rows.map((row) => ({ ...row, ended: (row.series ?? []).slice(0, end) }));
 }
 
-/** A column of how the number of a row of `ended` went. */
+/** A column with the course of the number in a row of `ended`. */
 export const sparkColumn = (label) => ({
 	id: 'series',
 	label,

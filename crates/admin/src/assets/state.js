@@ -8,7 +8,7 @@ export const RANGES = Object.fromEntries(
 );
 const ALWAYS_KEPT = RANGES['7d'];
 const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'health', 'deploy', 'instance'];
-// What stays while one goes from screen to screen, and what belongs to a screen.
+// The fields that all screens share, and those of single screens.
 const SHARED = {
 	range: '',
 	from: 0,
@@ -42,11 +42,11 @@ const REFRESH = [1, 2, 5, 10, 30, 60];
 const MAX_UNIX = 1e11;
 const MAX_SLICES = 800;
 
-/** What the server says of itself. */
+/** The configuration that the server gives to the page. */
 export const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').getAttribute('content') || '{}');
 
 /**
- * The state of a fragment such as `#paths?range=6h` or `#instance/web-1`, which is a context of its own. A missing or
+ * The state in a fragment such as `#paths?range=6h` or `#instance/web-1`, whose second part is a context. A missing or
  * invalid value gets its default.
  */
 export function parse(fragment) {
@@ -80,7 +80,7 @@ export function fragment(state) {
 
 export const state = parse(location.hash);
 
-/** The fragment after a change. Another screen keeps only what all screens share. */
+/** The fragment after a change. Another screen keeps only the fields that all screens share. */
 export function link(values) {
 	const kept = values.screen && values.screen !== state.screen ? OWN : {};
 	return fragment({ ...state, ...kept, ...values });
@@ -91,7 +91,7 @@ export function read() {
 	Object.assign(state, parse(location.hash));
 }
 
-/** Changes the state and the URL: as a step that Back takes back, or in place. */
+/** Changes the state and the URL: as a step for the Back button, or in place. */
 export function write(values, inPlace = false) {
 	const url = `${location.pathname}${location.search}${link(values)}`;
 	if (inPlace) history.replaceState(null, '', url);
@@ -106,16 +106,16 @@ let automatic = '1h'; // the range while none is chosen
 /** The name of the range that moves with the clock. */
 export const rangeName = () => state.range || automatic;
 
-/** Unless a range is chosen, shows one that a recording of so many seconds fills. Returns whether that changes it. */
+/** Unless a range is chosen, selects one that a recording of `age` seconds fills. Returns whether the range changed. */
 export function recordedFor(age) {
 	const old = rangeName();
 	automatic = age < 330 ? '5m' : age < 960 ? '15m' : '1h';
 	return !isZoomed() && rangeName() !== old;
 }
 
-let historyDays = 0; // as far as the server has said
+let historyDays = 0; // 0 until the server has said
 
-/** Takes in how many days the store keeps. Returns whether they are more than before. */
+/** Stores the number of days that the store keeps. Returns whether it has grown. */
 export function keepsDays(days) {
 	if (days <= historyDays) return false;
 	historyDays = days;
@@ -137,13 +137,13 @@ export const seconds = () => (isZoomed() ? state.to - state.from : RANGES[rangeN
 export const isCoarse = (precision) => precision <= seconds() && seconds() <= MAX_SLICES * precision;
 
 /**
- * The newest time up to which the records of the range will not change: they are in slices of a minute, of half an
- * hour, of six hours or of a day.
+ * The newest time up to which the records of the range will not change. They are in slices of a minute, half an hour,
+ * six hours or a day.
  */
 export function settled(now) {
 	const slice = seconds() <= 7200 ? 60 : seconds() <= 2 * DAY ? 1800 : seconds() <= ALWAYS_KEPT ? 21600 : DAY;
 	return Math.floor(now / slice) * slice;
 }
 
-/** Whether something that began at `since`, and ended at `ended` if it did, lies within the range that is zoomed to. */
+/** Whether something that began at `since`, and ended at `ended` if it did, lies within the zoomed range. */
 export const isInRange = ({ since, ended }) => !isZoomed() || (since < state.to && (ended ?? Infinity) > state.from);

@@ -1,4 +1,4 @@
-// A table that is drawn again and again. A row stays with its key, so that focus and selection survive.
+// A table that is redrawn often. A row stays with its key, so that focus and selection survive.
 
 import { offerExport } from './card.js';
 import { contextParts } from './context.js';
@@ -9,7 +9,7 @@ import { link } from './state.js';
 import { ENOUGH } from './tiles.js';
 
 /**
- * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is what is exported; `sort`
+ * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is the exported value; `sort`
  * makes the heading a button; `title` explains it. The first column names the row. `href` makes a click open it.
  * `allRows()` resolves to the rows of all pages, for a file.
  */
@@ -44,19 +44,19 @@ export class Table {
 		return cell;
 	}
 
-	/** A click beside the link opens the row too, unless it ends a selection of text. */
+	/** Opens the row also for a click outside the link, unless the click ends a selection of text. */
 	#open(event) {
 		const row = event.target.closest('tr');
 		if (row && !event.target.closest('a, button') && getSelection().isCollapsed) row.querySelector('a')?.click();
 	}
 
-	/** Shows by which column the rows are ordered. */
+	/** Shows the column by which the rows are ordered. */
 	markSort(sort, order, isChosen = true) {
 		for (const [id, cell] of this.#headers) {
 			if (cell.firstChild?.dataset)
 				attr(cell, 'aria-sort', id === sort ? (order === 'asc' ? 'ascending' : 'descending') : 'none');
 		}
-		// On a phone, the column that somebody chose is brought into view.
+		// On a phone, the chosen column is scrolled into view.
 		const { scrollWidth, clientWidth } = this.table.parentNode;
 		const cell = this.#headers.get(sort);
 		if (isChosen && this.sorted !== sort && cell && scrollWidth > clientWidth) {
@@ -65,7 +65,7 @@ export class Table {
 		this.sorted = sort;
 	}
 
-	/** Draws the rows, at most `most` of them, or `note` in their place. */
+	/** Draws the rows, at most `most` of them, or `note` instead. */
 	draw(rows, note = '', most = rows.length) {
 		this.#rows = rows;
 		const { key, mark } = this.#options;
@@ -93,7 +93,7 @@ export class Table {
 		return el('tr', '', ...cells);
 	}
 
-	/** What a file of these rows contains. */
+	/** The content of an exported file of these rows. */
 	exported(rows = this.#rows) {
 		const columns = this.#columns.filter((column) => column.value);
 		return {
@@ -104,13 +104,13 @@ export class Table {
 	}
 }
 
-/** Where what a row or a change is about is shown. */
+/** The link to the screen of a row or a change. */
 export const linkTo = ({ context, instance = '', kind = '' }) => {
 	if (context !== '<all>') return link({ screen: 'path', context, kind: kind === 'timer' ? kind : '' });
 	return link(instance ? { screen: 'instance', context: instance } : { screen: 'health' });
 };
 
-/** The column that names a context and links to its screen, with what has changed on it unless `isMarked` says no. */
+/** The column that names a context, links to its screen, and shows its change if `isMarked`. */
 export const contextColumn = (label = 'Path', isMarked = true) => ({
 	id: 'context',
 	label,
@@ -151,7 +151,7 @@ export const shareColumn = (label, options) => ({
 	},
 });
 
-/** The column of the share of errors, red where `isBad(row)`. */
+/** The column of the share of errors, red if `isBad(row)`. */
 export const errorColumn = (isBad, options) => ({
 	...numberColumn('error_share', 'Errors', (value) => percent(value, 1), options),
 	draw(cell, row) {
@@ -163,7 +163,7 @@ export const errorColumn = (isBad, options) => ({
 });
 
 /**
- * A column of numbers: `value(row)` as `format` writes it.
+ * A column of numbers: `value(row)` in the form of `format`.
  * @param {string} id
  * @param {string} label
  * @param {(value: any) => string} format
@@ -180,7 +180,7 @@ export function numberColumn(id, label, format, { value = (row) => row[id], ...o
 }
 
 /**
- * A column of words, a ratio if there are no others, coloured as `level(row)` says: "good", "bad" or null.
+ * A column of words, or of a ratio without them, coloured by `level(row)`: "good", "bad" or null.
  * @param {string} id
  * @param {string} label
  * @param {any} [options] as those of a number, with `words(row)` and `level(row)`
@@ -196,7 +196,7 @@ export const ratioColumn = (id, label, { value = (row) => row[id], words, level,
 	},
 });
 
-/** A column of a statistic, greyed where it has too few samples. */
+/** A column of a statistic, grey if it has too few samples. */
 export function statistic(id) {
 	const column = numberColumn(id, id === 'mean' ? 'Mean' : id, duration);
 	return {

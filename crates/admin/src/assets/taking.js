@@ -1,10 +1,10 @@
-// Who sees to a change, and the button that takes it or gives it back.
+// The person who works on a change, and the button that takes the change or gives it back.
 
 import { headline, takenBy } from './change.js';
 import { attr, button, el, labelled, show, text } from './dom.js';
 import { send } from './send.js';
 
-/** A line that says who has taken a change. `draw(change, now)` shows it. */
+/** A line with the person who has taken a change. `draw(change, now)` shows it. */
 export function taker(page) {
 	const who = el('span', 'who');
 	let change = null;
@@ -15,13 +15,13 @@ export function taker(page) {
 	const redraw = () => {
 		text(who, failure || takenBy(change, since));
 		who.classList.toggle('bad-text', failure !== '');
-		// The time since is no news.
+		// The elapsed time alone is not announced to screen readers.
 		attr(who, 'role', failure ? 'alert' : null);
 		text(take, change.taken ? 'Give back' : 'Take');
 		labelled(take, `${take.shownText}: ${headline(change)}`);
 		take.title = change.taken ? 'Call for attention again' : 'I see to this: tell everybody, and be quiet';
 		take.disabled = isSending;
-		// What has ended calls for nothing.
+		// An ended change needs no action.
 		show(take, change.stands && page.config.may_write === true);
 	};
 	const take = button('', async () => {
@@ -41,7 +41,7 @@ export function taker(page) {
 	return {
 		node: el('span', 'taking', who, take),
 		draw(shown, now) {
-			// An answer that was asked for before the press says what was before it.
+			// An answer to an earlier question would show the state before the press.
 			if (isSending) return;
 			[change, since] = [shown, now];
 			redraw();

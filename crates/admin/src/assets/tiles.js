@@ -1,4 +1,4 @@
-// The tiles: what a window measured, each with its change against the window before.
+// The tiles: the figures of a window, each with its change against the window before.
 
 import { attr, el, labelled, show, text } from './dom.js';
 import { config } from './state.js';
@@ -6,7 +6,7 @@ import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plura
 
 const { requests, p99 } = config.enough;
 
-/** Fewest requests of which a statistic says something. */
+/** The fewest requests for which each statistic is meaningful. */
 export const ENOUGH = { mean: requests, p50: requests, p95: requests, p99, errors: requests, target: requests };
 const share = (part) => percent(part, 1);
 
@@ -41,12 +41,12 @@ export class Tiles {
 		this.node = labelled(el('section', 'card tiles', ...this.tiles.map((tile) => tile.node)), 'Statistics');
 	}
 
-	/** Names what is counted, such as "Calls". */
+	/** Sets the noun of the counted samples, such as "Calls". */
 	name(noun) {
 		for (const { node } of this.tiles) text(node.firstChild, node.firstChild.textContent.replace('Requests', noun));
 	}
 
-	/** `window`: what was measured, with `before`; `length`: what the range is called. */
+	/** `window`: the figures, with those of `before`; `length`: the name of the range. */
 	draw(window, { now, target, length }) {
 		const { before } = window;
 		if (!isNumber(window.count)) throw new TypeError('window.count');
@@ -97,7 +97,7 @@ export class Tiles {
 	}
 }
 
-/** A difference of two shares, in percentage points. */
+/** The difference of two shares, in percentage points. */
 function points(difference) {
 	const value = Math.round(difference * 1000) / 10;
 	return value === 0 ? '±0 pts' : `${value > 0 ? '+' : '−'}${Math.abs(value)} pts`;

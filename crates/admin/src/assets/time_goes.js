@@ -1,4 +1,4 @@
-// Where the time of a path's requests goes: in which timers, and outside of all.
+// The parts of a path's request time: in each timer, and outside of all.
 
 import { card } from './card.js';
 import { el, say, text } from './dom.js';
@@ -11,7 +11,7 @@ const NO_TIMERS =
 /** db:find_user 41× per request */
 export const repetition = ({ timer, per_request: calls }) => `${visible(timer)} ${times(calls)} per request`;
 
-/** How a column shows calls per request: more than 20 are red. */
+/** The text and the colour of calls per request: more than 20 are red. */
 export const perRequest = {
 	words: (row) => times(row.per_request).replace('×', ''),
 	level: (row) => (row.repeated ? 'bad' : null),
@@ -29,7 +29,7 @@ function computing({ polls, change }) {
 }
 
 /**
- * Where the time goes: per request, in each timer and outside of all, now and before.
+ * The parts of the time per request: in each timer and outside of all, now and before.
  * @param {string} [noTimers] the sentence for requests without timers
  */
 export function timeGoes(noTimers = NO_TIMERS) {

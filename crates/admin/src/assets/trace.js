@@ -1,12 +1,12 @@
-// The id of a trace: a link to where it is shown, if the service says where, and a button that copies it.
+// The id of a trace: a link to its trace, if the service configures a URL, and a button that copies it.
 
 import { attr, button, el, labelled, show, text } from './dom.js';
 import { visible } from './format.js';
 import { config } from './state.js';
 
-const SHOWN_FOR = 3000; // milliseconds that a button says that it has copied
+const SHOWN_FOR = 3000; // milliseconds for which a button says that it has copied
 
-const said = el('p', 'hidden'); // what is read to those who do not see it
+const said = el('p', 'hidden'); // the message for screen readers
 attr(said, 'role', 'status');
 
 /**
@@ -19,14 +19,14 @@ export function traceUrl(id) {
 	return config.trace_url.replace('{trace_id}', () => encodeURIComponent(id));
 }
 
-/** Copies a text. Resolves to whether that was possible. */
+/** Copies a text. Resolves to whether that succeeded. */
 const copy = async (copied) =>
 	navigator.clipboard?.writeText(copied).then(
 		() => true,
 		() => copySelected(copied),
 	) ?? copySelected(copied);
 
-/** Copies as browsers do it for a page without TLS, which may not use the clipboard otherwise. */
+/** Copies by a selection, as a page without TLS may not use the clipboard otherwise. */
 function copySelected(copied) {
 	const focused = /** @type {HTMLElement} */ (document.activeElement);
 	const field = el('textarea', 'hidden');
@@ -70,7 +70,7 @@ function copyButton() {
 		const { traceId } = node;
 		const isCopied = await copy(traceId);
 		if (node.traceId !== traceId) return;
-		// It can be copied by hand then.
+		// The user can then copy the selected id.
 		if (!isCopied) getSelection().selectAllChildren(node.previousSibling);
 		name(node, isCopied ? 'Copied' : 'Not copied');
 		if (!said.isConnected) document.body.append(said);

@@ -9,7 +9,7 @@ import { isCoarse, range, seconds, state } from './state.js';
 import { offerExport } from './card.js';
 import { beginOf, chartRows } from './slices.js';
 
-/** The slices that records have; counters have others. */
+/** The lengths of the slices that records have, in seconds; counters have others. */
 const RECORDED = [60, 300, 1800, 3600, 21600, 86400];
 /** The most slices of a heat map. */
 const HEAT_SLICES = 340;
@@ -40,7 +40,7 @@ export class Trends {
 	#loading = null;
 	#drawn; // what `draw` was given
 
-	/** `page`: how the charts change the state. `name` begins the names of exported files. `kind`: "http" or "timer". */
+	/** `page`: the functions that change the state. `name`: the prefix of exported files. `kind`: "http" or "timer". */
 	constructor(page, name, kind = 'http') {
 		this.page = page;
 		this.kind = kind;
@@ -66,7 +66,7 @@ export class Trends {
 		if (!isRecorded) return { hits: of('hits'), errors: of('errors'), mean: of('mean') };
 		const outcomes = of('outcomes');
 		if (!state.heat) return { outcomes, times: of('times') };
-		// The requests of a context come with the answer about it.
+		// The requests of a context are in the answer about it.
 		const kept = context ? {} : { hour: 'slowest_requests', last_hour: 'slowest_requests?window=last_hour' };
 		const fits = seconds() <= HEAT_SLICES * precision;
 		return { outcomes, heat: question('heat_map', { ...whose, precision: fits ? precision : 0 }), ...kept };
@@ -90,7 +90,7 @@ export class Trends {
 		return chart;
 	}
 
-	/** Loads the heat map, and draws again. */
+	/** Loads the heat map, then draws again. */
 	async #load() {
 		try {
 			const { HeatMap } = await retried((query) => import('./heatmap.js' + query));
@@ -102,7 +102,7 @@ export class Trends {
 	}
 
 	/**
-	 * Draws the answers to `questions`; `changes` are drawn where they began. `kept`: the requests of a context that are
+	 * Draws the answers to `questions`, and `changes` where they began. `kept`: the requests of a context that are
 	 * kept one by one.
 	 */
 	draw(answers, given) {
@@ -159,12 +159,12 @@ export const chartOf = (page, figure, options) =>
 		...options,
 	});
 
-/** What a file of a chart contains. */
+/** The content of an exported file of a chart. */
 export function exportedChart({ state: shown }, name) {
 	return { name, ...(shown.layer ? shown.layer.exported() : chartRows(shown)) };
 }
 
-/** With which series are hidden, which charts are shown as tables, and whose time it is. */
+/** The view of the charts: the hidden series, the charts shown as tables, and the time zone. */
 export const shownBy = (drawn) => ({
 	hidden: names(state.hide),
 	tables: names(state.table),
@@ -174,7 +174,7 @@ export const shownBy = (drawn) => ({
 
 const names = (list) => new Set(list.split(',').filter(Boolean));
 
-/** What a series covers. */
+/** The range of a series. */
 function bounds(series, now) {
 	const { from, to, precision, not_running: notRunning } = series;
 	return { from, to, precision, notRunning, recordedFrom: beginOf(series, now) };

@@ -1,4 +1,4 @@
-// What has changed on a path: how much, since when, how sure, what is suspected, and whether a deploy did it.
+// The changes of a path: the size, the begin, the confidence, the suspects, and the verdict on a deploy.
 
 import { cost, explanation, headline, isOfAll, level, since, sure, values } from './change.js';
 import { attr, el, labelled, say, sync, text } from './dom.js';
@@ -10,7 +10,7 @@ import { taker } from './taking.js';
 
 /**
  * The change that stands, or the last one that has ended, in a sentence each. A timer is not compared with its own
- * past: of it, the changes of the paths that it is suspected of, each with its path.
+ * past: for a timer, the changes of the paths that it is a suspect of, each with its path.
  */
 export function changePanel(page, { isTimer = false } = {}) {
 	const lines = el('ul', 'verdict');
@@ -19,7 +19,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 	node.dataset.panel = 'change';
 	return {
 		node,
-		/** `timers`: those of the page, of which the API says which fail more often than before. */
+		/** `timers`: those of the page; the API says which of them fail more often than before. */
 		draw(changes, marks, now, log, timers = []) {
 			const stand = changes.filter((one) => one.stands);
 			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
@@ -60,7 +60,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 	};
 }
 
-/** The sentences of a change, empty yet, with the button by which one takes it. */
+/** The sentences of a change, empty at first, with the button that takes it. */
 function line(page) {
 	const by = taker(page);
 	const [start, figures, certainty, ...rest] = ['since', 'values', 'sure', 'suspect', 'links'].map((name) =>
@@ -70,7 +70,7 @@ function line(page) {
 	return Object.assign(node, { taker: by });
 }
 
-/** The instances that a change is about or that are suspected, but for the one whose page this is. */
+/** The instances that a change concerns or suspects, except the one of this screen. */
 function instancesOf({ instance, suspects: known = [] }) {
 	const named = known.filter((one) => one.kind === 'instance').map((one) => one.instance);
 	const all = new Set(instance ? [instance, ...named] : named);

@@ -1,4 +1,4 @@
-// What is usual on a path at each hour of the week: a table of seven days and 24 hours, coloured by requests per hour.
+// The usual requests of a path at each hour of the week: a table of seven days and 24 hours, coloured by their number.
 
 import { card } from './card.js';
 import { attr, el, show, text } from './dom.js';
@@ -29,7 +29,7 @@ export function week() {
 			text(cell.firstChild, one ? rate(one.requests) : '·');
 			text(cell.lastChild, `, ${figures(one)}`);
 			attr(cell, 'title', `${DAYS[day]} ${twoDigits(hour)}:00, ${requests}${figures(one)}`);
-			// The root shows more of what is seldom asked for.
+			// The square root gives more colours to quiet hours.
 			attr(cell, 'data-heat', one?.requests > 0 ? Math.ceil(Math.sqrt(one.requests / most) * LEVELS) : null);
 			if (!cell.hasAttribute('tabindex')) cell.tabIndex = day + hour ? -1 : 0;
 		},
@@ -50,7 +50,7 @@ export function week() {
 	show(node, false);
 	return {
 		node,
-		/** Draws an answer of `api/profile`; nothing before a day was recorded. */
+		/** Draws an answer of `api/profile`; nothing until a day was recorded. */
 		draw({ enough, hours: recorded }, now) {
 			show(node, enough);
 			if (!enough) return;
@@ -68,7 +68,7 @@ export function week() {
 	};
 }
 
-/** An hour but for its requests, in words. */
+/** The figures of an hour other than its requests, in words. */
 function figures(one) {
 	if (!one) return NONE;
 	const measured = `${percent(one.errors, one.requests)} errors, mean ${duration(one.mean)}, p95 ${duration(one.p95)}, `;

@@ -1,8 +1,8 @@
-//! Which text a scraper asks for: the Prometheus text, or OpenMetrics, which has room for exemplars.
+//! Chooses the text for a scraper: the Prometheus text, or OpenMetrics, which can hold exemplars.
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// The form of the text.
+/// The format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// The Prometheus text format 0.0.4.
@@ -12,8 +12,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The form that a scraper prefers (RFC 9110, 12.5.1). One that prefers neither gets the Prometheus text, as every
-    /// scraper and every person reads it.
+    /// The format that a scraper prefers (RFC 9110, 12.5.1). Without a preference it is the Prometheus text, which
+    /// every scraper and every person can read.
     pub(super) fn preferred(headers: &HeaderMap) -> Self {
         match Self::OpenMetrics.weight(headers) > Self::Prometheus.weight(headers) {
             true => Self::OpenMetrics,
@@ -36,8 +36,8 @@ impl Format {
         }
     }
 
-    /// How much a scraper wants this form, in thousandths: by the most specific of the ranges that name it. Of ranges that
-    /// are equally specific the highest counts.
+    /// The weight of this format in the `Accept` headers, in thousandths. The most specific range counts; among equally
+    /// specific ones, the highest weight.
     fn weight(self, headers: &HeaderMap) -> u16 {
         let lists = headers.get_all(header::ACCEPT).into_iter();
         let ranges = lists.filter_map(|list| list.to_str().ok());
@@ -46,7 +46,7 @@ impl Format {
         weights.max().map_or(0, |(_, weight)| weight)
     }
 
-    /// How specific a range is that names this form, and its weight; `None` if it names others.
+    /// The specificity and the weight of a range that includes this format; `None` if it does not.
     fn matches(self, range: &str) -> Option<(u8, u16)> {
         let (of_type, of_subtype, of_version) = self.name();
         let mut parts = range.split(';').map(str::trim);
@@ -69,13 +69,13 @@ impl Format {
                 }
                 specific += 1;
             }
-            // Others, such as the charset, do not choose between the two.
+            // Others, such as the charset, do not distinguish the two.
         }
         Some((specific, weight_of_range))
     }
 }
 
-/// A weight such as `q=0.8`, in thousandths. An invalid one counts as 0.
+/// Parses a weight such as `q=0.8`, in thousandths. An invalid one counts as 0.
 fn weight(parameter: &[u8]) -> u16 {
     let parse = || {
         let text = std::str::from_utf8(parameter.trim_ascii()).ok()?;

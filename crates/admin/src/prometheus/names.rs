@@ -1,8 +1,8 @@
-//! The names of what requests measured: this crate's, or those of OpenTelemetry's semantic conventions for HTTP servers. A
-//! scraper asks for them by `names`, so that one may have what its dashboards expect while another has what it always had.
+//! The names of request metrics: this crate's, or those of OpenTelemetry's semantic conventions for HTTP servers. A
+//! scraper chooses them by `names`, so that one scraper can get OpenTelemetry's names while another keeps this crate's.
 //!
-//! Whatever OpenTelemetry has no name for keeps this crate's. What is not recorded has no label: neither the exact status of
-//! a response beside its duration, nor the scheme and the version of the protocol.
+//! Metrics without an OpenTelemetry name keep this crate's. Attributes that are not recorded have no label: the exact
+//! status of a response beside its duration, the scheme, and the version of the protocol.
 
 use serde::Deserialize;
 
@@ -11,32 +11,32 @@ use tower_pulse_core::query::params;
 use tower_pulse_core::recorder::totals;
 use tower_pulse_model::context::{OTHER_METHOD, OVERFLOW, UNMATCHED, method_and_path};
 
-/// Upper bounds of the buckets of a histogram, of which there are as many whatever the names are.
+/// The upper bounds of the buckets of a histogram. Their number is the same for all names.
 type Bounds = [f64; 14];
 
 const PULSE_BOUNDS: Bounds = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
-/// Those that the conventions advise. Histograms of several services add up only with the same bounds.
+/// The bounds that the conventions advise. Histograms of several services add up only if their bounds are equal.
 const OPENTELEMETRY_BOUNDS: Bounds = [
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 ];
 
-/// Which names are asked for.
+/// The query parameters.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Asked {
     names: Names,
 }
 
-/// Whose names.
+/// The source of the names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Names {
-    /// Those of this crate.
+    /// This crate's names.
     #[default]
     Pulse,
-    /// Those of OpenTelemetry, as Prometheus writes them.
+    /// OpenTelemetry's names, as Prometheus writes them.
     OpenTelemetry,
 }
 
@@ -44,12 +44,12 @@ pub(super) enum Names {
 pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 impl Names {
-    /// Those that a query asks for.
+    /// Parses the names that a query asks for.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, QueryError> {
         params::parse(query, 0).map(|asked: Asked| asked.names)
     }
 
-    /// The histogram of the durations of requests.
+    /// The name of the histogram of request durations.
     pub(super) fn request_duration(self) -> &'static str {
         match self {
             Self::Pulse => "pulse_request_duration_seconds",
@@ -57,7 +57,7 @@ impl Names {
         }
     }
 
-    /// The requests in flight.
+    /// The name of the requests in flight.
     pub(super) fn in_flight(self) -> &'static str {
         match self {
             Self::Pulse => "pulse_in_flight",
@@ -73,7 +73,7 @@ impl Names {
         }
     }
 
-    /// The labels of a context of requests. No two contexts have the same ones.
+    /// The labels of an HTTP context, distinct from those of any other.
     pub(super) fn labels(self, context: &str) -> Labels<'_> {
         match self {
             Self::Pulse => vec![("context", context)],
@@ -83,7 +83,7 @@ impl Names {
                     vec![("http_request_method", method), ("http_route", route)]
                 }
                 (None, Some(route)) => vec![("http_route", route)],
-                // No route matched, and the requests may have any method.
+                // No route matched, so the requests may have any method.
                 _ if context == UNMATCHED => vec![],
                 _ if context == OVERFLOW => vec![("otel_metric_overflow", "true")],
                 _ => vec![("context", context)],
@@ -91,7 +91,7 @@ impl Names {
         }
     }
 
-    /// The labels of a context where its requests are counted by how they ended.
+    /// The labels of a context for metrics that count its requests by outcome.
     pub(super) fn labels_with_parts(self, context: &str) -> Labels<'_> {
         let mut labels = self.labels(context);
         if self == Self::Pulse {
@@ -103,10 +103,11 @@ impl Names {
     }
 }
 
-/// What the conventions call a method that HTTP does not define.
+/// The conventions' label for a method that HTTP does not define.
 const METHOD_OTHER: (&str, &str) = ("http_request_method", "_OTHER");
 
-/// The places of [`totals::BOUNDS`] that end a bucket with one of `bounds`, and the last place, which ends them all.
+/// The indexes in [`totals::BOUNDS`] that end a bucket with one of `bounds`, then the last index, which ends the last
+/// one.
 pub(super) fn ends(bounds: Bounds) -> impl Iterator<Item = usize> {
     let place = |bound: f64| totals::BOUNDS.partition_point(|other| *other < bound);
     let last = [totals::PLACES - 1];

@@ -1,4 +1,4 @@
-//! What requests and timers measured in this instance since it started.
+//! The metrics of requests and timers in this instance since it started.
 
 use super::Row;
 use super::names::{Labels, Names, ends};
@@ -53,7 +53,7 @@ impl Text {
         self.begin_kind(name, "histogram", help);
         let bucket = format!("{name}_bucket");
         let (sum, count) = (format!("{name}_sum"), format!("{name}_count"));
-        // As OpenMetrics and Prometheus 3 write them: `1.0`, not `1`. A bound is a label, so that both forms must agree.
+        // OpenMetrics and Prometheus 3 write `1.0`, not `1`. A bound is a label, so both formats must agree.
         let bounds = names.bounds().map(|bound| format!("{bound:?}"));
         let bounds = || bounds.iter().map(String::as_str).chain(["+Inf"]);
         for (context, totals) in of(kind, totals) {
@@ -69,13 +69,13 @@ impl Text {
             let labels = names.labels(context);
             self.samples(&bucket, &labels, "le", buckets);
             self.sample(&sum, &labels, &(totals.nanos as f64 / 1e9));
-            // The format demands this line, which equals the last bucket.
+            // The format requires this line, which equals the last bucket.
             self.sample(&count, &labels, &below);
         }
     }
 
-    /// The targets of single contexts. Counters, so that whoever asks Prometheus chooses the windows of a burn rate; from 0,
-    /// so that the first bad request is an increase.
+    /// The targets of single contexts. They are counters, so that a query chooses the windows of a burn rate. They
+    /// start at 0, so that the first bad request is an increase.
     fn targets(&mut self, totals: &[Row], targets: &[PathTarget], names: Names) {
         if targets.is_empty() {
             return;

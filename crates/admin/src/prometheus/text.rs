@@ -1,11 +1,11 @@
-//! The text itself: one buffer that metrics are written to, in one of two forms that differ in little.
+//! The text itself: one buffer that metrics are written to, in one of two formats that differ little.
 
 use std::fmt::{Display, Write};
 
 use super::format::Format;
 use tower_pulse_core::recorder::exemplars::Exemplar;
 
-/// The text that has been written so far.
+/// The text written so far.
 #[derive(Debug)]
 pub(super) struct Text {
     text: String,
@@ -13,7 +13,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// A text without metrics, with room for `bytes`.
+    /// Creates a text without metrics, with room for `bytes`.
     pub(super) fn with_capacity(bytes: usize, format: Format) -> Self {
         let text = String::with_capacity(bytes);
         Self { text, format }
@@ -22,13 +22,13 @@ impl Text {
     /// Ends the text.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
         if self.format == Format::OpenMetrics {
-            // Tells a scraper that nothing is missing.
+            // Tells a scraper that the text is complete.
             self.text.push_str("# EOF\n");
         }
         self.text.into_bytes()
     }
 
-    /// Begins a counter, whose name says that it is one, or a gauge. Each metric is begun once, before all of its samples.
+    /// Begins a counter, whose name ends with `_total`, or a gauge. Call once per metric, before its samples.
     pub(super) fn begin(&mut self, name: &str, help: &str) {
         let is_counter = name.ends_with("_total");
         self.begin_kind(name, if is_counter { "counter" } else { "gauge" }, help);
@@ -61,7 +61,7 @@ impl Text {
         self.stood_for(name, labels, value, None);
     }
 
-    /// Writes a sample with a request that stands for it.
+    /// Writes a sample with its exemplar.
     pub(super) fn stood_for(
         &mut self,
         name: &str,
@@ -80,7 +80,7 @@ impl Text {
         self.value(value, exemplar);
     }
 
-    /// Writes one sample for each value of the last label, `label`, whose values need no escape.
+    /// Writes one sample for each value of the last label, `label`. The values must need no escape.
     pub(super) fn samples<'a>(
         &mut self,
         name: &str,
@@ -97,7 +97,7 @@ impl Text {
         }
         self.text.push_str(label);
         self.text.push_str("=\"");
-        // Names are long and may need escapes, so the lines share what stands before the last value.
+        // Names are long and may need escapes, so the lines copy the text before the last value.
         let shared = start..self.text.len();
         let mut is_first = true;
         for (last, value, exemplar) in samples {
@@ -130,7 +130,7 @@ impl Text {
                 b'"' => "\\\"",
                 _ => "\\\\",
             });
-            // The character is one of ASCII.
+            // The character is a single byte of ASCII.
             value = &tail[1..];
         }
         self.text.push_str(value);
@@ -145,7 +145,7 @@ impl Text {
         self.text.push('\n');
     }
 
-    /// The name and the value of its label have 72 characters at most, and may have 128.
+    /// Writes an exemplar. The name and the value of its label have at most 72 characters; 128 are allowed.
     fn exemplar(&mut self, exemplar: &Exemplar) {
         self.text.push_str(" # {");
         self.label("trace_id", &exemplar.trace_id);

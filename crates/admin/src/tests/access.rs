@@ -1,4 +1,4 @@
-//! Which requests are answered.
+//! Tests of which requests are answered.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +36,7 @@ async fn a_token_is_accepted_as_bearer_or_as_password() {
     let access = Access::token("s3cret");
     assert_eq!(status(&access, "Bearer s3cret").await, 200);
     assert_eq!(status(&access, "bearer  s3cret").await, 200);
-    // As read from a file, with the end of the line.
+    // As read from a file, with the line end.
     assert_eq!(
         status(&Access::token("s3cret\n"), "Bearer s3cret").await,
         200
@@ -163,7 +163,7 @@ fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
     assert_eq!(format!("{:?}", Access::open()), "Access::open()");
 }
 
-/// A build with debug assertions is no deployment.
+/// A build with debug assertions is not a deployment.
 #[test]
 fn a_secret_that_others_guess_is_told() {
     let told = |access: Access, has_debug_assertions| {

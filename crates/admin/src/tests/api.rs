@@ -202,7 +202,7 @@ async fn invalid_parameters_are_named() {
     );
     let long = format!("/api/counters?name={}", "x".repeat(2_000));
     assert_eq!(get(&bench.router, &long).await.status, 400);
-    // The question is wrong, whatever the store does.
+    // A wrong question is refused whatever the store does.
     bench.store.set(store::FaultMode::Failing);
     let refused = get(&bench.router, "/api/paths?limit=1001").await;
     assert_eq!(refused.status, 400);

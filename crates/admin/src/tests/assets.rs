@@ -1,4 +1,4 @@
-//! How the page and its files are cached.
+//! Tests of how the page and its files are cached.
 
 use http::Method;
 
@@ -12,7 +12,7 @@ async fn a_file_is_kept_for_ever_under_the_hash_of_its_content_only() {
     let others = [
         "/assets/app.js".to_owned(),
         "/assets/app.js?v=0.1.0".to_owned(),
-        // Of an instance with another version, behind the same load balancer.
+        // The hash of another version behind the same load balancer.
         format!("/assets/{}/app.js", "0123456789abcdef".repeat(2)),
     ];
     let kept = get(&router, &current).await;
@@ -36,7 +36,7 @@ async fn a_file_is_kept_for_ever_under_the_hash_of_its_content_only() {
         assert_eq!(get(&router, &uri).await.status, 404, "{uri}");
     }
     assert_eq!(get(&router, "/assets/0.1.0/app.js").await.status, 404);
-    // A page that is not kept names the files, so that a new version is seen at once.
+    // The page is not kept, so that its new URLs are seen at once.
     let page = get(&router, "/").await;
     assert_eq!(page.header("cache-control"), "no-store");
     assert!(page.body.contains(&current[1..]));

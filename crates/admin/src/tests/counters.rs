@@ -11,7 +11,7 @@ async fn counters_and_series() {
     let get = async |uri: &str| json(&bench.router, uri).await;
     let sales = json!({"name": "sales", "precision": 5, "samples": [[500, -7], [1_000, i64::MAX]], "as_of": NOW - 1});
     assert_eq!(get("/api/counters?name=sales&precision=5").await, sales);
-    // Counters of this process, and of contexts, are not unknown before they have counted.
+    // Counters of this process, and of contexts, are known before they have counted.
     for known in ["declared", "errors:db:find", "errors:GET /past", "micros"] {
         let none = json!({"name": known, "precision": 1, "samples": [], "as_of": NOW - 1});
         let uri = format!("/api/counters?name={}&precision=1", known.replace(' ', "+"));

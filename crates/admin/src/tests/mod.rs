@@ -10,7 +10,7 @@ mod mount;
 mod openmetrics;
 #[cfg(feature = "prometheus")]
 mod prometheus;
-// It counts what all endpoints read, that of rankings too.
+// Its counts of reads include those of rankings.
 #[cfg(feature = "rankings")]
 mod reading;
 mod screen;
@@ -77,7 +77,7 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
     (source_of(store.clone(), clock), store, manual_clock)
 }
 
-/// The answers of a store with the canned knowledge of this process.
+/// The answers of a store, with the canned state of this process.
 pub(super) fn query_of(
     store: Arc<dyn Store>,
     clock: Clock,
@@ -91,7 +91,7 @@ pub(super) fn query_of(
     query_with(store, clock, targets, process)
 }
 
-/// The same with any targets.
+/// As [`query_of`], with any targets.
 pub(super) fn query_with(
     store: Arc<dyn Store>,
     clock: Clock,
@@ -116,7 +116,7 @@ pub(super) fn query_with(
     })
 }
 
-/// What this process knows.
+/// The canned state of this process.
 pub(super) struct CannedProcess(pub(super) fn() -> Health);
 
 impl Process for CannedProcess {
@@ -186,7 +186,7 @@ pub(super) fn source_with(query: Reader) -> Source {
     }
 }
 
-/// One ranking of the store, and one that nothing was added to yet.
+/// A ranking of the store, and one without additions.
 #[cfg(feature = "rankings")]
 fn rankings() -> Vec<(Arc<str>, RankingSpec)> {
     let spec = RankingSpec {
@@ -268,7 +268,7 @@ fn counters() -> HashMap<Arc<str>, i64> {
     counters.map(|(name, total)| (name.into(), total)).collect()
 }
 
-/// What a browser may do with a file whose URL has the hash of its content.
+/// The caching of a file whose URL has the hash of its content.
 pub(super) const FOR_EVER: &str = "private, immutable, max-age=31536000";
 
 /// A response. Receiving it checks the headers that every response must have.

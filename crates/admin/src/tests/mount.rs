@@ -6,7 +6,7 @@ use axum::routing::get as handler;
 use super::super::{Permission, mounted};
 use super::*;
 
-/// Loads the page as a browser does: its script and the API must be where its base points.
+/// Loads the page as a browser does: its script and the API must be at the URLs that follow from its base.
 async fn page_works(router: &Router, uri: &str, base: &str) {
     let page = get(router, uri).await;
     assert_eq!(page.status, 200, "{uri}");
@@ -131,7 +131,7 @@ fn invalid_mount_paths_are_refused() {
     }
 }
 
-/// The title of the page, and what its configuration says.
+/// The title of the page, and its configuration.
 async fn title_and_config(source: Source) -> (String, Value) {
     title_and_config_for(source, Access::open()).await
 }
@@ -203,7 +203,7 @@ async fn the_page_has_the_configuration() {
     let mut source = source_with(query_of(store, clock, target, CannedProcess(health)));
     source.service = Some("a \"shop\" <&'b".to_owned());
     source.app_version = Some("1.4.2".into());
-    // What looks like a placeholder of the page stays as it is.
+    // Text that looks like a placeholder of the page stays as it is.
     let url = "https://traces.example.com/{trace_id}?a={{base}}&b='\"";
     source.trace_url = Some(url.to_owned());
     let (title, config) = title_and_config(source).await;

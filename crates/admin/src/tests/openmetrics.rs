@@ -1,4 +1,4 @@
-//! What a scraper may ask for beside the Prometheus text: OpenMetrics with exemplars, and the names of OpenTelemetry.
+//! The choices of a scraper besides the Prometheus text: OpenMetrics with exemplars, and the names of OpenTelemetry.
 
 use tower_pulse_core::recorder::exemplars::{Exemplar, Exemplars};
 use tower_pulse_core::recorder::totals::TargetTotals;
@@ -6,7 +6,7 @@ use tower_pulse_core::targets::PathTarget;
 
 use super::*;
 
-/// What Prometheus 2.50 accepts.
+/// The `Accept` header of Prometheus 2.50.
 const ACCEPT: (&str, &str) = (
     "accept",
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
@@ -23,7 +23,7 @@ fn exemplar(trace_id: &str, millis: u64, ended: i64) -> Exemplar {
     }
 }
 
-/// A service with a target, traces, a path that was never asked for, and requests without a route.
+/// A service with a target, traces, a path without requests, and requests without a route.
 fn router() -> Router {
     let totals = || {
         let mut totals = Totals::new(Kind::Http);
@@ -92,7 +92,7 @@ async fn openmetrics_is_the_same_with_exemplars_and_an_end() {
     assert!(open.body.ends_with("\n# EOF\n") && !plain.body.contains("# EOF"));
     assert!(!plain.body.contains(" # {"), "exemplars");
 
-    // Without what is its own, it is the other text: Prometheus stores the same series, whichever it is given.
+    // Without its additions, it equals the other text: Prometheus stores the same series for both.
     let mut counters = Vec::new();
     let mut same = String::new();
     for line in open.body.lines().filter(|line| *line != "# EOF") {
@@ -131,7 +131,7 @@ async fn an_exemplar_stands_in_the_bucket_that_has_its_duration() {
         of(&errors),
         format!("{errors} 1 # {{trace_id=\"failed\"}} 0.09 1700000001.000")
     );
-    // From 50 to 100 ms there are two, of which the newer one stands.
+    // From 50 to 100 ms there are two, of which the newer one is the exemplar.
     let newer = "7 # {trace_id=\"failed\"} 0.09 1700000001.000";
     assert!(lines(&open, &[&format!("{bucket}0.1\"}} 6 ")])[0].ends_with(&newer[2..]));
     let escaped = LONGEST_ID.replace('\\', "\\\\").replace('"', "\\\"");
@@ -167,7 +167,7 @@ async fn opentelemetrys_names_are_a_choice_of_the_scraper() {
         .into_iter()
         .map(|line| line.split('"').nth(5).expect("a bound"))
         .collect();
-    // Those that the conventions advise.
+    // The bounds that the conventions advise.
     let advised = "0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 +Inf";
     assert_eq!(bounds.join(" "), advised);
     let counts = lines(
@@ -198,7 +198,7 @@ async fn opentelemetrys_names_are_a_choice_of_the_scraper() {
             format!("pulse_requests_total{{{route},outcome=\"5xx\"}} 1"),
         ]
     );
-    // There is no name for what is not HTTP.
+    // The conventions have no names for anything but HTTP.
     assert_eq!(
         lines(
             &text,
@@ -251,7 +251,7 @@ async fn a_target_is_counted_from_the_start() {
     assert_eq!(lines(&text, &["pulse_target_"]), expected);
 }
 
-/// A scrape of as many contexts as there are by default, each with a trace id wherever one may stand.
+/// A scrape of the default maximum of contexts, with a trace id at each place that takes one.
 #[tokio::test]
 async fn the_answer_is_bounded_by_the_number_of_contexts() {
     const CONTEXTS: usize = 2_000;
@@ -277,7 +277,7 @@ async fn the_answer_is_bounded_by_the_number_of_contexts() {
     let (mut source, _, _) = source(Canned::default());
     source.instance.as_mut().expect("an instance").totals = Arc::new(totals);
     let router = super::router(source, Access::open()).expect("open");
-    // Of a line: the names of its metric and its labels, its value, and an exemplar whose id is escaped.
+    // Per line: the names of its metric and its labels, its value, and an exemplar whose id is escaped.
     let of_line = 130 + 2 * 30 + 2 * LONGEST_ID.len() + 60;
     for uri in ["/metrics", "/metrics?names=opentelemetry"] {
         let plain = get(&router, uri).await.body;

@@ -21,7 +21,7 @@ async fn without_the_store_the_fleet_is_left_out() {
     assert_eq!(text.matches("\npulse_requests_total{").count(), 3);
 }
 
-/// The places of the buckets of this crate's names.
+/// The indexes of the buckets with this crate's names.
 const PLACES_OF_PULSE: [usize; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17];
 
 /// Rows of every kind and outcome, with names that need an escape anywhere and with numbers of every length.

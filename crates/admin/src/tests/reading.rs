@@ -1,4 +1,4 @@
-//! How often, and for how long, the store is asked.
+//! The number and the concurrency of reads of the store.
 
 use std::time::Duration;
 
@@ -48,8 +48,9 @@ async fn many_dashboards_ask_once_a_second() {
     for _ in 0..3 {
         join_all(STORE_READERS.map(|uri| get(&bench.router, uri))).await;
     }
-    // A context, its slowest requests of two hours and those of all, the slowest, the names of the rankings and
-    // each, one of them, a counter, the names and the values of all counters, a metric, a histogram, the reports of sixty minutes by four.
+    // A context, its slowest requests of two hours and those of all, the slowest, the names of the rankings and each,
+    // one of them, a counter, the names and the values of all counters, a metric, a histogram, the reports of sixty
+    // minutes by four.
     assert_eq!(bench.store.asked() - before, 29);
 }
 
@@ -98,8 +99,8 @@ async fn minutes_of_instances_that_have_ended_are_read_once() {
         bench.manual_clock.set_wall(NOW + second);
         poll().await;
     }
-    // The fleet and what is missing once a second; the minute that had ended ten seconds before, when it was over for twenty and forty, and
-    // the one that has ended meanwhile.
+    // The fleet and the missing requests once a second; the minute that ended ten seconds before, when it was over for
+    // twenty and forty seconds, and the one that has ended meanwhile.
     assert_eq!(bench.store.asked() - 17, 2 * 50 + 3);
 }
 
@@ -142,7 +143,7 @@ async fn a_failing_store_is_503_and_asked_again_after_a_second() {
 
 #[tokio::test]
 async fn a_hanging_store_is_503_after_two_seconds() {
-    // The answers of a screen wait at the same time.
+    // The answers of a screen wait concurrently.
     let answered = ["/api/health", "/api/screen?ask=slowest&ask=rankings"];
     for uri in STORE_READERS.into_iter().chain(answered) {
         let bench = bench();

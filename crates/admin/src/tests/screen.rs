@@ -8,7 +8,7 @@ use serde_json::json;
 use super::store::FaultMode;
 use super::*;
 
-/// The URL that asks these, encoded as a browser encodes them.
+/// The URL with these questions, encoded as a browser does.
 fn screen(asks: &[&str]) -> String {
     let encoded =
         |ask: &str| -> String { ask.bytes().map(|byte| format!("%{byte:02X}")).collect() };
@@ -19,7 +19,7 @@ fn screen(asks: &[&str]) -> String {
     format!("/api/screen?{}", asks.join("&"))
 }
 
-/// A question of every endpoint, and questions that are refused.
+/// A question for every endpoint, and questions that are refused.
 #[cfg(feature = "rankings")]
 const ASKS: [&str; 16] = [
     "overview?window=1h",
@@ -127,7 +127,7 @@ async fn an_unchanged_screen_is_not_sent_again() {
         assert_eq!((again.status.as_u16(), again.length), (304, 0));
         assert_eq!(again.header("etag"), etag);
     }
-    // Another order is another answer.
+    // The same questions in another order are another answer.
     let other = screen(&["paths?window=last_hour", "slowest", "path?context=nobody"]);
     assert_eq!(ask(&other, Method::GET).await.status, 200);
     let mut head = request(&uri);

@@ -125,7 +125,7 @@ impl Canned {
         *self.fault.lock().expect("no panic") = fault;
     }
 
-    /// Number of calls of any method.
+    /// The number of calls of any method.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
@@ -399,7 +399,7 @@ impl Query for Canned {
 
 impl Upkeep for Canned {
     fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus> {
-        // Neither counted nor failing, because the tests are about the calls after this one.
+        // Neither counted nor failing, as the tests are about the calls after this one.
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
             created: Some(NOW - 1_000_000),

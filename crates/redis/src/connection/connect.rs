@@ -1,5 +1,4 @@
-//! Makes a connection that calls can be sent over: connects to the server that has the keys, and checks the permissions
-//! of its user.
+//! Makes a usable connection: connects to the server that has the keys, and checks the permissions of its user.
 
 use std::sync::PoisonError;
 
@@ -14,7 +13,7 @@ use crate::subject::Subject;
 use tower_pulse_core::error::{Result, StoreError};
 
 impl Connections {
-    /// Asks again for the kind and version of the server, which it has refused to tell.
+    /// Asks again for the kind and version of the server, after it refused to tell them.
     pub(crate) async fn ask_for_server(&self) -> Result<()> {
         let (generation, connection) = self.connection(Role::Write).await?;
         let result = server_info(&mut connection.commands.clone()).await;
@@ -25,19 +24,19 @@ impl Connections {
         Ok(())
     }
 
-    /// Takes note of an answer to INFO, which is empty where the server refuses it.
+    /// Stores an answer to INFO, which is empty where the server refuses it.
     pub(crate) fn set_server(&self, info: &str) {
         let server = Server::parse(info, self.topology.is_cluster());
         *self.server.write().unwrap_or_else(PoisonError::into_inner) = Some(server);
     }
 
-    /// Takes over what is noted of the server's memory.
+    /// Stores the server's memory, as inspect.lua has noted it.
     pub(crate) fn set_memory(&self, memory: &str) {
         let server = &mut *self.server.write().unwrap_or_else(PoisonError::into_inner);
         server.iter_mut().for_each(|it| it.set_memory(memory));
     }
 
-    /// Makes a connection, or goes on with one that was denied a command, if it is permitted now.
+    /// Makes a connection, or reuses one that was denied a command, if the command is permitted now.
     pub(super) async fn connect(
         &self,
         role: Role,
@@ -65,8 +64,8 @@ impl Connections {
         Ok(connection)
     }
 
-    /// A connection that was denied a command, if the command is permitted now. `None` if there is no such
-    /// connection, or if it is broken.
+    /// Returns a connection that was denied a command, if the command is permitted now. `None` if there is no such
+    /// connection, or it is broken.
     async fn admitted(
         &self,
         denied: Option<DeniedConnection>,
@@ -88,8 +87,8 @@ impl Connections {
         }
     }
 
-    /// Reads the kind and version of the server, and checks that the user may run all commands of this crate. The
-    /// error has the place of a command that is denied.
+    /// Reads the kind and version of the server, and checks that the user may run all commands of this crate. The error
+    /// has the index of a denied command.
     async fn probe(
         &self,
         connection: &mut MultiplexedConnection,

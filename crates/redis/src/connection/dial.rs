@@ -17,13 +17,13 @@ use tower_pulse_core::error::{Result, StoreErrorKind};
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) commands: MultiplexedConnection,
-    /// The node at its end, where nodes have addresses of their own.
+    /// The node that it leads to, where nodes have addresses of their own.
     pub(crate) node: Option<Address>,
-    /// How often the server had changed when it was made.
+    /// The number of changes of the server when the connection was made.
     pub(crate) changes: u64,
 }
 
-/// Opens connections, all over the same transport and with the same credentials.
+/// Opens connections over one transport with the same credentials.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     /// The transport, without credentials.
@@ -65,12 +65,12 @@ impl Dialer {
         self.response_timeout
     }
 
-    /// How long it may take to connect to one server.
+    /// The longest time for connecting to one server.
     pub(super) fn deadline(&self) -> Duration {
         self.connection_timeout + self.response_timeout + self.credentials.patience()
     }
 
-    /// Connects to the server that is configured.
+    /// Connects to the configured server.
     pub(crate) async fn dial(&self, role: Role) -> Result<Connection> {
         self.open(&self.info, &self.server_info, role).await
     }
@@ -133,7 +133,7 @@ async fn connect(
         .await
 }
 
-/// The address of a server, for its place.
+/// The address of a server, for messages.
 pub(crate) fn place_of(info: &ConnectionInfo) -> String {
     let db = info.redis_settings().db();
     match info.addr() {

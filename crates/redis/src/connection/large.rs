@@ -1,4 +1,4 @@
-//! Calls with a value that is too large for the connections that others share, or may be.
+//! Calls with a value that is, or may be, too large for the shared connections.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tokio::sync::MutexGuard;
 use super::{Connections, Role};
 use tower_pulse_core::error::Result;
 
-/// The largest row that is read or written on a connection that others share.
+/// The largest row that is read or written on a shared connection.
 pub(crate) const LARGE_ROW: usize = 4 << 20;
 
-/// The right to make calls with a large value by [`Role::Large`], on a connection of its own, which ends with this: its
-/// buffers have grown with the value. There is one at a time.
+/// The right to make calls with a large value by [`Role::Large`], one holder at a time. The connection is closed when
+/// this is dropped, as its buffers have grown with the value.
 pub(crate) struct LargeCall<'a> {
     connections: &'a Connections,
     _turn: MutexGuard<'a, ()>,
@@ -26,12 +26,12 @@ impl Connections {
         }
     }
 
-    /// How long a command may take.
+    /// The longest time for a command.
     pub(crate) fn response_timeout(&self) -> Duration {
         self.dialer.response_timeout()
     }
 
-    /// Connects unless there is a connection.
+    /// Connects unless already connected.
     pub(crate) async fn connected(&self, role: Role) -> Result<()> {
         self.connection(role).await.map(drop)
     }
@@ -39,7 +39,7 @@ impl Connections {
 
 impl Drop for LargeCall<'_> {
     fn drop(&mut self) {
-        // Nobody else has this lock, as the call has ended.
+        // The lock is free, as the call has ended.
         if let Ok(mut state) = self.connections.large.state.try_lock() {
             state.connection = None;
         }

@@ -10,12 +10,12 @@ pub(crate) enum Role {
     Write,
     Fold,
     Read,
-    /// One call with a large row.
+    /// A single call with a large row.
     #[cfg(feature = "row-cache")]
     Large,
 }
 
-/// How long a large row may take, as one of 64 MiB does by 60 Mbit/s.
+/// The longest time for a large row: 64 MiB take about as long at 60 Mbit/s.
 #[cfg(feature = "row-cache")]
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 

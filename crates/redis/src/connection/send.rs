@@ -1,8 +1,8 @@
 //! Sends calls, and follows the redirects of a cluster.
 //!
-//! A redirect says that the node has not executed the command, and which node has to: there it is sent, and nothing is
-//! executed twice. There are at most [`MAX_REDIRECTS`] per call. All other errors are the caller's, who knows which calls
-//! may be repeated, and when.
+//! A redirect says that the node has not executed the command, and names the node that must. The command is sent there,
+//! so nothing is executed twice. There are at most [`MAX_REDIRECTS`] per call. All other errors go to the caller, who
+//! knows which calls may be repeated, and when.
 
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
 
@@ -18,7 +18,7 @@ use tower_pulse_core::error::{Result, StoreErrorKind};
 /// The most redirects of a call.
 const MAX_REDIRECTS: usize = 5;
 
-/// A command, or a script of which the server may not have the source.
+/// A command, or a script whose source the server may lack.
 pub(super) enum Call<'a> {
     Command(&'a Cmd),
     Script(&'a Lua, &'a Invocation),
@@ -41,7 +41,7 @@ impl<'a> Call<'a> {
                 let result = exchange(connection, &by_hash, is_asking).await;
                 match &result {
                     Err(error) if RedisError::code(error) == Some("NOSCRIPT") => {
-                        // The script has not run, so it is not executed twice.
+                        // The script has not run yet, so it is not executed twice.
                         exchange(connection, &invocation.by_source(lua), is_asking).await
                     }
                     _ => result,
@@ -51,7 +51,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Sends one command. With ASKING before it, a node executes it though the slot is still being moved to it.
+/// Sends one command. After ASKING, a node executes it even while the slot is still being moved to it.
 async fn exchange(
     connection: &mut Connection,
     command: &Cmd,
@@ -73,9 +73,9 @@ async fn exchange(
     }
 }
 
-/// A connection to send over, with its generation, or to the node that a redirect has named.
+/// The connection to send over, with its generation, or the node that a redirect has named.
 struct Route {
-    /// `None` where ASKING goes before each command.
+    /// `None` if ASKING precedes each command.
     generation: Option<u64>,
     connection: Connection,
 }
@@ -116,8 +116,8 @@ impl Connections {
         self.check_route(role, &route, &subject, result).await
     }
 
-    /// Sends many commands at once. An error about a key is returned in the place of its reply; an error of the
-    /// server fails the whole call.
+    /// Sends many commands at once. An error about a key replaces its reply; an error of the server fails the whole
+    /// call.
     pub(crate) async fn pipeline(
         &self,
         role: Role,
@@ -151,7 +151,7 @@ impl Connections {
                 replies[at] = answer;
             }
             if route.is_asking() {
-                // The other commands are the owner's.
+                // The other commands go to the owner.
                 route = self.owner(role).await?;
             }
         }
@@ -189,7 +189,7 @@ impl Connections {
         self.check_route(role, route, subject, replies).await
     }
 
-    /// The first redirect among replies, and the places of all that are the same.
+    /// The first redirect among replies, and the indexes of all replies with the same one.
     fn redirected(
         &self,
         route: &Route,
@@ -280,7 +280,7 @@ impl Connections {
         if route.is_asking() && matches!(&result, Err(error) if error.code().is_none()) {
             self.slot(role).state.lock().await.asking = None;
         }
-        // No connection has this generation.
+        // No connection has this generation, so none is dropped.
         let generation = route.generation.unwrap_or(u64::MAX);
         self.check_reply(role, generation, &route.connection, subject, result)
             .await

@@ -1,5 +1,5 @@
-//! Encodes what a step adds to counters and statistics as keys and arguments of `exports.lua`, whose head describes
-//! them.
+//! Encodes the additions of a step to counters and statistics as keys and arguments of `exports.lua`, whose head
+//! describes them.
 
 use crate::RedisStore;
 use crate::script::Invocation;
@@ -8,7 +8,7 @@ use tower_pulse_model::slice::{Precision, hour_of, iso_hour};
 use tower_pulse_model::slowest;
 
 impl RedisStore {
-    /// Encodes what all additions of a step share: keys 4 to 7, and arguments 9 to 11.
+    /// Encodes the part that all additions of a step share: keys 4 to 7, and arguments 9 to 11.
     pub(crate) fn begin_additions(&self, script: &mut Invocation, stamp: i64) {
         let keys = &self.keys;
         script.key(keys.known());
@@ -74,9 +74,9 @@ impl RedisStore {
     }
 }
 
-/// Whether a new slice lists all counters of the precision in `known:` again and renews their time to live, also
-/// counters that are listed already. Doing so at every slice would cost more. Between two renewals a key loses no
-/// more than the margin of its time to live.
+/// Whether a new slice lists all counters of the precision in `known:` again, even those already listed, and renews
+/// their time to live. Doing so at every slice would cost more. Between two renewals a key loses no more than the
+/// margin of its time to live.
 fn renews(precision: Precision, slice: i64) -> bool {
     const MAX_SLICES: i64 = 16;
     let width = i64::from(precision.seconds);

@@ -1,4 +1,4 @@
-//! What other programs have added to the statistics of contexts, and to the ranking of the slowest.
+//! Reads the samples of other programs from the statistics of contexts, and from the ranking of the slowest.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use tower_pulse_model::slice::{HOUR, hour_from_iso, hour_of};
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
 use tower_pulse_model::snapshot::Problem;
 
-/// Commands that read the statistics of a name.
+/// The number of commands that read the statistics of a name.
 const PER_NAME: usize = 4;
-/// The longest name of a context, also of one that another program has written.
+/// The longest name of a context, in bytes; longer ones of other programs are skipped.
 const MAX_NAME_BYTES: usize = 1_024;
-/// Names that are taken in at once.
+/// The names that are processed before yielding.
 const NAMES_AT_ONCE: usize = 500;
-/// Bytes that are shown of a name that cannot be used.
+/// The bytes that are shown of an unusable name.
 const SHOWN_BYTES: usize = 100;
 
 /// The contexts of the store.
@@ -50,7 +50,7 @@ struct Listed {
 }
 
 impl Listing {
-    /// Adds a context. `None`, after all others, for the kind of one that the book's functions have recorded.
+    /// Adds a context. Call with `None` after all others, for contexts that only the book's functions have recorded.
     fn add(&mut self, name: &str, kind: Option<Kind>) {
         let kinds = self.kinds.entry(name.to_owned()).or_default();
         match kind {
@@ -63,7 +63,7 @@ impl Listing {
         }
     }
 
-    /// The contexts by name, and those of one name by kind.
+    /// The contexts, ordered by name, then by kind.
     fn into_contexts(self) -> Vec<Listed> {
         let names = self.kinds.into_iter();
         let contexts = names.flat_map(|(name, kinds)| {
@@ -83,8 +83,8 @@ impl RedisStore {
     /// Lists the contexts.
     async fn read_listing(&self, problems: &mut Vec<Problem>) -> Result<Listing> {
         let keys = &self.keys;
-        // In this order: a context that is recorded for the first time meanwhile is not taken for one that only the
-        // book's functions have recorded.
+        // The order matters: otherwise a context that is first recorded meanwhile would seem to be recorded by the
+        // book's functions only.
         let sources = [
             (keys.slowest(), None),
             (keys.contexts(), Some(Kind::Http)),
@@ -110,7 +110,7 @@ impl RedisStore {
             }
             for (at, member) in members.iter().take(MAX_NAMES).enumerate() {
                 if at % NAMES_AT_ONCE == 0 {
-                    // Many names hold the runtime up for a while.
+                    // Many names would block the runtime.
                     yield_now().await;
                 }
                 let name = text(member).filter(|name| name.len() <= MAX_NAME_BYTES);
@@ -144,7 +144,7 @@ impl RedisStore {
         }
     }
 
-    /// The statistics of a name in the next replies; `None` if it has none, of no hour.
+    /// Reads the statistics of a name from the next replies; `None` if it has none in any hour.
     fn statistics_in(
         &self,
         replies: &mut Replies<'_>,

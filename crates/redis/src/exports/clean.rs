@@ -1,5 +1,6 @@
-//! Cleaning (*cleaning counters* in [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html)): a pass is a series of
-//! bounded steps, each of which takes the lease, or ends the pass as another instance has it.
+//! Cleaning (*cleaning counters* in
+//! [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html)): a pass is a series of
+//! bounded steps. Each step takes the lease; the pass ends if another instance holds it.
 
 use redis::cmd;
 
@@ -12,7 +13,7 @@ use tower_pulse_core::store::{Cleaned, INSTANCE_TTL, Pass};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::{DEFAULT_RETAINED, HOUR, iso_hour};
 
-/// Seconds for which the lease lasts longer than until the next pass.
+/// The seconds by which the lease outlasts the time until the next pass.
 const LEASE_MARGIN: i64 = 15;
 
 impl RedisStore {
@@ -54,7 +55,7 @@ impl RedisStore {
         Ok(Some(cleaned))
     }
 
-    /// The script of a step of a pass at `now`, from where the step before has ended.
+    /// The script of a step of a pass at `now`, starting where the previous step ended.
     fn clean_step(&self, pass: &Pass, now: i64, from: &[String; 3]) -> Invocation {
         let keys = &self.keys;
         let ranked = now.saturating_sub(pass.ranking_retention);
@@ -92,10 +93,10 @@ impl RedisStore {
         script
     }
 
-    /// Limits a time to the server's, as an instance whose clock is ahead must not remove data before its retention has
-    /// passed.
+    /// Limits a time to the server's, as an instance whose clock is ahead must not remove data before its retention
+    /// ends.
     async fn not_ahead(&self, now: i64) -> Result<i64> {
-        // In tests, a manual clock replaces the server's clock as well as the cleaner's.
+        // In tests, a manual clock replaces both the server's clock and the cleaner's.
         if self.clock.is_some() {
             return Ok(now);
         }

@@ -1,7 +1,7 @@
-//! What exists only because programs in other languages read and write the book's keys too.
+//! The book's keys, which programs in other languages read and write too.
 //!
-//! `additions` encodes what a step of folding adds to these keys, `book` reads what other programs have added, and `clean`
-//! removes what is older than its retention.
+//! `additions` encodes the additions of a step of folding to these keys, `book` reads the additions of other programs,
+//! and `clean` removes data older than its retention.
 
 mod additions;
 mod book;

@@ -3,7 +3,7 @@
 -- ARGV  1 instance, 2 time to live of the lease in ms, 3 the new version, 4 newest version of entries that the
 --       instance can read, 5 seconds for which a newer entry waits for a newer instance, 6 time or '' for TIME.
 -- Returns {'HELD'}, {'NEWER'}, {'NONE'} without a journal, or {'MINE', low, upto or '', partitions done, aside, rolled,
---       reason why the key held no lease of this crate, or '', '1' if newer entries have waited for long enough, or '',
+--       reason why the key held no lease of this crate, or '', '1' if newer entries have waited long enough, or '',
 --       newest stamp of the round that was begun, or ''}.
 local low, upto, done, aside, rolled, newer, head, trimmed, judged = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'rolled', 'newer', 'head', 'trimmed', 'judged'))
 if not low then return {'NONE'} end
@@ -12,14 +12,14 @@ local foreign = type(holder) == 'table' and holder.err or (left == -1 or left > 
 if holder and holder ~= ARGV[1] and foreign == '' then return {'HELD'} end
 redis.call('PERSIST', KEYS[1]) -- Allowed without free memory, and so are all writes after it: folding frees memory.
 local function offset(id) return tonumber(string.match(id or '', '^%d+') or nil) or 0 end
--- A folder has left a newer entry (amend.lua). It waits, unless it is gone, folded or set aside by now.
+-- A folder has noted an entry of a newer version (amend.lua). The entry waits, unless it is gone, folded or set aside.
 local id, version, at, waited = string.match(newer or '', '^(%d+%-%d+) (%d+) (%d+) (%d+)$')
 local is_newer = id and tonumber(version) > tonumber(ARGV[4]) and offset(id) > offset(low) and not string.find(' ' .. (aside or ''), ' ' .. id .. ' ', 1, true)
 local entry = is_newer and redis.pcall('XRANGE', KEYS[2], id, id)[1]
 newer = ''
 if entry then
-  -- How long it waits is counted from attempt to attempt, as the server's clock may jump between them. The entry's own
-  -- stamp protects those that came after the first that waited; fields are in the order of append.lua.
+  -- The wait is summed from attempt to attempt, as the server's clock may jump between them. The stamp of the entry
+  -- itself protects entries that came after the first one that waited. Its fields are in the order of append.lua.
   local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
   waited = waited + math.max(0, math.min(now - at, 60))
   newer = table.concat({id, version, now, string.format('%.0f', waited)}, ' ')
@@ -29,8 +29,8 @@ if entry then
     return {'NEWER'}
   end
 end
--- A state that was renamed away and back finds entries of the generation in between below what it has trimmed: their
--- instances have no fence here. Which of them that generation had folded is lost with its state.
+-- After a state was renamed away and back, entries of the generation in between lie below the trimmed position. Their
+-- instances have no fence here. That generation's state, which says which of them were folded, is lost.
 local last, strays, from, page = math.min(offset(trimmed), offset(low)), 0, '-', nil
 repeat
   page = redis.pcall('XRANGE', KEYS[2], from, string.format('%.0f', last), 'COUNT', 8)

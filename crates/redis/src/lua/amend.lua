@@ -1,9 +1,9 @@
 -- Removes fences, closes a hole in the journal, makes folders wait for a newer version of this crate, or sets an entry
 -- aside, if the state has the given version.
 -- KEYS  1 state, 2 journal, 3 pulse:aside.
--- ARGV  1 version, 2 next version, then 'HOLE'; or 'FENCES' and for each its field and its value when it was read; or
+-- ARGV  1 version, 2 next version, then 'HOLE'; or 'FENCES' and for each its field and the value that was read; or
 --       'NEWER', the id and the version of an entry that the folder cannot read, and the time or '' for TIME; or the id
---       of an entry to set aside, the requests in it, the most entries that pulse:aside holds, the most bytes of each,
+--       of an entry to set aside, the requests in it, the most entries of pulse:aside, the most bytes of each,
 --       and its time to live in seconds.
 -- Returns {'STALE', version} or {'DONE', fences removed, reason why foreign data in pulse:aside was deleted, or ''}.
 local state, target, removed, foreign = KEYS[1], ARGV[3], 0, nil
@@ -27,7 +27,7 @@ elseif target == 'HOLE' then
   end
 elseif target == 'NEWER' then
   local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
-  -- An entry that follows another goes on with its wait: both wait for the same instance.
+  -- An entry that follows another continues its wait, as both wait for the same instance.
   local at, waited = string.match(newer or '', ' (%d+) (%d+)$')
   if not at or math.abs(now - at) > 60 then waited = '0' end
   redis.call('HSET', state, 'newer', table.concat({ARGV[4], ARGV[5], now, waited}, ' '))

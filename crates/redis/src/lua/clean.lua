@@ -1,14 +1,14 @@
--- A step of a pass of cleaning: bounded, and atomic, so that each addition comes before it or after it. The lease outlasts
+-- One step of a cleaning pass: bounded, and atomic, so that each addition comes before or after it. The lease outlasts
 -- the time to the next pass, so that one instance cleans as long as it lives.
 -- KEYS  1 lease, 2 known:, 3 pulse:contexts, 4 pulse:timers, 5 slowest:AccessTime, 6 pulse:instances.
--- ARGV  1 instance, 2 time to live of the lease in seconds, 3 to 5 where the step begins, as the step before has returned,
---       6 the time, 7 seconds between passes, 8 and 9 last-seen times up to which contexts are forgotten and leave the
---       ranking, 10 time up to which instances are dead, 11 slices to keep of a precision that is not configured, 12 the
---       hour up to which contexts without a last-seen time leave the ranking, in ISO form, 13 beginning of the keys of
---       counters, 14 that of statistics, 15 their end, 16 '1' if the keys of idle counters expire, 17 to 19 the metrics of a
---       context, then seconds and slices to keep per precision.
--- Returns {'HELD'} while another instance cleans, or {'DONE', where the next step begins: stage or '' after the last,
---       position, cursor; counters examined, slices, counters and contexts removed; why the lease was not one, or '';
+-- ARGV  1 instance, 2 time to live of the lease in seconds, 3 to 5 the begin of the step, as the previous one returned
+--       it, 6 the time, 7 seconds between passes, 8 and 9 last-seen times up to which contexts are forgotten and leave
+--       the ranking, 10 time up to which instances are dead, 11 slices to keep of a precision that is not configured,
+--       12 the hour up to which contexts without a last-seen time leave the ranking, in ISO form, 13 prefix of the keys
+--       of counters, 14 that of statistics, 15 their suffix, 16 '1' if the keys of idle counters expire, 17 to 19 the
+--       metrics of a context, then seconds and slices to keep per precision.
+-- Returns {'HELD'} while another instance cleans, or {'DONE', the begin of the next step: stage or '' after the last,
+--       position, cursor; counters examined, slices, counters and contexts removed; why the key was no lease, or '';
 --       the first key that was skipped, or '', why, and its precision or 0}.
 local PAGE, LISTED, RANKS, CONTEXTS = 250, 2000, 100, 8
 local position, from, cursor, now, interval = tonumber(ARGV[4]), ARGV[5], '0', tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -25,14 +25,14 @@ local function skip(key, why, p)
   if skipped[1] == '' then skipped = {string.sub(key, 1, 400), string.sub(why, 1, 400), p} end
 end
 
--- Removes the slices of a counter that are not retained, of a long one a part. Returns whether it is gone.
+-- Removes the slices of a counter that are no longer retained, or a part of many. Returns whether the counter is gone.
 local function clean_counter(member, p)
   local key, keep = ARGV[13] .. member, retained[p] or tonumber(ARGV[11])
   local len = try('HLEN', key)
   if type(len) ~= 'number' then return skip(key, len.err, p) end
   examined, cost = examined + 1, cost + 8
-  -- A counter that is being written is in order, as each new slice pushes an old one out. It is listed every sixteenth time
-  -- only, for old slices before a gap.
+  -- A counter that is being written needs no cleaning, as each new slice removes an old one. Its slices are listed only
+  -- every sixteenth time, to find old ones before a gap.
   local span, margin = keep * p, math.max(600, 2 * p)
   local ttl = ARGV[16] == '1' and len > 0 and redis.call('TTL', key)
   local is_written = ttl and ttl > span + margin - 2 * p - 10 and len > 16 and len <= keep
@@ -73,7 +73,7 @@ end
 
 local function statistics(name, key) return ARGV[14] .. name .. ARGV[15] .. key end
 
--- Removes all that is kept of a context.
+-- Removes all data of a context.
 local function forget(name)
   for i = 3, 5 do try('ZREM', KEYS[i], name) end
   contexts = contexts + 1
@@ -88,7 +88,7 @@ local function forget(name)
   end
 end
 
--- Each stage returns the number of members that it found, to go on if there are any.
+-- Each stage returns the number of members that it found; the stage continues while there are any.
 local function clean_counters()
   local page = try('ZRANGE', KEYS[2], position, position + PAGE - 1)
   if page.err then skip(KEYS[2], page.err .. '; no counter can be cleaned until the key is deleted', 0) end
@@ -120,7 +120,7 @@ local function leave_ranking()
   for _, name in ipairs(ranked) do
     local seen = last_seen(name)
     if not seen then
-      -- Only the book's functions have recorded it. It is listed, so that a later pass forgets it.
+      -- Only the book's functions have recorded it. Listing it lets a later pass forget it.
       local start = try('GETRANGE', statistics(name, ':start'), 0, 19)
       local is_hour = type(start) == 'string' and string.find(start, '^%d%d%d%d%-%d%d%-%d%dT%d%d:00:00$')
       if is_hour and start <= ARGV[12] then

@@ -1,6 +1,6 @@
--- Adds to counters and to the book's statistics, to which programs in other languages add as well. Stands before fold.lua
--- in one script. Each function is given the last key and the last argument before those that it reads, and returns the
--- last ones that it has read.
+-- Adds to counters and to the book's statistics, which programs in other languages also add to. Precedes fold.lua in
+-- one script. Each function takes the indexes of the key and the argument before the first ones that it reads, and
+-- returns those of the last.
 -- KEYS  4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers, and as additions
 --       for each counter group its count:{p}:{name} keys; for each context stats:{context}:AccessTime, …:start, …:last,
 --       …:pstart.
@@ -11,7 +11,7 @@
 --         start, ISO start, count, sum, sumsq, min, max.
 local KEYS, ARGV, tonumber, type, unpack, try = KEYS, ARGV, tonumber, type, unpack, redis.pcall
 
--- Returns a function that adds a member to a sorted set, a hundred per ZADD. A call without arguments sends the last.
+-- Returns a function that adds a member to a sorted set, a hundred per ZADD. A call without arguments sends the rest.
 local function zadd(key, option, quarantine)
   local members = {}
   return function(score, member)
@@ -36,7 +36,8 @@ local function add_counters(k, a, quarantine)
       if type(sum) ~= 'number' then
         quarantine(key, sum.err .. ', slice ' .. slice)
       elseif sum == tonumber(by) then
-        -- A new slice, or one that was 0, pushes out the oldest. If there was one, the key is listed and has time to live.
+        -- A new slice, or one that was 0, removes the oldest. If that existed, the key is already listed and has a time
+        -- to live.
         if try('HDEL', key, pushed_out) ~= 1 or renews then
           if ttl ~= '' then try('EXPIRE', key, ttl) end
           list_counter(0, string.sub(key, prefix))
@@ -65,15 +66,15 @@ local function add(key, sums, min, max)
   for _, x in ipairs({count, sum, sumsq, min, max}) do
     if not (x > -huge and x < huge) then return nil, 'the sum is not a finite number' end -- False for infinity and NaN.
   end
-  -- Numbers are passed as such: the server writes 17 digits, Lua's own conversion fewer.
+  -- Numbers are passed as such: the server writes 17 digits, while Lua's own conversion writes fewer.
   local bounds = (min ~= least or max ~= most) and {min, 'min', max, 'max'} or {}
   local reply = try('ZADD', key, count, 'count', sum, 'sum', sumsq, 'sumsq', unpack(bounds))
   if type(reply) == 'table' then return nil, reply end
   return count > 0 and sum / count
 end
 
--- Adds hours to the statistics of a context, of which a later hour than the current one makes that the last. Returns the
--- mean of the current hour if it has changed, and how many samples are older than the last hour.
+-- Adds hours to the statistics of a context. An hour later than the current one makes the current hour the last one.
+-- Returns the mean of the current hour if it has changed, and the number of samples older than the last hour.
 local function add_hours(k, a, quarantine)
   local stats, start_key, last, pstart_key = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
   local kind, hours, late = ARGV[a + 1], tonumber(ARGV[a + 4]), 0
@@ -124,8 +125,8 @@ local function add_hours(k, a, quarantine)
   return mean, late
 end
 
--- Adds to the statistics of contexts, lists the contexts and ranks them. Also returns how many samples are older than the
--- last hour.
+-- Adds to the statistics of contexts, lists the contexts and ranks them. Also returns the number of samples older than
+-- the last hour.
 local function add_statistics(k, a, quarantine)
   local add_slowest, late = zadd(KEYS[5], 'CH', quarantine), 0
   local add_seen = {http = zadd(KEYS[6], 'GT', quarantine), timer = zadd(KEYS[7], 'GT', quarantine)}

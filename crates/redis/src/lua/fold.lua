@@ -1,20 +1,20 @@
--- Folds some partitions of a round once: adds by exports.lua, which stands before this in one script, and replaces fields
--- of tables.
--- KEYS  1 state, 2 journal, 3 lease, 4 to 7 see exports.lua, 8 pulse:quarantine, then those of additions, and of each write
---       its key.
--- ARGV  1 version, 2 next version, 3 instance, 4 time to live of the lease in ms, 5 the round's last entry or '' to fold
---       no entry, 6 partitions done after this step or 'ALL', 7 first entry not to trim or '', 8 the round's newest
---       stamp, 9 to 11 see exports.lua, 12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of missing entries,
---       16 slices rolled up, 17 and 18 see exports.lua, 19 writes of tables, then those of additions, and
+-- Folds some partitions of a round once: adds by exports.lua, which precedes this in one script, and replaces fields of
+-- tables.
+-- KEYS  1 state, 2 journal, 3 lease, 4 to 7 see exports.lua, 8 pulse:quarantine, then those of additions, and the key
+--       of each write.
+-- ARGV  1 version, 2 next version, 3 instance, 4 time to live of the lease in ms, 5 the round's last entry or '' to
+--       fold no entry, 6 partitions done after this step or 'ALL', 7 first entry not to trim or '', 8 newest stamp of
+--       the round, 9 to 11 see exports.lua, 12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of missing
+--       entries, 16 slices rolled up, 17 and 18 see exports.lua, 19 writes of tables, then those of additions, and
 --       for each write: command, key TTL or '', n, and n arguments.
--- Returns {'DONE', of a step that trims why it could not, or ''}, {'STALE', version}, or {'ABSENT'} when the round's last
---       entry is not there.
+-- Returns {'DONE', why a step that trims could not, or ''}, {'STALE', version}, or {'ABSENT'} when the round's last
+--       entry is missing.
 local KEYS, ARGV, tonumber, type, unpack, call, try = KEYS, ARGV, tonumber, type, unpack, redis.call, redis.pcall
 local state, upto, refusal = KEYS[1], ARGV[5], nil
 local v, head, open = unpack(call('HMGET', state, 'v', 'head', 'upto'))
 if v ~= ARGV[1] then return {'STALE', v} end
 if open == '' and upto ~= '' and upto ~= head and #call('XRANGE', KEYS[2], upto, upto) == 0 then return {'ABSENT'} end
--- Without a permission, the writes below would fail one by one and be quarantined. Servers from 7.0 can check first.
+-- Without a permission, the writes below would fail one by one and be quarantined. Servers from 7.0 on can check first.
 local is_permitted = redis.acl_check_cmd
 for command in string.gmatch(not is_permitted and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZMSCORE ZCARD EXISTS DEL RENAME SET GET ZREM ZREMRANGEBYRANK', '%u+') do
   if not is_permitted(command, KEYS[4], KEYS[5]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
@@ -51,11 +51,11 @@ for field, n in pairs({late = ARGV[12] + late, skewed = tonumber(ARGV[13]), hole
 end
 if ARGV[6] == 'ALL' then
   call('HSET', state, 'low', upto, 'upto', '', 'done', '', 'aside', '', 'took', ARGV[14], 'oldest', upto == head and '' or ARGV[8])
-  -- No entry of any version is left. The next append raises `need` again, for which folders of older versions wait.
+  -- No entry is left. The next append raises `need` again, which makes folders of older versions wait.
   if upto == head then call('HSET', state, 'need', 0) end
 end
 if ARGV[7] ~= '' then
-  -- What is not removed still counts for the bound of the journal.
+  -- Entries that are not removed still count toward the bound of the journal.
   local trimmed = try('XTRIM', KEYS[2], 'MINID', ARGV[7])
   refusal = type(trimmed) == 'table' and trimmed.err or ''
   if refusal == '' then call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'), 'untrimmed', '')

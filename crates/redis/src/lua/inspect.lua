@@ -1,9 +1,10 @@
--- Looks at the server for all: its memory, the keys in quarantine, and the tables of records that are gone.
+-- Inspects the server for all instances: its memory, the keys in quarantine, and the missing tables of records.
 -- KEYS  1 state, 2 pulse:quarantine, 3 pulse:revisions.
--- ARGV  1 prefix, 2 the time, 3 '1' to ask INFO or '', then for each tier: seconds, and seconds for which slices are kept.
--- Returns {'DONE', why INFO failed or ''}. The state has then:
---       memory: the policy of eviction, the keys that were evicted, and 1 if no memory is left;
---       gone: how many slices have lost their table within the last hour, and some of the tables; '' for none.
+-- ARGV  1 prefix, 2 the time, 3 '1' to ask INFO or '', then for each tier: seconds, and seconds for which slices
+--       are kept.
+-- Returns {'DONE', why INFO failed or ''}. Sets in the state:
+--       memory: the policy of eviction, the number of evicted keys, and 1 if no memory is left;
+--       gone: the number of slices that lost their table within the last hour, and some of the tables; '' for none.
 local state, quarantine, revisions, now = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[2])
 local function ask(...) -- The reply, or nil if there is none or the command failed.
   local reply = redis.pcall(...)
@@ -21,7 +22,7 @@ if reply then
   if generation and memory ~= known_memory then redis.call('HSET', state, 'memory', memory) end
 end
 
--- Whether a key that was refused still holds something else. Its type follows from its name, and a sum is checked.
+-- Whether a refused key still holds something else. Its expected type follows from its name; sums are checked, too.
 local function is_wrong(key, reason)
   local name, slice = string.sub(key, #ARGV[1] + 1), string.match(reason, 'slice (%-?%d+)')
   if ask('EXISTS', key) == 0 then return false end
@@ -45,7 +46,7 @@ if (ask('HLEN', quarantine) or 101) <= 100 then
   end
 end
 
--- A slice whose table is gone gets another revision, which says when that was found.
+-- A slice whose table is missing gets another revision, which records when that was found.
 local kept, count, gone, listed = {}, 0, {}, ask('HGETALL', revisions) or {}
 for i = 4, #ARGV, 2 do kept[ARGV[i]] = tonumber(ARGV[i + 1]) end
 for i = 1, #listed, 2 do

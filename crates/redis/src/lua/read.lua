@@ -3,17 +3,17 @@
 -- ARGV  1 version, 2 instance, 3 time to live of the lease in ms, 4 most bytes of entries or '' for none, 5 the entry
 --       after which to begin, 6 the server's time or '' for TIME, 7 most bytes of one entry, then for each group:
 --       HMGET or ZMSCORE, n, and n fields.
--- Returns {'STALE'}, {'READ', head, time, entries}, or {'READ', head, time, values of the first group, …},
---       where a group whose key cannot be read is empty. Of an entry with too many bytes only the short fields are returned.
+-- Returns {'STALE'}, {'READ', head, time, entries}, or {'READ', head, time, values of the first group, …}, where a
+--       group whose key cannot be read is empty. Of an entry with too many bytes, only the short fields are returned.
 local v, head, low, upto = unpack(redis.call('HMGET', KEYS[1], 'v', 'head', 'low', 'upto'))
 if v ~= ARGV[1] then return {'STALE'} end
 -- Prolongs the lease, which no other instance holds: acquiring it would have changed the version.
 redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 local result, a = {'READ', head, ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]}, 7
 if ARGV[4] ~= '' then
-  -- Entries after the end of a round that was begun are not read, nor what another program adds: its id lies behind `head`.
+  -- Reads no entries after the end of a begun round, nor entries of another program, whose ids lie after `head`.
   local from, till, left, most = '(' .. ARGV[5], upto ~= '' and upto or head, tonumber(ARGV[4]), tonumber(ARGV[7])
-  -- A failover since the previous read may have taken the journal to another history with the same version.
+  -- A failover since the previous read may have replaced the journal by another history with the same version.
   if ARGV[5] ~= low and #redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5]) == 0 then return {'STALE'} end
   local entries, page = {}, nil
   repeat
@@ -21,7 +21,7 @@ if ARGV[4] ~= '' then
     for _, entry in ipairs(page) do
       local fields, short, size = entry[2], {}, 64 -- An entry takes memory beside its bytes.
       for i = 1, #fields do size = size + #fields[i] end
-      -- No instance sends such an entry: it is set aside, and its head tells what is in it.
+      -- No instance sends such an entry. It is set aside, and its head says what it contains.
       if size > most or #fields > 32 then
         for i = 1, math.min(#fields, 32), 2 do
           if #fields[i] + #fields[i + 1] <= 64 then short[#short + 1], short[#short + 2] = fields[i], fields[i + 1] end

@@ -1,7 +1,7 @@
--- Removes rows that have no positive delay, as the book's scheduler does. A row that was given one meanwhile stays.
+-- Removes rows without a positive delay, as the book's scheduler does. A row that was given one meanwhile stays.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, then the key of each cached row.
 -- ARGV  the id of each row.
--- Returns the number of rows that were removed.
+-- Returns the number of removed rows.
 local removed = 0
 for i, id in ipairs(ARGV) do
   if not (tonumber(redis.call('ZSCORE', KEYS[1], id) or 0) > 0) then

@@ -1,8 +1,10 @@
--- Ends the lease of a row. An answer that is older than a later change of the row is dropped.
+-- Ends the lease of a row. A result older than a later change of the row is dropped.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row.
--- ARGV  1 time or '' for TIME, 2 token, 3 id, 4 due or '' for a row without a schedule, 5 'ROW', 'MISSING', 'DROPPED' or
---       'FAILED', 6 the row, or why it failed, 7 ttl in ms or '', 8 part of the delay until the next turn, 9 backoff in s.
--- Returns {1, or 0 if the lease has passed to another holder or the row has changed; seconds until the row is due, or ''}.
+-- ARGV  1 time or '' for TIME, 2 token, 3 id, 4 due or '' for a row without a schedule, 5 'ROW', 'MISSING', 'DROPPED'
+--       or 'FAILED', 6 the row, or why it failed, 7 ttl in ms or '', 8 part of the delay until the next turn, 9 backoff
+--       in s.
+-- Returns {1, or 0 if the lease has passed to another holder or the row has changed; seconds until the row is due, or
+--       ''}.
 local time = redis.call('TIME')
 local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]))
 local id, due, kind = ARGV[3], ARGV[4], ARGV[5]
@@ -37,10 +39,10 @@ if kind == 'FAILED' then
 elseif now < tonumber(due) then -- It was refreshed before it is due.
   next_due = tonumber(due)
 else
-  -- Turns that were missed are skipped. The first turn of rows that were scheduled together may come earlier.
+  -- Missed turns are skipped. The first turn of rows that were scheduled together may come earlier.
   local missed = math.floor((now - due) / delay)
   next_due = due + delay * (missed + (spread == '1' and tonumber(ARGV[8]) or 1))
-  -- Also if it is not a number or infinite, as after a due time of -inf.
+  -- This also replaces NaN and infinity, as after a due time of -inf.
   if not (next_due > now and next_due <= now + delay) then next_due = now + delay end
 end
 redis.call('ZADD', KEYS[2], string.format('%.6f', next_due), id)

@@ -1,15 +1,15 @@
 -- Leases rows. A leased row stays in schedule:, so that the book's functions see it.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row, of 'ROW' and 'FREE'.
--- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 of 'FREE', the
---       most bytes of a row that can be read.
--- Returns {leased rows as id, due or '', failures; seconds until the next row is due, or ''; entries that are no rows as
--- id, reason; ids without a positive delay, which rows_drop.lua removes, as it is given the keys of the cached rows}.
+-- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 for 'FREE',
+--       the most bytes of a row that can be read.
+-- Returns {leased rows as id, due or '', failures; seconds until the next row is due, or ''; entries that are not rows
+-- as id, reason; ids without a positive delay, which rows_drop.lua removes, as it gets the keys of the cached rows}.
 local time = redis.call('TIME')
 local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]))
 local leased, garbage, gone, next_due, until_time = {}, {}, {}, nil, string.format('%.6f', now + ARGV[3])
 local YEAR, HOUR, MAX_ID, MAX_LOOKS, MAX_GONE = 31536000, 3600, 256, 5000, 500
 
--- Leases a row unless it is leased. Returns the end of the other lease, if there is one.
+-- Leases a row that is not leased. Returns the end of another lease, if there is one.
 local function lease(id, due, state)
   local till, _, loaded, failures, spread, reason = string.match(state or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
   till, failures = tonumber(till) or 0, tonumber(failures) or 0
@@ -21,7 +21,7 @@ local function lease(id, due, state)
   for _, value in ipairs({id, due, failures}) do leased[#leased + 1] = value end
 end
 
--- The sequences of UTF-8 of several bytes.
+-- The multi-byte sequences of UTF-8.
 local TAIL = '[\128-\191]'
 local SEQUENCES = {
   '[\194-\223]' .. TAIL, '\224[\160-\191]' .. TAIL, '[\225-\236\238\239]' .. TAIL .. TAIL, '\237[\128-\159]' .. TAIL,
@@ -29,12 +29,12 @@ local SEQUENCES = {
 }
 local function is_utf8(text)
   if not string.find(text, '[\128-\255]') then return true end
-  -- A sequence becomes a character of ASCII, so that the bytes around it do not join.
+  -- Each sequence becomes an ASCII character, so that the bytes around it do not join.
   for _, sequence in ipairs(SEQUENCES) do text = string.gsub(text, sequence, '-') end
   return not string.find(text, '[\128-\255]')
 end
 
--- Why an entry of the schedule is no row.
+-- The reason why an entry of the schedule is not a row.
 local function problem(id, delay)
   if #id > MAX_ID then return 'its id is longer than 256 bytes' end
   if delay > YEAR then return 'its delay is longer than a year' end
@@ -42,7 +42,7 @@ local function problem(id, delay)
 end
 
 if ARGV[4] ~= 'DUE' then
-  -- A value that cannot be read is replaced: of another type, of which this is an error, empty or too long.
+  -- A value that cannot be read is replaced: of another type (an error here), empty or too long.
   local function byte(at) return try('GETRANGE', KEYS[5], at, at) end
   local first_byte = byte(0)
   local is_cached = type(first_byte) == 'string' and first_byte ~= ''
@@ -68,7 +68,7 @@ while #leased < limit do
       redis.call('ZREM', KEYS[4], id)
       moved = moved + 1
     elseif why then
-      -- It is looked at again in a minute, and stands in nobody's way until then.
+      -- The entry is checked again in a minute, and blocks nothing until then.
       redis.call('ZADD', KEYS[2], string.format('%.6f', now + 60), id)
       garbage[#garbage + 1], garbage[#garbage + 2] = string.sub(id, 1, MAX_ID), why
       moved = moved + 1

@@ -1,4 +1,4 @@
--- Schedules rows, which are due now, and removes rows whose delay is not positive.
+-- Schedules rows, due now, and removes rows whose delay is not positive.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, then the key of each cached row.
 -- ARGV  1 time or '' for TIME, 2 the most rows, 3 '1' to spread their next turns, then id and delay of each row.
 -- Returns {'DONE', rows} or, without a change, {'FULL', rows}.
@@ -17,7 +17,7 @@ for i = 4, #ARGV, 2 do
   if tonumber(ARGV[i + 1]) > 0 then
     redis.call('ZADD', KEYS[1], ARGV[i + 1], id)
     redis.call('ZADD', KEYS[2], now, id)
-    -- Without a token, an answer that is still being loaded is dropped.
+    -- Without a token, a result that is still being loaded is dropped.
     local loaded = string.match(redis.call('HGET', KEYS[3], id) or '', '^%S+ %S+ (%S+) ')
     redis.call('HSET', KEYS[3], id, string.format('0 - %s 0 %s ', loaded or '-', ARGV[3]))
   else

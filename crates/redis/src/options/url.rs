@@ -1,14 +1,14 @@
-//! The URLs of options. No error shows a password.
+//! Parses the URLs of options. No error shows a password.
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::topology::Address;
 use tower_pulse_core::error::BuildError;
 
-/// The most seeds of a cluster, or Sentinels.
+/// The most URLs of a cluster's nodes, or of Sentinels.
 const MAX_URLS: usize = 64;
 
-/// Reads a URL of one server.
+/// Parses the URL of one server.
 pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, BuildError> {
     if is_tls(url) && !cfg!(feature = "tls") {
         let allowed = "TLS needs the feature `redis-tls` of tower-pulse: \
@@ -16,7 +16,7 @@ pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, Bu
         return Err(BuildError::new(field, without_password(url), allowed));
     }
     let parsed = url.into_connection_info().map_err(|error| {
-        // No source: the client's text could contain parts of the URL.
+        // Without a source, as the client's text could contain parts of the URL.
         let allowed = format!(
             "must be redis://[user:password@]host[:port][/database], rediss://… or \
              unix:///path, with special characters in the password percent-encoded ({})",
@@ -32,7 +32,7 @@ pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, Bu
     Ok(parsed)
 }
 
-/// Reads the URLs of servers that differ in host and port only: what they share, and the addresses.
+/// Parses the URLs of servers that differ only in host and port: the part that they share, and the addresses.
 pub(super) fn parse_all<U: AsRef<str>>(
     field: &'static str,
     urls: impl IntoIterator<Item = U>,
@@ -86,8 +86,7 @@ fn differ_in_address_only(one: &ConnectionInfo, other: &ConnectionInfo) -> bool 
     settings(one) == settings(other) && transport(one) == transport(other)
 }
 
-/// Reads the name of a service whose Sentinels are reached at an address, or a URL with the name in the place of the host.
-/// Sentinels behind TLS name no primary without TLS.
+/// Parses the name of a service, or a URL whose host is the name. If the Sentinels use TLS, the primary must, too.
 pub(super) fn parse_service(
     field: &'static str,
     service: &str,
@@ -110,7 +109,7 @@ pub(super) fn parse_service(
     if is_sentinel_tls && !is_tls(service) {
         return refuse("the Sentinels are reached by TLS, and so must the primary: rediss://name");
     }
-    // The client reads an address, in which a port has no meaning here.
+    // The client parses an address, whose port has no meaning here.
     match Address::of(info.addr()) {
         Some(address) => Ok((info, address.host)),
         None => refuse("redis://[user:password@]name[/database] or rediss://…"),
@@ -121,8 +120,7 @@ fn is_tls(url: &str) -> bool {
     url.starts_with("rediss://") || url.starts_with("valkeys://")
 }
 
-/// A URL without the parts that could contain a password: the text between the scheme and the last `@`, and the
-/// query.
+/// A URL without the parts that could contain a password: the text between the scheme and the last `@`, and the query.
 fn without_password(url: &str) -> String {
     let (scheme, address) = match url.split_once("://") {
         Some((scheme, address)) => (format!("{scheme}://"), address),
@@ -139,7 +137,7 @@ fn without_password(url: &str) -> String {
     format!("`{}{user}{}{query}`", cut(&scheme), cut(host))
 }
 
-/// At most 80 characters of a text, escaped.
+/// The first 80 characters of a text, escaped.
 pub(super) fn cut(text: &str) -> String {
     let mut cut: String = text.chars().take(80).flat_map(char::escape_debug).collect();
     if text.chars().nth(80).is_some() {

@@ -12,12 +12,12 @@ use tower_pulse_core::store::MAX_COUNTER_NAMES;
 use tower_pulse_model::context::{Metric, is_reserved};
 use tower_pulse_model::order::InOrder;
 
-/// Names per command, so that no command holds the server up.
+/// The names per command, so that no command blocks the server.
 const NAMES_AT_ONCE: usize = 1_000;
-/// The most pipelines of one list, however many members of `known:` name no counter.
+/// The most pipelines per list, however many members of `known:` are not names of counters.
 const MAX_PIPELINES: usize = MAX_COUNTER_NAMES / NAMES_AT_ONCE;
 
-/// Adjacent members of `known:`: the bounds of ZRANGEBYLEX.
+/// A range of adjacent members of `known:`: the bounds of ZRANGEBYLEX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     precision: u32,
@@ -26,14 +26,14 @@ struct Range {
 }
 
 impl Range {
-    /// The members of a precision that are counters of the user. The counters of contexts, three for each, are
-    /// between these ranges.
+    /// The ranges of members that are counters of the user, at one precision. The counters of contexts, three for each
+    /// context, lie between these ranges.
     fn of_user_counters(precision: u32) -> Vec<Self> {
         let mut reserved = Metric::ALL.map(Metric::as_str);
         reserved.order();
         let mut mins = vec![format!("[{precision}:")];
         let mut maxs = Vec::new();
-        // `;` is the character after `:`. Between `hits` and `hits:` there may be `hits!`.
+        // `;` follows `:`. Between `hits` and `hits:` there may be `hits!`.
         for name in reserved {
             maxs.push(format!("({precision}:{name}"));
             mins.push(format!("({precision}:{name}"));
@@ -51,13 +51,13 @@ impl Range {
             .collect()
     }
 
-    /// The part after a member.
+    /// The rest of the range after a member.
     fn after(self, member: &[u8]) -> Self {
         let min = [b"(", member].concat();
         Self { min, ..self }
     }
 
-    /// The name of the counter that a member of the range stands for.
+    /// The counter name in a member of the range.
     fn name_of<'a>(&self, member: &'a str) -> Option<&'a str> {
         let name = member.strip_prefix(&format!("{}:", self.precision))?;
         Some(name).filter(|name| !name.is_empty() && !is_reserved(name))
@@ -65,8 +65,7 @@ impl Range {
 }
 
 impl RedisStore {
-    /// The names of the user's counters that `known:` lists at any of the precisions. Names that are not UTF-8
-    /// are left out.
+    /// The names of the user's counters that `known:` lists at any of the precisions, without those that are not UTF-8.
     pub(crate) async fn read_counter_names(&self, precisions: &[u32]) -> Result<Vec<String>> {
         let known = self.keys.known();
         let mut names = HashSet::new();

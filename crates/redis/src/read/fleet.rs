@@ -1,4 +1,4 @@
-//! What the fleet does now.
+//! The current activity of the fleet.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl RedisStore {
         let mut alive: Vec<_> = (alive.iter().flat_map(pairs))
             .filter_map(instance)
             .collect();
-        // A key of another type is a problem of those who list it.
+        // A key of another type is reported elsewhere, where the key is listed.
         let mut number = || {
             let number = replies.replies.next()?.ok().as_ref().and_then(int)?;
             usize::try_from(number).ok()
@@ -105,7 +105,7 @@ impl RedisStore {
                         if let Some(name) = text(name) {
                             alive.instance = name.into();
                         }
-                        // Without one, the instance has ended meanwhile.
+                        // Without a heartbeat, the instance has ended meanwhile.
                         if alive.in_flight.is_some() || *in_flight == Value::Nil {
                             continue;
                         }

@@ -1,5 +1,5 @@
-//! Answers to queries that are not made of the tables alone: `counters` and `counter_names` read counters, and `fleet`
-//! what goes on now.
+//! Answers that need more than the tables: `counters` and `counter_names` read counters, and `fleet` the current
+//! activity.
 
 mod counter_names;
 mod counters;
@@ -11,7 +11,7 @@ use super::large_keys::Reply;
 use super::value::problem;
 use tower_pulse_model::snapshot::Problem;
 
-/// Replies whose errors become problems of the key.
+/// Replies that report an error as a problem of the key.
 pub(super) struct Replies<'a> {
     pub(super) replies: std::vec::IntoIter<Reply>,
     problems: &'a mut Vec<Problem>,
@@ -23,7 +23,7 @@ impl<'a> Replies<'a> {
         Self { replies, problems }
     }
 
-    /// The next reply; `None` when the key is of another type, which becomes a problem.
+    /// The next reply; `None` if the key is of another type, which is reported as a problem.
     pub(super) fn next(&mut self, key: &str) -> Option<Value> {
         match self.replies.next()? {
             Ok(value) => Some(value),

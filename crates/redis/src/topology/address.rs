@@ -1,11 +1,11 @@
-//! Addresses of nodes, as they are configured, announced and mapped.
+//! Addresses of nodes, as configured, announced and mapped.
 
 use std::fmt;
 use std::sync::Arc;
 
 use redis::ConnectionAddr;
 
-/// The longest host name of the DNS.
+/// The longest host name in DNS, in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
 /// The address of a node.
@@ -16,7 +16,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// An address that a server has announced. `None` for one to which nobody can connect.
+    /// An address that a server has announced. `None` if it cannot be connected to.
     pub(crate) fn announced(host: &str, port: u16) -> Option<Self> {
         let is_host = (1..=MAX_HOST_BYTES).contains(&host.len())
             && host.bytes().all(|byte| {
@@ -28,7 +28,8 @@ impl Address {
         })
     }
 
-    /// Reads `host:port`. The host of IPv6 may stand in brackets or not, as in redirects. An empty host is the given one.
+    /// Parses `host:port`. An IPv6 host may be in brackets or, as in redirects, without. An empty host means
+    /// `same_host`.
     pub(crate) fn parse(text: &str, same_host: Option<&str>) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let bare = host
@@ -54,8 +55,8 @@ impl Address {
         }
     }
 
-    /// This address with the transport of another: TLS stays TLS, with the same certificates, and the certificate is
-    /// checked against this host.
+    /// Combines this address with the transport of another: TLS stays TLS, with the same certificates, and the
+    /// certificate is checked against this host.
     pub(crate) fn by_way_of(&self, other: &ConnectionAddr) -> ConnectionAddr {
         let Self { host, port } = self.clone();
         match other {
@@ -85,7 +86,7 @@ impl fmt::Display for Address {
 
 type Map = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// Maps what nodes announce to where they can be reached.
+/// Maps the addresses that nodes announce to reachable ones.
 #[derive(Clone)]
 pub(crate) struct AddressMap(Arc<Map>);
 
@@ -94,7 +95,7 @@ impl AddressMap {
         Self(Arc::new(map))
     }
 
-    /// Where an announced address can be reached. The error is the text that is no address.
+    /// The reachable address of an announced one. The error is the mapped text if it is not an address.
     pub(crate) fn reach(&self, announced: Address) -> Result<Address, String> {
         match (self.0)(&announced.to_string()) {
             None => Ok(announced),

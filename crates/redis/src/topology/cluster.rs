@@ -1,4 +1,4 @@
-//! A cluster, in which one node has all keys of a service: they are in one slot.
+//! A cluster, in which one node has all keys of a service, as they are in one slot.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -16,10 +16,10 @@ use crate::value::{int, items, text};
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
-/// The most nodes that are remembered beside the seeds, and that are asked at once.
+/// The most nodes that are remembered besides the seeds, and that are asked at once.
 const MAX_NODES: usize = 64;
 
-/// A cluster, seen from the one slot of a service.
+/// A cluster, as seen from the one slot of a service.
 pub(crate) struct Cluster {
     slot: u16,
     seeds: Vec<Address>,
@@ -28,26 +28,26 @@ pub(crate) struct Cluster {
     nodes: Mutex<Nodes>,
 }
 
-/// The nodes of the cluster's last answer.
+/// The nodes in the cluster's last answer.
 #[derive(Default)]
 struct Nodes {
     known: Vec<Address>,
-    /// Where among all nodes the next question begins, so that no node is asked again and again, and instances do not all
-    /// ask the same one.
+    /// The index among all nodes at which the next question begins. It advances, and starts at random, to spread
+    /// questions.
     turn: usize,
 }
 
-/// What a node tells about a slot.
+/// The answer of a node about a slot.
 #[derive(Debug, PartialEq, Eq)]
 struct SlotAnswer {
-    /// The owner, as it is announced.
+    /// The owner, as announced.
     owner: Option<Address>,
     nodes: Vec<Address>,
 }
 
 impl Cluster {
     pub(super) fn new(slot: u16, seeds: Vec<Address>, map: Option<AddressMap>) -> Self {
-        // Random by its keys.
+        // The keys of the hasher are random.
         let turn = RandomState::new().build_hasher().finish() as usize % seeds.len().max(1);
         let nodes = Nodes {
             known: Vec::new(),
@@ -85,7 +85,7 @@ impl Cluster {
         Ok(connection)
     }
 
-    /// Names the option that helps where a node cannot be reached at the address that it announces.
+    /// Adds to an error the option that helps if a node cannot be reached at the address that it announces.
     pub(super) fn unreachable(&self, node: &Address, error: StoreError) -> StoreError {
         if error.kind() != StoreErrorKind::Unreachable || self.seeds.contains(node) {
             return error;
@@ -97,7 +97,7 @@ impl Cluster {
         StoreError::new(error.kind(), message)
     }
 
-    /// The redirect of an answer, with the address where the node can be reached.
+    /// The redirect in an answer, with the reachable address of the node.
     pub(super) fn redirect(
         &self,
         (code, detail): (&str, &str),
@@ -110,8 +110,7 @@ impl Cluster {
         })
     }
 
-    /// The nodes to ask, in this order. The last owner comes last: it is asked as there is doubt about it, and may be cut
-    /// off from the others.
+    /// The nodes to ask, in order. The last owner comes last: it is in doubt, and may be cut off from the others.
     fn candidates(&self) -> Vec<Address> {
         let mut nodes = lock(&self.nodes);
         let mut candidates = self.seeds.clone();
@@ -154,7 +153,7 @@ pub(super) fn reach(map: &Option<AddressMap>, announced: Address) -> Result<Addr
     })
 }
 
-/// Asks a node for the owner of a slot and for all nodes, with addresses where they can be reached.
+/// Asks a node for the owner of a slot and for all nodes, with their reachable addresses.
 async fn ask(
     dialer: &Dialer,
     map: &Option<AddressMap>,
@@ -167,7 +166,7 @@ async fn ask(
     let server_info = dialer.server_info().of_node(&node);
     let SlotAnswer { owner, nodes } = match slots.query_async(&mut connection.commands).await {
         Ok(reply) => slot_answer(&reply, slot, &node.host),
-        // Its answer to the first command tells the owner.
+        // Its answer to the first command will tell the owner.
         Err(error) if is_refusal(&error) => return Ok((node, Vec::new())),
         Err(error) => return Err(server_info.explain(&error)),
     };
@@ -177,13 +176,13 @@ async fn ask(
         );
         return Err(server_info.error(StoreErrorKind::Refused, &message));
     };
-    // A node that is mapped to nonsense cannot be asked, and is not the owner.
+    // A node with an invalid mapped address cannot be asked, and is not the owner.
     let nodes = nodes.into_iter().filter_map(|node| reach(map, node).ok());
     Ok((reach(map, owner)?, nodes.collect()))
 }
 
-/// Reads the answer to CLUSTER SLOTS: `first slot, last slot, owner, replicas…`, of which each node is `host, port, id, …`.
-/// A missing or empty host is that of the node which was asked.
+/// Parses the answer to CLUSTER SLOTS: `first slot, last slot, owner, replicas…`, where each node is
+/// `host, port, id, …`. A missing or empty host is that of the node which was asked.
 fn slot_answer(reply: &Value, slot: u16, asked: &str) -> SlotAnswer {
     let node = |node: &Value| {
         let [host, port, ..] = items(node) else {

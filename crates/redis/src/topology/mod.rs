@@ -1,7 +1,7 @@
-//! Where the server is that has all keys: one address, the owner of a cluster's slot, or the primary that Sentinel names.
+//! Finds the server that has all keys: one address, the owner of a cluster's slot, or the primary that Sentinel names.
 //!
-//! Nothing here sends a call. A redirect or a Sentinel's answer says where the next connection leads, over the same
-//! transport: what begins with TLS stays TLS.
+//! No call is sent here. A redirect or a Sentinel's answer says where the next connection leads, over the same
+//! transport: TLS stays TLS.
 
 mod address;
 mod cluster;
@@ -25,7 +25,7 @@ use crate::connection::{Connection, Dialer, Role};
 use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::{Result, StoreError};
 
-/// How the server is found, as it is configured.
+/// The configured way to find the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Layout {
     Standalone,
@@ -35,12 +35,12 @@ pub(crate) enum Layout {
     Sentinel {
         service: String,
         sentinels: Vec<Address>,
-        /// Transport and credentials of the Sentinels.
+        /// The transport and the credentials of the Sentinels.
         info: Box<ConnectionInfo>,
     },
 }
 
-/// How the server is found.
+/// The way to find the server.
 pub(crate) enum Topology {
     Standalone,
     Cluster(Cluster),
@@ -72,7 +72,7 @@ impl Topology {
         }
     }
 
-    /// How often another server was named. A connection that was made before a change leads to the wrong one.
+    /// The number of times that another server was named. A connection made before a change leads to the wrong server.
     pub(crate) fn changes(&self) -> u64 {
         match self {
             Self::Standalone => 0,
@@ -81,28 +81,28 @@ impl Topology {
         }
     }
 
-    /// Called at each call.
+    /// Notes that a call is made.
     pub(crate) fn called(&self) {
         if let Self::Sentinel(sentinels) = self {
             sentinels.watch();
         }
     }
 
-    /// Called when no answer came in time.
+    /// Notes that no answer came in time.
     pub(crate) fn timed_out(&self) {
         if let Self::Sentinel(sentinels) = self {
             sentinels.ask_soon();
         }
     }
 
-    /// Lets the next connection look for the server anew. Sentinels are asked for each connection anyway.
+    /// Makes the next connection look for the server again. Sentinels are asked for each connection anyway.
     pub(crate) fn doubt(&self) {
         if let Self::Cluster(cluster) = self {
             cluster.owner().doubt();
         }
     }
 
-    /// The redirect that an error of a server is, if there are redirects here. The error is a wrong map of addresses.
+    /// The redirect in a server's error, if the topology has redirects. The error is a wrong address map.
     pub(crate) fn redirect(
         &self,
         error: (&str, &str),
@@ -114,14 +114,14 @@ impl Topology {
         }
     }
 
-    /// Notes that the slot has another owner than that of a connection.
+    /// Notes that the slot has another owner than the node of a connection.
     pub(crate) fn moved(&self, connection: &Connection, owner: Address) {
         if let Self::Cluster(cluster) = self {
             cluster.owner().set_since(connection.changes, owner);
         }
     }
 
-    /// Explains that a node cannot be reached which the cluster has named.
+    /// Explains why a node that the cluster has named cannot be reached.
     pub(crate) fn unreachable(&self, node: &Address, error: StoreError) -> StoreError {
         match self {
             Self::Cluster(cluster) => cluster.unreachable(node, error),
@@ -133,7 +133,7 @@ impl Topology {
         matches!(self, Self::Cluster(_))
     }
 
-    /// The server that has the keys, where that is not configured.
+    /// The server that has the keys, if it is not configured directly.
     pub(crate) fn server(&self) -> Option<Address> {
         match self {
             Self::Standalone => None,
@@ -142,7 +142,7 @@ impl Topology {
         }
     }
 
-    /// What an operator should know.
+    /// The warning for the operator, if any.
     pub(crate) fn warning(&self) -> Option<Warning> {
         match self {
             Self::Sentinel(sentinels) => sentinels.warning(),

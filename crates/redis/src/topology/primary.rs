@@ -1,4 +1,4 @@
-//! Which node has all keys, as far as that is known: the owner of the slot, or the primary that Sentinel names.
+//! The node that has all keys, as far as known: the owner of the slot, or the primary that Sentinel names.
 
 use std::sync::Mutex;
 
@@ -11,9 +11,9 @@ pub(super) struct Primary(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     address: Option<Address>,
-    /// Whether it may be another one by now.
+    /// Whether the node may have changed.
     is_doubted: bool,
-    /// Counts changes, so that each connection knows whether it leads to the node that is named now.
+    /// The number of changes, by which a connection knows whether it leads to the node that is named now.
     changes: u64,
 }
 
@@ -39,7 +39,7 @@ impl Primary {
         lock(&self.0).set(address)
     }
 
-    /// Names the node that an answer to a connection has named, unless there is news since that connection was made.
+    /// Names the node according to an answer on a connection, unless it has changed since that connection was made.
     pub(super) fn set_since(&self, changes: u64, address: Address) {
         let mut state = lock(&self.0);
         if state.changes == changes {
@@ -47,7 +47,7 @@ impl Primary {
         }
     }
 
-    /// Lets the next connection look for the node anew.
+    /// Makes the next connection look for the node again.
     pub(super) fn doubt(&self) {
         lock(&self.0).is_doubted = true;
     }
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(primary.get(), Some((node(2), 2)));
         primary.doubt();
         assert_eq!((primary.get(), primary.last()), (None, Some(node(2))));
-        // It is the same one after all: connections to it stay.
+        // The node is the same after all: connections to it stay.
         assert_eq!(primary.set(node(2)), 2);
         assert_eq!(primary.get(), Some((node(2), 2)));
     }

@@ -1,4 +1,4 @@
-//! Asks several servers the same, until one has answered.
+//! Asks several servers the same question until one answers.
 
 use std::time::Duration;
 
@@ -8,13 +8,14 @@ use super::address::Address;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::StoreFuture;
 
-/// How long a server has to itself before the next one is asked as well.
+/// The time that a server has to itself before the next one is asked as well.
 const HEAD_START: Duration = Duration::from_millis(150);
 
-/// The first answer. A server that fails makes place for the next one at once.
+/// Returns the first answer. When a server fails, the next one is asked at once.
 ///
 /// # Errors
-/// None has answered. The error says why of the first three, and is of the kind of the first one that did answer.
+/// Fails if no server answered. The error has the reasons of the first three, and the kind of the first one that did
+/// respond.
 pub(super) async fn first_answer<T: Send + 'static>(
     servers: Vec<Address>,
     ask: impl Fn(Address) -> StoreFuture<'static, T>,
@@ -39,7 +40,7 @@ pub(super) async fn first_answer<T: Send + 'static>(
             Some(answer) = asked.join_next() => match answer {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => failures.push(error),
-                // It has panicked, which it does not.
+                // The task has panicked, which it does not.
                 Err(_) => {}
             },
             () = head_start => {}

@@ -1,24 +1,24 @@
-//! Answers of a cluster's node that name another one. The node has not executed the command.
+//! Answers of a cluster's node that name another one. The answering node has not executed the command.
 
 use super::address::Address;
 
-/// The node that has to execute a command.
+/// The node that must execute a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// It owns the slot now.
+    /// The node owns the slot now.
     Moved(Address),
-    /// The slot is being moved to it, and the key is there already: only this command goes there, after ASKING.
+    /// The slot is being moved to the node, which already has the key: only this command goes there, after ASKING.
     Ask(Address),
 }
 
 impl Redirect {
-    /// Whether an error names another node, however it does so.
+    /// Whether an error code is a redirect.
     pub(crate) fn is_one(code: &str) -> bool {
         matches!(code, "MOVED" | "ASK")
     }
 
-    /// Reads an error such as `MOVED 3999 127.0.0.1:6381`. `None` if it is no redirect, is about another slot, or names no
-    /// address. An empty host is that of the node which has answered.
+    /// Parses an error such as `MOVED 3999 127.0.0.1:6381`. `None` if it is not a redirect, concerns another slot, or
+    /// has no address. An empty host is that of the node which has answered.
     pub(crate) fn parse(code: &str, detail: &str, slot: u16, answered_by: &str) -> Option<Self> {
         if !Self::is_one(code) {
             return None;
@@ -27,7 +27,7 @@ impl Redirect {
         if words.next()?.parse() != Ok(slot) {
             return None;
         }
-        // Some servers add the host name behind.
+        // Some servers append the host name.
         let address = Address::parse(words.next()?, Some(answered_by))?;
         Some(match code {
             "MOVED" => Self::Moved(address),

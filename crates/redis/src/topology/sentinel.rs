@@ -18,30 +18,30 @@ use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
-/// How often the Sentinels are asked while there are calls. With the time until one answers, that is each 5 s at the
-/// latest.
+/// The interval at which the Sentinels are asked while there are calls. Including the time for an answer, that is at
+/// most every 5 s.
 const ASKED_EVERY: Duration = Duration::from_secs(4);
 
-/// The Sentinels of a service, and what they have told.
+/// The Sentinels of a service, and their answers.
 pub(crate) struct Sentinels {
     asked: Arc<Asked>,
-    /// The task that asks while there are calls. It ends when there are none, or with this.
+    /// The task that asks while there are calls. It ends without calls, or when this is dropped.
     watch: Mutex<Option<Watch>>,
 }
 
 struct Asked {
     service: String,
     sentinels: Vec<Address>,
-    /// To the Sentinels, with their own credentials.
+    /// Dials the Sentinels, with their own credentials.
     dialer: Arc<Dialer>,
     map: Option<AddressMap>,
     primary: Primary,
-    /// The place of the Sentinel that is asked first: the one that has answered last.
+    /// The index of the Sentinel to ask first: the one that answered last.
     answered: AtomicUsize,
-    /// Why none has answered last time.
+    /// The reason why none answered last time.
     trouble: Mutex<Option<String>>,
     has_calls: AtomicBool,
-    /// Asks without waiting for the next turn.
+    /// Wakes the task before its interval is over.
     sooner: Notify,
 }
 
@@ -81,7 +81,7 @@ impl Sentinels {
         &self.asked.primary
     }
 
-    /// What an operator should know.
+    /// The warning for the operator, if no Sentinel answers.
     pub(super) fn warning(&self) -> Option<Warning> {
         let trouble = lock(&self.asked.trouble).clone()?;
         Some(Condition::Sentinel.warning(format!(
@@ -90,7 +90,7 @@ impl Sentinels {
         )))
     }
 
-    /// Called at each call to the primary: the Sentinels are asked by a task as long as there are calls.
+    /// Notes a call to the primary. A task asks the Sentinels as long as there are calls.
     pub(super) fn watch(&self) {
         self.asked.has_calls.store(true, Ordering::Relaxed);
         let mut watch = lock(&self.watch);
@@ -99,12 +99,12 @@ impl Sentinels {
         }
     }
 
-    /// Asks without waiting for the next turn.
+    /// Asks without waiting for the interval to end.
     pub(super) fn ask_soon(&self) {
         self.asked.sooner.notify_one();
     }
 
-    /// Connects to the primary that the Sentinels name, if it says itself that it is one.
+    /// Connects to the primary that the Sentinels name, after checking that it considers itself one.
     pub(super) async fn connect(&self, dialer: &Dialer, role: Role) -> Result<Connection> {
         let (primary, changes) = self.asked.ask().await?;
         let connected = dialer.dial_node(&primary, role).await;
@@ -124,7 +124,7 @@ impl Sentinels {
                 );
                 return Err(server_info.error(StoreErrorKind::Refused, &message));
             }
-            // A replica refuses the first call that writes.
+            // If it is a replica, it refuses the first write.
             Err(error) if is_refusal(&error) => {}
             Err(error) => return Err(server_info.explain(&error)),
         }
@@ -150,18 +150,18 @@ async fn ask_again(asked: Arc<Asked>) {
     while asked.has_calls.swap(false, Ordering::Relaxed) {
         let sooner = asked.sooner.notified();
         let _ = tokio::time::timeout(ASKED_EVERY, sooner).await;
-        // Its error is a warning, as the primary may well be the same.
+        // An error is reported as a warning, as the primary may well be the same.
         let _ = asked.ask().await;
     }
 }
 
 impl Asked {
-    /// Lets another Sentinel be asked first: what this one has told may be old, as it may be cut off.
+    /// Makes another Sentinel be asked first: the answer of this one may be outdated, as it may be cut off.
     fn distrust(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The primary, and how often it has changed.
+    /// The primary, and the number of its changes.
     async fn ask(&self) -> Result<(Address, u64)> {
         let first = self.answered.load(Ordering::Relaxed) % self.sentinels.len().max(1);
         let mut sentinels = self.sentinels.clone();
@@ -186,7 +186,7 @@ impl Asked {
     }
 }
 
-/// Asks a Sentinel for the primary of a service, as it is announced.
+/// Asks a Sentinel for the announced primary of a service.
 async fn ask(dialer: &Dialer, service: &str, sentinel: &Address) -> Result<Address> {
     let mut connection = dialer.dial_node(sentinel, Role::Read).await?;
     let server_info = dialer.server_info().of_node(sentinel);
@@ -204,7 +204,7 @@ async fn ask(dialer: &Dialer, service: &str, sentinel: &Address) -> Result<Addre
     })
 }
 
-/// Reads a Sentinel's answer: host and port.
+/// Parses a Sentinel's answer: host and port.
 fn primary_of(reply: &Value) -> Option<Address> {
     let [host, port] = items(reply) else {
         return None;

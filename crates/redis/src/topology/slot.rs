@@ -1,11 +1,10 @@
-//! The slot of a key in a cluster: what stands between the first braces decides it, so that all keys of a prefix can
-//! share one.
+//! The slot of a key in a cluster. The text in the first braces decides it, so that all keys of a prefix can share one.
 
 /// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
-/// The part of a key, or of a prefix, that decides the slot: what stands between the first `{` and the next `}`. `None`
-/// if there is no such part, or if it is empty: then the whole key decides.
+/// The part of a key or prefix that decides the slot: the text between the first `{` and the next `}`. `None` if there
+/// is no such part or it is empty; then the whole key decides.
 pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     let (_, behind) = key.split_once('{')?;
     let (tag, _) = behind.split_once('}')?;
@@ -37,7 +36,7 @@ mod tests {
 
     #[test]
     fn the_slot_is_that_of_the_specification() {
-        // The check value of the specification of Redis Cluster, and what CLUSTER KEYSLOT of Redis 7.0 answers.
+        // The check value of the specification of Redis Cluster, and the answers of CLUSTER KEYSLOT in Redis 7.0.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot_of("foo"), 12_182);
         assert_eq!(slot_of("somekey"), 11_058);
