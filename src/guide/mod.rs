@@ -1,4 +1,4 @@
-//! How to do things, one page each.
+//! The guide: one page for each question.
 //!
 //! | To begin | For |
 //! |---|---|
