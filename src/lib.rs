@@ -62,10 +62,10 @@
 //!
 //! # Crates in the interface
 //!
-//! Types of these crates are in the signatures of this one, which follows their major versions: `http` 1, `http-body` 1,
-//! `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature `redis`) and `serde` 1
+//! Types of these crates are in the signatures of this one, which follows their major versions: `http` 1, `http-body`
+//! 1, `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature `redis`) and `serde` 1
 //! (features `query` and `row-cache`): see [compatibility](guide::compatibility). The crates `tower-pulse-…` are
-//! internal: their types are reached through this crate, and what is not re-exported here changes without notice.
+//! internal: use their types through this crate. Items that are not re-exported here change without notice.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]

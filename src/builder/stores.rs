@@ -166,8 +166,8 @@ impl Builder {
         self
     }
 
-    /// Keeps everything in a [`Store`](crate::store::Store) that was opened elsewhere, for example to share it. Without
-    /// this method, the default is the memory of this process. The [`prefix`](Self::prefix), the bounds of the store
+    /// Keeps everything in a store of [`store`](crate::store) that was opened elsewhere, for example to share it. By
+    /// default, everything is kept in the memory of this process. The [`prefix`](Self::prefix), the bounds of the store
     /// and its timeouts are those that it was opened with. Its precisions must be those of this builder.
     pub fn store(self, store: impl Into<crate::store::Store>) -> Self {
         self.kept_in("store", Backend::Custom(store.into().into()))
