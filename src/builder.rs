@@ -202,7 +202,7 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// The bytes, roughly, of answers that are kept in memory for the admin router and [`Pulse::query`]: 1 MiB to 1
+    /// The bytes, roughly, of windows and answers that are held for the admin router and [`Pulse::query`]: 1 MiB to 1
     /// TiB, 64 MiB by default, which is enough for 2,000 busy contexts in all windows that have a name.
     ///
     /// Above it, the windows that were asked for longest ago are dropped, and read again when they are asked for. A
