@@ -173,7 +173,7 @@ impl Pulse {
     }
 }
 
-/// Settings of an instance and of a [`Dashboard`](crate::Dashboard), whose Redis is that of the instances.
+/// The settings that an instance and a [`Dashboard`](crate::Dashboard) share.
 impl<Of> Builder<Of> {
     /// The prefix of every key in Redis: `pulse:` by default, at most 128 bytes, without control characters. An empty
     /// prefix gives the book's bare layout.

@@ -32,8 +32,9 @@
 //! The API and the page render these answers: their JSON has the same names, and adds only what is drawn.
 //!
 //! An answer about a window gives the time that the window covers ([`Covered`]), the share of it that was recorded
-//! (`complete`), its age (`as_of`), and the largest relative error of its percentiles (`error`). The window is compared
-//! with the one of the same length before it, if both are mostly recorded and have [`ENOUGH_REQUESTS`].
+//! (`complete`), the moment up to which the answer is complete (`as_of`), and the largest relative error of its
+//! percentiles (`error`). The window is compared with the one of the same length before it, if both are mostly recorded
+//! and have [`ENOUGH_REQUESTS`].
 //!
 //! # The seven questions
 //!

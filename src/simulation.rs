@@ -81,7 +81,7 @@ impl<'a> Simulation<'a> {
     /// The store failed.
     ///
     /// # Cancel safety
-    /// The store may have been told.
+    /// The heartbeat may have been sent.
     pub async fn heartbeat(self) -> Result<(), StoreError> {
         self.handle.heartbeat().await
     }

@@ -41,10 +41,10 @@ impl Store {
     /// The slices of a counter that have a value, oldest first: the start of each, in Unix seconds, and its sum.
     ///
     /// # Errors
-    /// The store failed, or it does not have the precision, in seconds.
+    /// The store failed, or does not have this precision, in seconds.
     ///
     /// # Cancel safety
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn counter(&self, name: &str, precision: u32) -> Result<Vec<(i64, i64)>, StoreError> {
         let query = CounterQuery::new([name], precision);
         let series = self.0.query().counters(&query).await?.into_iter();
@@ -59,7 +59,7 @@ impl Store {
     /// The store failed.
     ///
     /// # Cancel safety
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn slowest(&self, limit: usize) -> Result<Vec<(String, f64)>, StoreError> {
         let slowest = self
             .0

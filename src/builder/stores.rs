@@ -42,7 +42,7 @@ impl<Of> Builder<Of> {
     /// # }
     /// ```
     ///
-    /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
+    /// Needs the feature `redis`; without it, [`build`](Self::build) returns an error.
     pub fn redis(self, url: impl Into<String>) -> Self {
         #[cfg(feature = "redis")]
         let backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
@@ -79,7 +79,7 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
+    /// Needs the feature `redis`; without it, [`build`](Self::build) returns an error.
     pub fn redis_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Self {
         #[cfg(feature = "redis")]
         let backend = Backend::Redis(RedisOptions::cluster(urls).map(Box::new));
@@ -107,7 +107,7 @@ impl<Of> Builder<Of> {
     /// With `rediss://` URLs of Sentinels, the primary is reached by TLS as well. The store asks the Sentinels at each
     /// connection and every few seconds, and so follows a failover.
     ///
-    /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
+    /// Needs the feature `redis`; without it, [`build`](Self::build) returns an error.
     pub fn redis_sentinel<U: AsRef<str>>(
         self,
         service: impl AsRef<str>,
@@ -138,7 +138,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     ///
-    /// Needs the feature `file`: [`build`](Self::build) says so where it is missing.
+    /// Needs the feature `file`; without it, [`build`](Self::build) returns an error.
     pub fn file(self, path: impl Into<std::path::PathBuf>) -> Self {
         #[cfg(feature = "file")]
         let backend = Backend::File(FileOptions::new(path));

@@ -43,7 +43,7 @@ impl<Of> Builder<Of> {
 
     /// A target for the requests of one context, beside [`target`](Self::target). `share` is the share of requests that
     /// should be good, between 0 and 1, both excluded. A good request is answered within `duration`, 1 µs to 1 h, and
-    /// is no error. At most 100 contexts have a target, each one, by the name that the page shows.
+    /// is no error. At most 100 contexts have a target of their own, one each, by the name that the page shows.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

@@ -21,7 +21,7 @@ thread_local! {
     static OVERRIDES: RefCell<Vec<ContextOverride>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The details of a request without recorded ones.
+/// The details of a request whose details are not recorded.
 static NO_DETAILS: RequestDetails<'static> = RequestDetails {
     trace_id: None,
     path: None,
@@ -227,7 +227,7 @@ impl Guard {
         !is_last
     }
 
-    /// Replaces the context by the one that an inner layer has given to this request. The details stay those of this
+    /// Replaces the context with the one that an inner layer has given to this request. The details stay those of this
     /// layer, which sees the whole request.
     fn override_target(&mut self, inner: ContextOverride) {
         // Without a target, the request is not recorded, or has ended.

@@ -113,10 +113,9 @@ impl PulseLayer {
         self
     }
 
-    /// Times to the end of the response's body instead of its head, and tells aborted bodies apart. The
-    /// type of the body becomes [`TimedBody`](super::TimedBody), which costs axum one allocation per
-    /// request. Upgrades, `CONNECT`, `text/event-stream` and `application/grpc*` are still timed to the
-    /// head.
+    /// Times until the end of the response's body instead of its head, and distinguishes aborted bodies. The type of
+    /// the body becomes [`TimedBody`](super::TimedBody), which costs axum one allocation per request. Upgrades,
+    /// `CONNECT`, `text/event-stream` and `application/grpc*` are still timed until the head.
     pub fn until_body_end(self) -> PulseLayer<true> {
         PulseLayer {
             recorder: self.recorder,

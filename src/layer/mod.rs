@@ -24,8 +24,8 @@
 //!
 //! A request ends exactly once: with the head of its response (or the end of its body), a service error, a panic, or
 //! its drop before one of these, which is `cancelled`. So a WebSocket is timed until its upgrade (101, in HTTP/2 200),
-//! and a stream until it begins. The status and the `grpc-status` decide whether a response counts as an error, or the
-//! function of [`Builder::count_as_error`](crate::Builder::count_as_error).
+//! and a stream until it begins. Whether a response counts as an error is decided by its status and `grpc-status`, or
+//! by the function of [`Builder::count_as_error`](crate::Builder::count_as_error).
 //!
 //! # Cost
 //!

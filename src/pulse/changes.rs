@@ -61,7 +61,7 @@ impl Pulse {
     /// The store failed.
     ///
     /// # Cancel safety
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
         self.0.handle.changes().await
     }
