@@ -1,14 +1,14 @@
-//! The admin router: a page, a JSON API and Prometheus text, to be mounted in the same service.
+//! The admin router: a page, a JSON API and Prometheus text, mounted in the service itself.
 //!
 //! [`Pulse::mount`](crate::Pulse::mount) creates it for `Router::merge`,
-//! [`Pulse::router`](crate::Pulse::router) for `nest` and `nest_service`. Both need an [`Access`], which
-//! decides which requests are answered; see the guide's page about [access](crate::guide::access).
+//! [`Pulse::router`](crate::Pulse::router) for `nest` and `nest_service`. Both need an [`Access`], which decides which
+//! requests are answered; see the guide's page [access](crate::guide::access).
 //!
-//! The guide's page about [the API](crate::guide::api) lists the endpoints below the mount point, with their parameters,
-//! fields and errors. However many pages are open, each question reaches the store at most once a second. The admin router
-//! never records its own requests.
+//! The guide's page [the API](crate::guide::api) lists the endpoints below the mount point, with their parameters,
+//! fields and errors. Each question reaches the store at most once a second, however many pages are open. The admin
+//! router never records its own requests.
 //!
-//! Where the service has a login, a layer of its own may decide who enters:
+//! If the service has a login, a layer of your own may decide who enters:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

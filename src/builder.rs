@@ -1,4 +1,4 @@
-//! The configuration. `build` makes a `Pulse` of it, `validate` says what is allowed.
+//! The configuration: `build` makes a `Pulse` from it, `validate` checks it.
 
 mod build;
 #[cfg(all(feature = "query", feature = "redis"))]
@@ -32,8 +32,8 @@ use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 #[cfg(feature = "redis")]
 use tower_pulse_redis::RedisOptions;
 
-/// Configures a [`Pulse`]. Every field has a default. [`build`](Self::build) refuses a value that is
-/// out of range with an error that names it. A clone is a configuration of its own.
+/// Configures a [`Pulse`]. Every field has a default. [`build`](Self::build) refuses a value that is out of range, with
+/// an error that names the field. A clone is independent of the original.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -51,7 +51,7 @@ use tower_pulse_redis::RedisOptions;
 pub struct Builder<Of = Pulse> {
     of: PhantomData<fn() -> Of>,
     backend: Backend,
-    /// The method that named the store, and the one that named another.
+    /// The first method that named a store, and another one that did.
     store_named_by: [Option<&'static str>; 2],
     prefix: Option<String>,
     service: Option<String>,
@@ -101,7 +101,7 @@ enum Backend {
     #[cfg(feature = "redis")]
     Redis(Result<Box<RedisOptions>, BuildError>),
     Custom(Arc<dyn Store>),
-    /// A store of which this build does not have the feature.
+    /// A store whose feature is missing in this build.
     #[cfg(not(all(feature = "file", feature = "redis")))]
     Missing(BuildError),
 }
@@ -167,47 +167,47 @@ impl<Of> Default for Builder<Of> {
 }
 
 impl Pulse {
-    /// Begins a configuration. With nothing else said, everything is kept in memory.
+    /// Returns a builder with the defaults, which keep everything in memory.
     pub fn builder() -> Builder {
         Builder::default()
     }
 }
 
-/// Settings of an instance and of a [`Dashboard`](crate::Dashboard), whose Redis is that of the instances.
+/// The settings that an instance and a [`Dashboard`](crate::Dashboard) share.
 impl<Of> Builder<Of> {
-    /// What every key in Redis begins with: `pulse:` by default. Empty is the book's bare layout.
-    /// No control characters, at most 128 bytes.
+    /// The prefix of every key in Redis: `pulse:` by default, at most 128 bytes, without control characters. An empty
+    /// prefix gives the book's bare layout.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
     }
 
-    /// The name of the service, 1 to 100 bytes without control characters. The page shows it, and it keeps several
-    /// services in one Redis apart: where no [`prefix`](Self::prefix) is set, the prefix is `pulse:{service}:`.
+    /// The name of the service, 1 to 100 bytes without control characters. The page shows the name. Without a
+    /// [`prefix`](Self::prefix), the keys in Redis begin with `pulse:{service}:`, which keeps several services apart.
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = Some(service.into());
         self
     }
 
-    /// The precisions of all counters in seconds, 1 to 31,536,000, at most 16 different ones.
-    /// Default: 1, 5, 60, 300, 3600, 18000, 86400.
+    /// The precisions of all counters, in seconds: 1 to 31,536,000, at most 16 different ones. By default 1, 5, 60,
+    /// 300, 3600, 18000, 86400.
     pub fn precisions(mut self, seconds: impl IntoIterator<Item = u32>) -> Self {
         self.precisions = seconds.into_iter().collect();
         self
     }
 
-    /// How many of the newest slices of each precision are kept: 1 to 10,000, 120 by default.
+    /// The number of slices that are kept of each precision, the newest ones: 1 to 10,000, 120 by default.
     pub fn retained_slices(mut self, slices: u32) -> Self {
         self.retained_slices = slices;
         self
     }
 
-    /// About how many bytes may be held of what is read for the admin router and [`Pulse::query`]: 1 MiB to 1 TiB, 64 MiB
-    /// by default, which is enough for 2,000 busy contexts in all windows that have a name.
+    /// The bytes, roughly, of windows and answers that are held for the admin router and [`Pulse::query`]: 1 MiB to 1
+    /// TiB, 64 MiB by default, which is enough for 2,000 busy contexts in all windows that have a name.
     ///
-    /// Above it the windows go first that were asked for longest ago, and are read again when they are asked for. A
-    /// window that does not fit by itself is answered by an error that names this setting: one takes some 8 kB for each
-    /// busy context. The answers that are just being sent are not in it.
+    /// Above it, the windows that were asked for longest ago are dropped, and read again when they are asked for. A
+    /// single window that does not fit is answered by an error that names this setting: a window takes some 8 kB for
+    /// each busy context. Answers that are being sent do not count.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -219,15 +219,14 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// Whether the book's keys are written to Redis, for other programs to read. On by default.
-    /// Without them Redis does about a third of the work, and there are no counters of contexts at
-    /// precisions other than those of histograms.
+    /// Whether the book's keys are written to Redis, for other programs to read. On by default. Off, Redis does about a
+    /// third of the work, and the only counters of single contexts are those at the precisions of histograms.
     pub fn book_keys(mut self, on: bool) -> Self {
         self.book_keys = on;
         self
     }
 
-    /// Takes the time from another clock, for tests.
+    /// The clock that the time is read from, for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -235,13 +234,12 @@ impl<Of> Builder<Of> {
 }
 
 impl Builder {
-    /// The name under which this instance appears in slow and failed requests, in reports and in [`Health`](crate::Health),
-    /// such as its host name: 1 to 100 bytes without control characters, of which others that show nothing, or turn the
-    /// direction of text, are escaped. By default the name of the host with a
-    /// short random suffix, such as `web-1-3fa9c2`.
+    /// The name of this instance in slow and failed requests, in reports and in [`Health`](crate::Health): 1 to 100
+    /// bytes without control characters. Other characters that show nothing, or turn the direction of text, are
+    /// escaped. By default the name of the host with a short random suffix, such as `web-1-3fa9c2`.
     ///
-    /// Instances of the same name are shown as one; nothing else depends on it. The leases of folding and
-    /// cleaning name their holder with its id behind a colon.
+    /// Instances of the same name are shown as one; nothing else depends on the name. The leases of folding and
+    /// cleaning name their holder with the instance's id behind a colon.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -254,46 +252,44 @@ impl Builder {
         self
     }
 
-    /// How often figures are taken to the store: 10 ms to 60 s. Where it is not set it is 1 s, and up
-    /// to 10 s in a fleet of more than 400 instances. An instance flushes earlier only when so many ids wait for a
-    /// [ranking](crate::Pulse::ranking) that some would soon be dropped: half of its `max_ids`, and 1,000.
+    /// The time between two flushes: 10 ms to 60 s. By default 1 s, and up to 10 s in a fleet of more than 400
+    /// instances. An instance flushes earlier if half of a [ranking](crate::Pulse::ranking)'s `max_ids`, and at least
+    /// 1,000 ids, wait for the store, as some would soon be dropped.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = Some(interval);
         self
     }
 
-    /// How often old figures are removed from the store: 1 s to 1 h, 60 s by default.
+    /// The time between two cleanings, which remove old data from the store: 1 s to 1 h, 60 s by default.
     pub fn clean_interval(mut self, interval: Duration) -> Self {
         self.clean_interval = interval;
         self
     }
 
-    /// After how long without a request a context leaves the ranking of the slowest: 1 min to 1
-    /// year, 24 h by default.
+    /// The time without a request after which a context leaves the ranking of the slowest: 1 min to 1 year, 24 h by
+    /// default.
     pub fn ranking_retention(mut self, idle: Duration) -> Self {
         self.ranking_retention = idle;
         self
     }
 
-    /// After how long without a request a context is forgotten altogether: 1 h to 10 years, 7 days
-    /// by default.
+    /// The time without a request after which a context is forgotten altogether: 1 h to 10 years, 7 days by default.
     pub fn context_retention(mut self, idle: Duration) -> Self {
         self.context_retention = idle;
         self
     }
 
-    /// How long days are kept: 15 to 400 days, rounded up to whole ones. Without it nothing is kept for longer than 15
-    /// days, by six hours.
+    /// The length of the history, by the day: 15 to 400 days, rounded up to whole ones. By default there is none, and
+    /// data is kept for 15 days, by six hours.
     ///
-    /// A history adds a record for each context and day, UTC, with everything that the page shows of a window:
-    /// the [sizes](crate::guide::sizing#a-history) are in the guide. The windows `30d` and `90d`, and the window before them,
-    /// reach as far back as the history does. It begins when it is first asked for: days before that are shown as not
-    /// recorded. A store in memory has it until the process ends, within [`memory_bytes`](Self::memory_bytes).
+    /// A history adds a record for each context and day, UTC, with everything that the page shows of a window; see the
+    /// [sizes](crate::guide::sizing#a-history). The windows `30d` and `90d`, and the window before them, reach as far
+    /// back as the history does. The history begins when an instance first asks for it: earlier days are shown as not
+    /// recorded. A store in memory keeps it until the process ends, within [`memory_bytes`](Self::memory_bytes).
     ///
-    /// Set it alike in all instances of a service. Where it differs, the longest wins within half a minute, and health
-    /// warns in the other instances. It stays for a week after an instance asked for it; a history that no instance has
-    /// asked for since then ends. Paths that had no request for [`context_retention`](Self::context_retention) are not
-    /// listed in any window.
+    /// Set the same length in all instances of a service. Otherwise the longest wins within half a minute, and health
+    /// warns in the other instances. A history ends when no instance has asked for it for a week. Paths that had no
+    /// request for [`context_retention`](Self::context_retention) are not listed in any window.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -314,20 +310,21 @@ impl Builder {
         self
     }
 
-    /// How long [`Pulse::shutdown`] tries to flush what is left: 0 to 60 s, 900 ms by default.
+    /// The time that [`Pulse::shutdown`] has to flush pending samples: 0 to 60 s, 900 ms by default.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// The most contexts, timers included, that are recorded one by one: 1 to 100,000, 2,000 by
-    /// default. All further ones are counted together as `<overflow>`, which health warns of.
+    /// The most contexts, timers included, that are recorded one by one: 1 to 100,000, 2,000 by default. Further ones
+    /// are counted together as `<overflow>`, and health warns.
     pub fn max_contexts(mut self, contexts: usize) -> Self {
         self.max_contexts = contexts;
         self
     }
 
-    /// The same for named counters: 1 to 100,000, 1,000 by default.
+    /// The most named counters that are counted one by one: 1 to 100,000, 1,000 by default. Further ones are counted as
+    /// `<overflow>`.
     pub fn max_counters(mut self, counters: usize) -> Self {
         self.max_counters = counters;
         self
@@ -340,52 +337,53 @@ impl Builder {
         self
     }
 
-    /// About how many bytes the records may take that wait for the store, at least 1 MiB, 64 MiB by default.
+    /// The bytes, roughly, of records that may wait for the store: at least 1 MiB, 64 MiB by default.
     ///
-    /// Above it, as after hours without Redis, slices are added to wider ones and histograms made coarser. No
-    /// request is lost by that; percentiles of that time can be read by the half hour or by six hours only.
+    /// Above it, as after hours without Redis, slices are merged into wider ones and histograms become coarser. No
+    /// request is lost, but percentiles of that time are available by the half hour or by six hours only.
     pub fn pending_bytes(mut self, bytes: usize) -> Self {
         self.pending_bytes = bytes;
         self
     }
 
-    /// About how many bytes the records of a store in memory may take, at least 1 MiB, 256 MiB by default. Above
-    /// it the oldest minutes go first, then the oldest half hours.
+    /// The bytes, roughly, of the records of a store in memory: at least 1 MiB, 256 MiB by default. Above it the oldest
+    /// minutes are removed first, then the oldest half hours.
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.memory_bytes = bytes;
         self
     }
 
-    /// The most bytes of calls that wait in Redis to be folded: 1 MiB to 1 GiB, 64 MiB by default. At
-    /// the bound every instance keeps what it has in its own memory, as in an outage.
+    /// The most bytes of calls that wait in Redis to be folded: 1 MiB to 1 GiB, 64 MiB by default. At the bound every
+    /// instance keeps its samples in its own memory, as in an outage.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.journal_bytes = bytes;
         self
     }
 
-    /// How many contexts a step of folding covers, for tests that want to be in the middle of a round.
+    /// The number of contexts that a step of folding covers, for tests that stop in the middle of a round.
     #[cfg(any(test, feature = "__test_store"))]
     pub fn fold_step_contexts(mut self, contexts: usize) -> Self {
         self.fold_step_contexts = Some(contexts.max(1));
         self
     }
 
-    /// Whether keys of counters in Redis expire by themselves when they are idle. On by default;
-    /// switch it off only where other programs write the same keys and run no cleaner of ours.
+    /// Whether keys of counters in Redis expire by themselves when they are idle. On by default. Switch it off only if
+    /// other programs write the same keys and run no cleaner of this crate.
     pub fn expire_idle_keys(mut self, on: bool) -> Self {
         self.expire_idle_keys = on;
         self
     }
 
-    /// Paths or route templates that are not recorded; `/assets/*` stands for all below `/assets`. A path is what the
-    /// client asks for, also within a nested router. Requests to the admin router are never recorded.
+    /// Paths or route templates that are not recorded. `/assets/*` stands for all paths below `/assets`. A path is the
+    /// one that the client asks for, also within a nested router. Requests to the admin router are never recorded.
     pub fn ignore<P: Into<String>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.ignore.extend(paths.into_iter().map(Into::into));
         self
     }
 
-    /// The version of the application, such as a release or a commit: 1 to 200 bytes without control characters;
-    /// others that show nothing, or turn the direction of text, are escaped. Without it, instances of an old version and of a new one cannot be told apart.
+    /// The version of the application, such as a release or a commit: 1 to 200 bytes without control characters. Other
+    /// characters that show nothing, or turn the direction of text, are escaped. Without it, instances of an old
+    /// version and of a new one cannot be told apart.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -398,17 +396,17 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     ///
-    /// Each instance tells its version to the store. While several versions run side by side, as during a deploy,
-    /// what each of them does is recorded by the minute.
+    /// Each instance sends its version to the store. While several versions run side by side, as during a deploy, the
+    /// statistics of each are recorded by the minute.
     pub fn app_version(mut self, version: impl Into<String>) -> Self {
         self.app_version = Some(version.into());
         self
     }
 
-    /// Which responses count as errors: those for which the function returns `true`. It replaces the
-    /// default, [`ResponseHead::is_error`], and runs once for each response, so it must be fast and must
-    /// not panic. Service errors and panics always count as errors. The outcome (`4xx`, `5xx`, …)
-    /// stays that of the status.
+    /// Sets the rule for which responses count as errors: those for which the function returns `true`. The rule
+    /// replaces the default, [`ResponseHead::is_error`]. The function runs once for each response, so it must be fast
+    /// and must not panic. Service errors and panics always count as errors. The outcome (`4xx`, `5xx`, …) stays that
+    /// of the status.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -433,23 +431,24 @@ impl Builder {
         self
     }
 
-    /// Whether the [slowest requests](crate::guide::slow_requests) and the newest failed ones tell their trace id: that
-    /// of the header `traceparent`, or else the id in `x-request-id`, of which at most 64 bytes of visible ASCII are
-    /// recorded. A scraper that asks `metrics` for OpenMetrics gets some of them, as exemplars. Off by default.
+    /// Whether the [slowest requests](crate::guide::slow_requests) and the newest failed ones are listed with their
+    /// trace id. The id is read from the header `traceparent`, or else from `x-request-id`, of which at most 64 bytes
+    /// of visible ASCII are recorded. A scraper that asks `metrics` for OpenMetrics gets some of the ids, as exemplars.
+    /// Off by default.
     ///
-    /// The id is that of the request as it reaches the layer, so a middleware that sets `x-request-id` must be
-    /// around the layer. With it on, each request costs one or two header look-ups, and no allocation.
+    /// The layer reads the id as the request reaches it, so a middleware that sets `x-request-id` must be around the
+    /// layer. Each request then costs one or two header look-ups, and no allocation.
     pub fn keep_trace_ids(mut self, on: bool) -> Self {
         self.details.trace_ids = on;
         self
     }
 
-    /// Whether the [slowest requests](crate::guide::slow_requests) and the newest failed ones tell their path, for
-    /// example `/users/7` instead of `/users/{id}` alone: at most 256 bytes of it, without the query, which is never
-    /// recorded. Off by default.
+    /// Whether the [slowest requests](crate::guide::slow_requests) and the newest failed ones are listed with their
+    /// path, such as `/users/7` instead of `/users/{id}` alone. At most 256 bytes are recorded, and never the query.
+    /// Off by default.
     ///
-    /// A path may hold personal data, such as a name or an address. It is stored until ten minutes after the end of
-    /// the next hour, and shown to all who may see the admin router.
+    /// A path may hold personal data, such as a name or an address. The path is stored until ten minutes after the end
+    /// of the next hour, and shown to all who may see the admin router.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -464,13 +463,14 @@ impl Builder {
         self
     }
 
-    /// Reads from this header when the proxy in front has taken a request, and records the wait until the layer begins as
-    /// the timer `queue`: per path, before the time of its requests and not a part of it. The usual name is
-    /// `x-request-start`. The value is a Unix time in seconds, milliseconds, microseconds or nanoseconds, behind `t=` or
-    /// not. [Where the time goes](crate::guide::request_timers#the-queue-in-front) has the line for each proxy.
+    /// The header in which the proxy in front says when it took a request; the usual name is `x-request-start`. The
+    /// wait until the layer begins is recorded as the timer `queue`: per path, before the time of its requests and not
+    /// a part of it. The value is a Unix time in seconds, milliseconds, microseconds or nanoseconds, with or without
+    /// `t=` before it. [Where the time goes](crate::guide::request_timers#the-queue-in-front) has the line for each
+    /// proxy.
     ///
-    /// Off by default, as a client can send the header as well: the proxy must replace it. A wait below zero counts
-    /// as 0; one of more than a minute is ignored; [`Health`](crate::Health) counts both.
+    /// Off by default: a client can send the header too, so the proxy must replace it. A wait below zero counts as 0,
+    /// and one of more than a minute is ignored; [`Health`](crate::Health) counts both.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -489,8 +489,8 @@ impl Builder {
         self
     }
 
-    /// Declares names of counters that are used later, so that reserved names are refused now: `hits`, `errors` and
-    /// `micros`, alone and before a colon.
+    /// Declares names of counters that are used later, so that [`build`](Self::build) refuses reserved names: `hits`,
+    /// `errors` and `micros`, alone or before a colon.
     pub fn declare_counters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.counters.extend(names.into_iter().map(Into::into));
         self

@@ -16,9 +16,9 @@ use tower_pulse_core::targets::Targets;
 
 /// The dashboard as a process of its own, for a Redis that the instances of a service write to.
 ///
-/// It is no instance: it only reads. It appends, folds, judges and cleans nothing, is on no list of instances, and makes no
-/// marks. Its Redis user needs the permission for commands that read, and its Redis may be a replica. It has no background
-/// task: nothing is read while nobody looks. Where nothing is recorded yet, its page says so.
+/// The dashboard only reads, and is not an instance: no list of instances has it, and it makes no marks. The Redis user
+/// needs the permission for commands that read, and the Redis may be a replica. There are no background tasks: the
+/// store is read only for a question. If nothing is recorded yet, the page says so.
 ///
 /// ```no_run
 /// # #[cfg(feature = "admin")]
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Dashboard {
 }
 
 impl Dashboard {
-    /// The dashboard of a store that refuses to write.
+    /// Creates the dashboard of a store that refuses to write.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -84,7 +84,7 @@ impl Dashboard {
         }
     }
 
-    /// Answers all that the dashboard shows, in Rust: see [`query`](crate::query).
+    /// Returns the reader that answers in Rust all that the dashboard shows: see [`query`](crate::query).
     pub fn query(&self) -> &Reader {
         &self.query
     }

@@ -1,7 +1,8 @@
-//! Which pages of a service are hot, slow, failing, or slower than before: middleware for tower and
-//! axum that times each request and keeps, per path, access-time statistics, counters at many
-//! precisions, histograms and a ranking of the slowest 100, in memory, in a file or in Redis over a
-//! whole fleet, with an admin router (dashboard, JSON, Prometheus) to mount in the same service.
+//! Middleware for tower and axum that shows which pages of a service are hot, slow, failing, or slower than before.
+//!
+//! The middleware times each request. Per path it keeps access-time statistics, counters at many precisions, histograms
+//! and a ranking of the slowest 100: in memory, in a file, or in Redis for a whole fleet. An admin router (dashboard,
+//! JSON, Prometheus) is mounted in the same service.
 //!
 //! ```
 //! # #[cfg(feature = "admin")]
@@ -30,41 +31,41 @@
 //!            admin router (JSON, dashboard, Prometheus) ◀── answers ─────────────────────┘    cleaner
 //! ```
 //!
-//! Everything recorded is an aggregate that merges: counts add, smallest and largest merge, buckets
-//! of histograms add. So a request never talks to the store: it adds to a cell of its context, which
-//! takes tens of nanoseconds. Once a second a task takes the cells' contents away, and at each flush
-//! interval they are appended to the store's journal in numbered calls, each of which takes effect once
-//! however often it is sent. One instance of the fleet folds the journal into what is read, so the cost
-//! of the store hardly grows with the fleet. While the store is away, batches merge in the process,
-//! bounded by the number of contexts and not by time. In memory, the journal and the tables are in this
-//! process, and whoever has flushed folds.
+//! Every recorded value is an aggregate that merges: counts add up, minima and maxima merge, histogram buckets add up.
+//! So a request never talks to the store: it adds to a cell of its context, in tens of nanoseconds. Once a second a
+//! task drains the cells. At each flush interval the pending batch is appended to the store's journal in numbered
+//! calls, each of which takes effect once however often it is sent. One instance of the fleet folds the journal into
+//! the tables that are read, so the load of the store hardly grows with the fleet. While the store is away, batches
+//! merge in the process, bounded by the number of contexts and not by time. A store in memory has the journal and the
+//! tables in this process, and the `Pulse` that flushes also folds.
 //!
 //! # What is counted
 //!
-//! A request belongs to the *context* of its method and route template, `GET /users/{id}`; what
-//! matches no route is `<unmatched>`, and what comes after [`max_contexts`](Builder::max_contexts)
-//! others is `<overflow>`. Whatever its outcome, it adds 1 to the counters `hits` and
-//! `hits:{context}`, its microseconds to `micros:{context}`, and one value to the statistics of its
-//! context; if it is an error (5xx, a service error, a panic, a gRPC status that is not OK in the
-//! response to a POST, or what
-//! [`Builder::count_as_error`] says), 1 to `errors` and `errors:{context}`. [`Pulse::timer`],
-//! [`Pulse::time`] and [`Pulse::try_time`] do the same for any other code, [`Pulse::record`] for
-//! requests that were measured elsewhere, [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks
+//! A request belongs to the *context* of its method and route template, `GET /users/{id}`. Requests that match no route
+//! share `<unmatched>`, and contexts after the first [`max_contexts`](Builder::max_contexts) share `<overflow>`.
+//!
+//! Each request adds 1 to the counters `hits` and `hits:{context}`, its microseconds to `micros:{context}`, and one
+//! value to the statistics of its context. An error also adds 1 to `errors` and `errors:{context}`. By default, errors
+//! are a 5xx, a service error, a panic, and a gRPC status that is not OK in the response to a POST;
+//! [`Builder::count_as_error`] replaces the rule for responses.
+//!
+//! [`Pulse::timer`], [`Pulse::time`] and [`Pulse::try_time`] do the same for any other code, and [`Pulse::record`] for
+//! requests that were measured elsewhere. [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks
 //! anything that has an id within a moving window.
 //!
 //! # Where to read on
 //!
-//! [`Pulse`] and its [`Builder`]; `Dashboard`, which shows what others record; [`layer`] for what the middleware does in
-//! which case; `admin` for the dashboard and the API; `row_cache` for rows in Redis that are refreshed on schedule;
-//! [`store`] for the stores, to be shared or read in code. The [`guide`] has a page for each question, from the first
-//! service to rolling back a version, and a [glossary](guide::glossary) that defines each term.
+//! Start with [`Pulse`] and its [`Builder`]. `Dashboard` shows what other processes record. [`layer`] describes the
+//! middleware case by case, `admin` the dashboard and the API, `row_cache` rows in Redis that are refreshed on
+//! schedule, and [`store`] the stores. The [`guide`] has a page for each question, from the first service to rolling
+//! back a version, and a [glossary](guide::glossary) that defines each term.
 //!
 //! # Crates in the interface
 //!
-//! Types of these crates are in the signatures of this one, which follows their major versions: `http` 1, `http-body` 1,
-//! `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature `redis`) and `serde` 1
+//! Types of these crates are in the signatures of this one, which follows their major versions: `http` 1, `http-body`
+//! 1, `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature `redis`) and `serde` 1
 //! (features `query` and `row-cache`): see [compatibility](guide::compatibility). The crates `tower-pulse-…` are
-//! internal: their types are reached through this crate, and what is not re-exported here changes without notice.
+//! internal: use their types through this crate. Items that are not re-exported here change without notice.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]

@@ -22,18 +22,18 @@ use tower_pulse_core::recorder::{
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 
-/// Records what a service does, and shows it. Cheap to clone; all clones are one. See the
-/// [crate's page](crate) for a tour.
+/// Records what a service does, and shows it. Clones are cheap and share all state. See the [crate's page](crate) for a
+/// tour.
 #[derive(Clone)]
 pub struct Pulse(Arc<Inner>);
 
-/// What only the page shows.
+/// Settings that only the page uses.
 #[derive(Clone)]
 pub(crate) struct PageOptions {
     /// The name of the service.
     #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     pub(crate) service: Option<String>,
-    /// Where a trace is shown, with a placeholder for its id.
+    /// The URL of a trace, with a placeholder for its id.
     #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     pub(crate) trace_url: Option<String>,
 }
@@ -84,15 +84,15 @@ impl Pulse {
         self.0.handle.join_later(tasks);
     }
 
-    /// The middleware: times each request to the head of its response, under method and route
-    /// template. Add it with axum's `Router::layer`.
+    /// Returns the middleware, which times each request to the head of its response, under method and route template.
+    /// Add it with axum's `Router::layer`.
     #[cfg(feature = "axum")]
     pub fn layer(&self) -> PulseLayer {
         self.make_layer(Source::Matched { with_method: true })
     }
 
-    /// The middleware for any tower service, with or without axum: the function gives each request
-    /// its context, `None` is not recorded. It must return few different ones: never a raw path.
+    /// Returns the middleware for any tower service, with or without axum. The function returns the context of each
+    /// request, or `None` if the request is not recorded. The contexts must be few: never return a raw path.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -120,8 +120,8 @@ impl Pulse {
         PulseLayer::new(self.recorder().clone(), source, self.0.skips.clone())
     }
 
-    /// Times what happens until the timer is dropped, under a context of its own: a query, a
-    /// template, a job. The recipe [access times](crate::guide::recipes#4-access-times-and-the-slowest-100).
+    /// Starts a timer that runs until it is dropped, under a context of its own: a query, a template, a job. See the
+    /// recipe [access times](crate::guide::recipes#4-access-times-and-the-slowest-100).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -145,8 +145,8 @@ impl Pulse {
         Timer::start(self.recorder().entry(Kind::Timer, context))
     }
 
-    /// Times a future, from its first poll until it is done, cancelled or panics. Whatever it returns
-    /// counts as completed; [`try_time`](Self::try_time) counts an `Err` as an error.
+    /// Times a future, from its first poll until it completes, is cancelled or panics. Any output counts as completed;
+    /// [`try_time`](Self::try_time) counts an `Err` as an error.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -160,8 +160,8 @@ impl Pulse {
         Timed::new(entry, future, |_| false)
     }
 
-    /// Times a future of a `Result`, as [`time`](Self::time) does. An `Err` counts as an error of the
-    /// context, with the outcome `error`.
+    /// Times a future of a `Result`, as [`time`](Self::time) does. An `Err` counts as an error of the context, with the
+    /// outcome `error`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -179,8 +179,8 @@ impl Pulse {
     }
 
     /// Wraps a future, so that the timers in it count under the request in which `within` is called, wherever the
-    /// future runs: in a spawned task, on another thread, after the response. Outside of requests, and in a request
-    /// that is not recorded, it changes nothing. See [where the time goes](crate::guide::request_timers).
+    /// future runs: in a spawned task, on another thread, after the response. Has no effect outside of requests, and in
+    /// a request that is not recorded. See [where the time goes](crate::guide::request_timers).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -195,7 +195,7 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     ///
-    /// A request that a [`layer`](Self::layer) of this `Pulse` measures within the future has its own timers.
+    /// A request that a [`layer`](Self::layer) of this `Pulse` measures within the future keeps its own timers.
     ///
     /// # Cancel safety
     /// As that of the future.
@@ -203,13 +203,13 @@ impl Pulse {
         Within::new(&self.recorder().recording, future)
     }
 
-    /// Records an HTTP request that was measured elsewhere, as the layer would: in a proxy, in another
-    /// protocol's server, in a log. It counts in the clock's current second, under `context` and in the sum of
-    /// all requests. A duration above 7 days counts as 7 days.
+    /// Records an HTTP request that was measured elsewhere: in a proxy, in a server of another protocol, in a log. The
+    /// request counts in the clock's current second, under `context` and in the sum of all requests, as with the layer.
+    /// A duration above 7 days counts as 7 days.
     ///
-    /// `context` must be one of few names, such as method and route template, never a raw path:
+    /// The contexts must be few, such as method and route template: never a raw path.
     /// [`max_contexts`](crate::Builder::max_contexts) applies, and [`ignore`](crate::Builder::ignore) does not.
-    /// `outcome` is the status of the response, or an [`Outcome`] where there was none. Takes some tens of
+    /// `outcome` is the status of the response, or an [`Outcome`] if there was no response. Takes some tens of
     /// nanoseconds and does no I/O.
     ///
     /// ```
@@ -244,10 +244,10 @@ impl Pulse {
         entry.record_measured(duration, Outcome::Completed, false);
     }
 
-    /// The counter of this name: the recipe
-    /// [time-series counters](crate::guide::recipes#1-time-series-counters). One of the reserved names
-    /// (`hits`, `errors`, `micros`, alone or before a colon) is counted with a backslash before it, and
-    /// logged once; see [`try_counter`](Self::try_counter).
+    /// Returns the counter of this name. See the recipe [time-series
+    /// counters](crate::guide::recipes#1-time-series-counters). A reserved name (`hits`, `errors`, `micros`, alone or
+    /// before a colon) is counted with a backslash before it, and logged once; [`try_counter`](Self::try_counter)
+    /// refuses it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -270,9 +270,9 @@ impl Pulse {
         Ok(self.counter(name))
     }
 
-    /// A ranking of anything within a moving window, 24 hours by the hour unless it is configured otherwise. The
-    /// recipe [ranking within a moving time window](crate::guide::recipes#5-ranking-within-a-moving-time-window).
-    /// Build it once, and hold on to it.
+    /// Configures a ranking of anything within a moving window, by default 24 hours by the hour. See the recipe
+    /// [ranking within a moving time window](crate::guide::recipes#5-ranking-within-a-moving-time-window). Build it
+    /// once, and keep it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -297,47 +297,47 @@ impl Pulse {
         tower_pulse_core::handle::RankingBuilder::new(self.0.handle.clone(), name)
     }
 
-    /// Where everything is kept, to read it in code.
+    /// The store of this `Pulse`, to be read in code.
     pub fn store(&self) -> &Store {
         &self.0.store
     }
 
-    /// Drives this instance by hand, where the caller drives its clock: a log that is played, a test.
+    /// Returns the functions of the background tasks, for a caller that drives the clock: a replay of a log, a test.
     pub fn simulation(&self) -> Simulation<'_> {
         Simulation::new(&self.0.handle)
     }
 
-    /// Takes everything recorded so far to the store, now, and returns when it can be read. A question that was answered
-    /// before, by the admin router or a query, has the same answer for a second of the clock: with
-    /// [`Clock::manual`](crate::Clock::manual), advance it by a second before the question is asked again.
+    /// Sends everything recorded so far to the store, and returns when it can be read. An answer of the admin router or
+    /// of a query is reused for a second of the clock: with [`Clock::manual`](crate::Clock::manual), advance it by a
+    /// second before you ask the same question again.
     ///
     /// # Errors
-    /// The store failed, or nobody has folded it within 5 s. Nothing is lost: it is tried again at the
-    /// next interval, and what is in the journal is folded later. Or a key holds something else, so that a part was
-    /// dropped meanwhile: the error names the key. All other data is in the store.
+    /// The store failed, or no instance has folded the samples within 5 s. Nothing is lost: the next interval tries
+    /// again, and the journal is folded later. Or a key holds something else, and its part was dropped: the error names
+    /// the key. All other data is in the store.
     ///
     /// # Cancel safety
-    /// Dropping it loses nothing and doubles nothing.
+    /// Dropping the future loses nothing, and nothing counts twice.
     pub async fn flush(&self) -> Result<(), StoreError> {
         self.0.handle.flush().await
     }
 
-    /// How recording and flushing are doing.
+    /// The health of this instance and of its store.
     pub fn health(&self) -> Health {
         self.0.handle.health()
     }
 
-    /// Stops the background tasks, flushes what is left, and waits for both. What is recorded
-    /// afterwards is counted as dropped. A second call returns when the first one has done its work.
+    /// Stops the background tasks, flushes all pending samples, and waits for both. Samples recorded afterwards are
+    /// counted as dropped. A second call returns when the first one is done.
     ///
     /// # Errors
     /// The store did not take everything within
-    /// [`shutdown_timeout`](crate::Builder::shutdown_timeout), be it requests, additions to counters or to rankings;
-    /// or it turns out that it has lost what it had taken. Once the store has everything, it may still have to be folded: by
-    /// this call as far as there is time, else by another instance, or by the next one that starts.
+    /// [`shutdown_timeout`](crate::Builder::shutdown_timeout): requests, additions to counters or to rankings. Or the
+    /// store has lost samples that it had acknowledged. Samples that the store has, but that are not folded yet, are no
+    /// error: this call folds them while there is time, or else another instance, or the next one that starts.
     ///
     /// # Cancel safety
-    /// Dropping it loses nothing: call it again.
+    /// Dropping the future loses nothing: call it again.
     pub async fn shutdown(&self) -> Result<(), ShutdownError> {
         self.0.handle.shutdown().await
     }

@@ -1,5 +1,5 @@
-//! What the dashboard shows, in Rust: [`Pulse::query`](crate::Pulse::query) returns the [`Reader`], which answers as types
-//! what code acts on, and as JSON all that the API does.
+//! The data of the dashboard, in Rust: [`Pulse::query`](crate::Pulse::query) returns the [`Reader`]. The most useful
+//! answers are types; all answers of the API are available as JSON.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,16 +24,17 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A question is a type, of which the fields are parameters of the API, with the same defaults:
-//! `PathsQuery::default().with(|of| of.limit = Some(3))`, with the trait [`Question`] in scope; or it is a text, for
-//! [`Reader::json`]: the [API](crate::guide::api) lists the questions, and the fields of their answers.
+//! A question is a type whose fields are parameters of the API, with the same defaults:
+//! `PathsQuery::default().with(|of| of.limit = Some(3))`, with the trait [`Question`] in scope. Or a question is a
+//! text, for [`Reader::json`]. The [API](crate::guide::api) lists the questions, and the fields of their answers.
 //!
 //! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
-//! The API and the page render these answers, and decide nothing: their JSON has the same names, and all that is only drawn.
+//! The API and the page render these answers: their JSON has the same names, and adds only what is drawn.
 //!
-//! An answer about a window says what the window covers ([`Covered`]), how much of that was recorded (`complete`), how
-//! new it is (`as_of`), and the largest relative error of its percentiles (`error`). It is compared with the window of the
-//! same length before it, but only where both are mostly recorded and have [`ENOUGH_REQUESTS`].
+//! An answer about a window gives the time that the window covers ([`Covered`]), the share of it that was recorded
+//! (`complete`), the moment up to which the answer is complete (`as_of`), and the largest relative error of its
+//! percentiles (`error`). The window is compared with the one of the same length before it, if both are mostly recorded
+//! and have [`ENOUGH_REQUESTS`].
 //!
 //! # The seven questions
 //!
@@ -47,6 +48,6 @@
 //! | Which instance? | `json("instances?context=…")` |
 //! | Did the deploy do it? | `deploy` of the change |
 //!
-//! Each question reaches the store at most once a second, however many ask.
+//! Each question reaches the store at most once a second, however often it is asked.
 
 pub use tower_pulse_core::query::answers::*;

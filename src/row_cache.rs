@@ -1,8 +1,7 @@
 //! Rows in Redis that are refreshed on schedule: the recipe [row cache](crate::guide::recipes#6-row-cache).
 //!
-//! A page that the statistics name as hot loads the same rows over and over. Schedule those rows, and let the
-//! page read them from the cache: its author chooses how old they may be, and the database sees one load per
-//! row and turn, however many instances the service has.
+//! A hot page loads the same rows over and over. Schedule these rows, and let the page read them from the cache: you
+//! choose how old they may be, and the database is asked once per row and turn, however many instances the service has.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

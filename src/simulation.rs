@@ -1,4 +1,4 @@
-//! Driving an instance by hand.
+//! Running the background tasks of an instance by hand.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tower_pulse_core::error::StoreError;
 use tower_pulse_core::handle::Handle;
 use tower_pulse_model::machine::MachineMinute;
 
-/// What the background tasks of an instance do, done by whoever drives its clock: from one second of a log to the next, or
-/// through an hour of a test. [`Pulse::simulation`](crate::Pulse::simulation) returns it.
+/// Runs the work of an instance's background tasks, for code that drives the clock itself: from one second of a log to
+/// the next, or through an hour of a test. Returned by [`Pulse::simulation`](crate::Pulse::simulation).
 ///
-/// A service has no use for it: the tasks that [`build`](crate::Builder::build) spawns do the same in time.
+/// A service does not need it: the tasks that [`build`](crate::Builder::build) spawns do the same work.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulation<'a> {
     handle: &'a Handle,
@@ -20,9 +20,9 @@ impl<'a> Simulation<'a> {
         Self { handle }
     }
 
-    /// Counts everything recorded so far in the clock's current second, in this process: what
-    /// [`Pulse::flush`](crate::Pulse::flush) does before it goes to the store, and a background task at each turn of a second.
-    /// For those who drive the clock themselves, from one second of a log to the next:
+    /// Drains the cells: counts everything recorded so far in the clock's current second, in this process.
+    /// [`Pulse::flush`](crate::Pulse::flush) drains too, before it sends, and a background task does at each turn of a
+    /// second. To replay a log from one second to the next:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,48 +47,48 @@ impl<'a> Simulation<'a> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The first drain after the turn of a second counts in the second that has just ended: a task that comes a
-    /// moment late would else count everything a second late.
+    /// The first drain after the turn of a second counts in the second that has just ended. Otherwise a task that runs
+    /// a moment late would count everything a second late.
     pub fn drain(self) {
         self.handle.recorder().drain();
     }
 
-    /// Judges the minutes that have ended, now: which pages have changed. A background task does it 15 s after each
-    /// minute. For those who drive the clock themselves, after a [`flush`](crate::Pulse::flush). Returns how many minutes
-    /// this instance has judged; another one may have judged some. What is found is written between two rounds of folding:
-    /// another instance that folds is interrupted for a moment, and goes on.
+    /// Judges the minutes that have ended: which pages have changed. Call it after a [`flush`](crate::Pulse::flush). A
+    /// background task judges 15 s after each minute. Returns the number of minutes that this instance has judged;
+    /// another one may have judged some. The verdicts are written between two rounds of folding, which interrupts
+    /// another instance that folds for a moment.
     ///
     /// # Errors
     /// The store failed. The next call judges what this one has not.
     ///
     /// # Panics
-    /// Without a tokio runtime that has its timers enabled.
+    /// If there is no tokio runtime with timers enabled.
     ///
     /// # Cancel safety
-    /// The next call goes on where this one was.
+    /// The next call continues where this one stopped.
     pub async fn judge(self) -> Result<usize, StoreError> {
         self.handle.judge().await
     }
 
-    /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
-    /// instances and which versions the fleet has. A background task does it once per flush interval. For those who drive the
-    /// clock themselves, and play several instances: at least once in the clock's minute.
+    /// Sends a heartbeat: tells the store that this instance is alive and which version of the application it runs, and
+    /// learns how many instances and which versions the fleet has. A background task sends one per flush interval. Code
+    /// that plays several instances sends one at least once in the clock's minute.
     ///
-    /// A version that is new gets its [mark](crate::Pulse::mark) with the next [`flush`](crate::Pulse::flush), and is told by the
-    /// heartbeats after that.
+    /// A new version gets its [mark](crate::Pulse::mark) with the next [`flush`](crate::Pulse::flush), and later
+    /// heartbeats announce it.
     ///
     /// # Errors
     /// The store failed.
     ///
     /// # Cancel safety
-    /// The store may have been told.
+    /// The heartbeat may have been sent.
     pub async fn heartbeat(self) -> Result<(), StoreError> {
         self.handle.heartbeat().await
     }
 
-    /// Reports what the machine of this instance did in the minute that begins then, in Unix seconds: the share of its CPUs
-    /// that the process took, and the median delay of a task that is ready. A background task measures it. For those who
-    /// drive the clock themselves; it goes to the store with the next [`flush`](crate::Pulse::flush).
+    /// Reports the machine of this instance for the minute that begins at `minute`, in Unix seconds: the share of its
+    /// CPUs that the process took, and the median delay of a task that is ready. A background task measures both. The
+    /// report is sent to the store with the next [`flush`](crate::Pulse::flush).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -104,7 +104,7 @@ impl<'a> Simulation<'a> {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         let machine = MachineMinute {
             cpus: 1,
-            // Negative shares, and what is no number, become 0.
+            // Negative shares and NaN become 0.
             cpu_millis: Some((1e3 * cpu).round() as u64),
             workers: 1,
             delay_micros: Some(micros),

@@ -1,7 +1,7 @@
-//! Storage of aggregates: three stores that behave alike, in memory, in a file and in Redis, each of which is a [`Store`].
+//! Stores of aggregates: three stores that behave alike, in memory, in a file and in Redis, each behind a [`Store`].
 //!
-//! [`Builder`](crate::Builder) opens the store that it is configured for. Open one here to share it among
-//! several of them by [`Builder::store`](crate::Builder::store), or to read it without recording anything:
+//! [`Builder`](crate::Builder) opens the configured store. Open one here to share it among several builders by
+//! [`Builder::store`](crate::Builder::store), or to read it without recording anything:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,20 +31,20 @@ use tower_pulse_core::store::{CounterQuery, SlowestQuery};
 #[cfg(feature = "redis")]
 pub use tower_pulse_redis::RedisCredentials;
 
-/// Where everything is kept: in memory, in a file or in Redis. Cheap to clone; all clones are one store.
+/// The store of all recorded data: in memory, in a file or in Redis. Clones are cheap and share one store.
 ///
-/// Made by [`Builder::open_store`](crate::Builder::open_store). An application cannot bring a store of its own.
+/// Opened by [`Builder::open_store`](crate::Builder::open_store). An application cannot implement a store of its own.
 #[derive(Clone)]
 pub struct Store(Arc<dyn backend::Store>);
 
 impl Store {
-    /// The slices of a counter that have been counted in, oldest first: the start of each, in Unix seconds, and its sum.
+    /// The slices of a counter that have a value, oldest first: the start of each, in Unix seconds, and its sum.
     ///
     /// # Errors
-    /// The store failed, or it does not have the precision, in seconds.
+    /// The store failed, or does not have this precision, in seconds.
     ///
     /// # Cancel safety
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn counter(&self, name: &str, precision: u32) -> Result<Vec<(i64, i64)>, StoreError> {
         let query = CounterQuery::new([name], precision);
         let series = self.0.query().counters(&query).await?.into_iter();
@@ -52,14 +52,14 @@ impl Store {
         Ok(slices.map(|slice| (slice.start, slice.count)).collect())
     }
 
-    /// The slowest contexts, at most `limit`, slowest first, each with its mean in seconds: the recipe
-    /// [access times](crate::guide::recipes#4-access-times-and-the-slowest-100).
+    /// The slowest contexts, at most `limit`, slowest first, each with its mean in seconds. See the recipe [access
+    /// times](crate::guide::recipes#4-access-times-and-the-slowest-100).
     ///
     /// # Errors
     /// The store failed.
     ///
     /// # Cancel safety
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn slowest(&self, limit: usize) -> Result<Vec<(String, f64)>, StoreError> {
         let slowest = self
             .0
@@ -75,7 +75,7 @@ impl Store {
         self.0.describe()
     }
 
-    /// Sentences about the store for the operator. Each ends in what to do.
+    /// Warnings about the store, for the operator. Each one ends with a remedy.
     pub fn warnings(&self) -> Vec<String> {
         self.0.warnings()
     }

@@ -101,7 +101,7 @@ fn a_crate_knows_only_crates_below_it() {
         assert_eq!(known, below, "the dependencies of {name}");
         let lib = root().join("crates").join(name).join("src/lib.rs");
         let lib = fs::read_to_string(lib).unwrap();
-        let about = "//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.";
+        let about = "//! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.";
         assert!(lib.contains(about), "{name}");
         assert!(
             manifest.contains("description = \"Internal to tower-pulse: "),

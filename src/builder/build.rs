@@ -1,4 +1,4 @@
-//! Building: the store, the parts of a [`Pulse`] and its tasks, of a configuration that is allowed.
+//! Builds the store, and a [`Pulse`] with its tasks, from a valid configuration.
 
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -27,7 +27,7 @@ const STORE_CHARS: usize = 48;
 /// The most characters of the host's name.
 const HOST_CHARS: usize = 64;
 
-/// The description of a store for the first line of the log, which is short.
+/// The description of a store, shortened for the first line of the log.
 fn shortened(store: &str) -> String {
     match store.char_indices().nth(STORE_CHARS) {
         Some((at, _)) => format!("{}…", &store[..at]),
@@ -35,7 +35,7 @@ fn shortened(store: &str) -> String {
     }
 }
 
-/// The shown name of an instance that has none: the host's, with a suffix that tells its processes apart.
+/// The default name of an instance: the host's, with a suffix that tells its processes apart.
 fn instance_name() -> String {
     let in_file = |path| std::fs::read_to_string(path).ok();
     let host = in_file("/proc/sys/kernel/hostname")
@@ -58,7 +58,7 @@ fn instance_name() -> String {
 }
 
 impl Builder {
-    /// Builds it, and spawns its tasks on the current tokio runtime.
+    /// Builds the `Pulse`, and spawns its tasks on the current tokio runtime.
     ///
     /// # Errors
     /// A field that is out of range, or no runtime to spawn on.
@@ -85,7 +85,7 @@ impl Builder {
         Ok(pulse)
     }
 
-    /// Builds it, and returns its tasks for the caller to run.
+    /// Builds the `Pulse`, and returns its tasks for the caller to run.
     ///
     /// # Errors
     /// A field that is out of range.
@@ -143,7 +143,7 @@ impl Builder {
         Ok((Pulse::new(handle, skips, page), tasks))
     }
 
-    /// Opens the store that is configured, and records nothing: to share it by [`store`](Self::store), or to read it.
+    /// Opens the configured store without recording, to share it by [`store`](Self::store) or to read it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -189,7 +189,7 @@ impl Builder {
 }
 
 impl<Of> Builder<Of> {
-    /// The days of history that are asked for, the last one whole.
+    /// The configured history in days, rounded up.
     pub(super) fn history_days(&self) -> Option<u32> {
         let days = |length: Duration| length.as_secs_f64() / f64::from(DAY);
         self.history.map(|length| days(length).ceil() as u32)

@@ -1,13 +1,13 @@
-//! The configuration of a dashboard that is a process of its own.
+//! The configuration of a [`Dashboard`].
 
 use super::{Backend, Builder};
 use crate::dashboard::Dashboard;
 use crate::pulse::PageOptions;
 use tower_pulse_core::error::BuildError;
 
-/// Configures a [`Dashboard`]. It needs the Redis of the service, and its settings of what is stored: `service` or
-/// `prefix`, `precisions`, `retained_slices` and `book_keys` are those of the instances. Targets may differ from theirs, and
-/// those of the dashboard are shown. It has the methods of [`Builder`] that do not concern recording.
+/// Configures a [`Dashboard`]. The settings of stored data must be those of the instances: the Redis, `service` or
+/// `prefix`, `precisions`, `retained_slices` and `book_keys`. Targets may differ; those of the dashboard are shown. The
+/// methods are those of [`Builder`] that do not concern recording.
 ///
 /// ```
 /// # fn main() -> Result<(), tower_pulse::BuildError> {
@@ -24,14 +24,14 @@ use tower_pulse_core::error::BuildError;
 pub type DashboardBuilder = Builder<Dashboard>;
 
 impl Dashboard {
-    /// Begins a configuration.
+    /// Returns a builder with the defaults.
     pub fn builder() -> DashboardBuilder {
         Builder::default()
     }
 }
 
 impl Builder<Dashboard> {
-    /// Builds it. It connects when somebody looks, so that a Redis that is away is no error.
+    /// Builds the dashboard. The first question opens the connection, so a Redis that is away is no error.
     ///
     /// # Errors
     /// A field that is out of range, or no Redis.

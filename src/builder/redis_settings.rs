@@ -1,4 +1,4 @@
-//! How a Redis is connected to, in whichever order that is configured.
+//! The settings of connections to Redis, in any order of configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::store::Store;
 use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 
-/// Changes options.
+/// A change of the options.
 type Change = Arc<dyn Fn(RedisOptions) -> RedisOptions + Send + Sync>;
 
-/// What is configured beside the server.
+/// Settings that do not come from the URL.
 #[derive(Clone, Default)]
 pub(super) struct RedisSettings {
     credentials: Option<Change>,
@@ -21,9 +21,9 @@ pub(super) struct RedisSettings {
 }
 
 impl<Of> Builder<Of> {
-    /// Asks your function for user and password, in the place of those of the URL: at each connection, and once more if
-    /// the server refuses what it has returned. Take it for passwords that are valid for minutes, such as those of IAM.
-    /// Each answer has 5 s. Neither the credentials nor the text of an error is logged or shown.
+    /// Calls a function for user and password, instead of reading them from the URL: at each connection, and once more
+    /// if the server refuses its answer. Use it for passwords that are valid for minutes, such as those of IAM. The
+    /// function has 5 s for each answer. Neither the credentials nor the text of an error is logged or shown.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -42,7 +42,7 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Without effect on a [`store`](Self::store) that is made elsewhere.
+    /// Has no effect on a [`store`](Self::store) that was opened elsewhere.
     pub fn redis_credentials<F, A, C, E>(mut self, ask: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,
@@ -58,8 +58,8 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// Says where a node of a cluster, or a primary that Sentinel names, can be reached whose announced address cannot be,
-    /// as behind a port mapping. The function gets the announced `host:port`, and returns another, or `None` to leave it.
+    /// Maps the address that a node of a cluster announces, or that Sentinel names, to one that can be reached, as
+    /// behind a port mapping. The function gets the announced `host:port`, and returns another, or `None` to keep it.
     /// Addresses of URLs are not mapped.
     ///
     /// ```no_run
@@ -87,8 +87,8 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// An authority of your own, and a client certificate, for `rediss://` URLs: of a server, of all nodes of a cluster, or
-    /// of Sentinels and the primary.
+    /// A certificate authority of your own, and a client certificate, for `rediss://` URLs. They apply to a server, to
+    /// all nodes of a cluster, or to Sentinels and the primary.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -107,16 +107,16 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// How long it may take to connect to Redis: 10 ms to 10 s, 1 s by default. Without effect on a
-    /// [`store`](Self::store) that is made elsewhere.
+    /// The timeout of a connection to Redis: 10 ms to 10 s, 1 s by default. Has no effect on a [`store`](Self::store)
+    /// that was opened elsewhere.
     pub fn redis_connection_timeout(mut self, timeout: Duration) -> Self {
         self.redis_connection_timeout = Some(timeout);
         self
     }
 
-    /// How long Redis may take to answer: 10 ms to 10 s, 500 ms by default. A call without an answer in
-    /// time is sent again, and counted once. With more than
-    /// [`shutdown_timeout`](Self::shutdown_timeout), one slow answer is enough to make a shutdown fail.
+    /// The timeout of an answer of Redis: 10 ms to 10 s, 500 ms by default. A call without an answer in time is sent
+    /// again, and counted once. If the timeout is longer than [`shutdown_timeout`](Self::shutdown_timeout), one slow
+    /// answer is enough to make a shutdown fail.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -155,7 +155,7 @@ impl<Of> Builder<Of> {
             options = options.certificates(certificates)?;
         }
         let store = RedisStore::open(options)?;
-        // A clock moved by hand and the server's would soon be hours apart.
+        // With a manual clock, the server's time would soon be hours away.
         Ok(match self.clock.is_manual() {
             true => Arc::new(store.with_clock(self.clock.clone())),
             false => Arc::new(store),

@@ -1,4 +1,4 @@
-//! Where everything is kept.
+//! The choice of a store.
 
 #[cfg(feature = "file")]
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tower_pulse_file::FileOptions;
 #[cfg(feature = "redis")]
 use tower_pulse_redis::RedisOptions;
 
-/// A store of which this build does not have the feature.
+/// A store whose feature is missing in this build.
 #[cfg(not(all(feature = "file", feature = "redis")))]
 fn without_feature(feature: &'static str, value: String) -> Backend {
     let allowed =
@@ -18,7 +18,7 @@ fn without_feature(feature: &'static str, value: String) -> Backend {
 }
 
 impl<Of> Builder<Of> {
-    /// Sets the store. `method` is the one that names it.
+    /// Sets the store. `method` is the method that the user has called.
     fn kept_in(mut self, method: &'static str, backend: Backend) -> Self {
         self.backend = backend;
         let [first, second] = &mut self.store_named_by;
@@ -29,11 +29,10 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// Keeps everything in Redis at this URL (`redis://[user:password@]host[:port][/db]`, `rediss://…`,
-    /// `unix:///path` or `redis+unix:///path`), shared by
-    /// all instances. A server that is away is no error: the service starts and serves, and
-    /// [`Health`](crate::Health) says so. What is no URL is refused by [`build`](Self::build), whose error does not show
-    /// a password:
+    /// Keeps everything in Redis at this URL (`redis://[user:password@]host[:port][/db]`, `rediss://…`, `unix:///path`
+    /// or `redis+unix:///path`), shared by all instances. A server that is away is no error: the service starts and
+    /// serves, and [`Health`](crate::Health) reports it. [`build`](Self::build) refuses an invalid URL, with an error
+    /// that does not show a password:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -43,7 +42,7 @@ impl<Of> Builder<Of> {
     /// # }
     /// ```
     ///
-    /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
+    /// Needs the feature `redis`; without it, [`build`](Self::build) returns an error.
     pub fn redis(self, url: impl Into<String>) -> Self {
         #[cfg(feature = "redis")]
         let backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
@@ -56,19 +55,19 @@ impl<Of> Builder<Of> {
         self.kept_in("redis", backend)
     }
 
-    /// Keeps everything in the Redis server of a client that is configured elsewhere: its address,
-    /// database, credentials, TLS and TCP settings are taken over. The connections are opened anew, with
-    /// timeouts and retries of this crate, since exact counts depend on both.
+    /// Keeps everything in the Redis server of a client that was configured elsewhere, with its address, database,
+    /// credentials, TLS and TCP settings. The store opens connections of its own, with the timeouts and retries of this
+    /// crate, as exact counts depend on both.
     #[cfg(feature = "redis")]
     pub fn redis_client(self, client: redis::Client) -> Self {
         let options = client.get_connection_info().clone().into();
         self.kept_in("redis_client", Backend::Redis(Ok(Box::new(options))))
     }
 
-    /// Keeps everything in a Redis Cluster, of which these are some nodes: `redis://[user:password@]host[:port]` or
-    /// `rediss://…`, which differ in host and port only. All keys of the service are in one slot: with a
-    /// [`service`](Self::service), they begin with `{pulse:shop}:`. The node that owns the slot is found from any node,
-    /// and followed when the slot moves or a replica takes its place.
+    /// Keeps everything in a Redis Cluster. The URLs are those of some nodes, `redis://[user:password@]host[:port]` or
+    /// `rediss://…`, and differ in host and port only. All keys of the service are in one slot: with a
+    /// [`service`](Self::service), they begin with `{pulse:shop}:`. The store finds the node that owns the slot from
+    /// any node, and follows when the slot moves or a replica takes over.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -80,7 +79,7 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
+    /// Needs the feature `redis`; without it, [`build`](Self::build) returns an error.
     pub fn redis_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Self {
         #[cfg(feature = "redis")]
         let backend = Backend::Redis(RedisOptions::cluster(urls).map(Box::new));
@@ -89,9 +88,10 @@ impl<Of> Builder<Of> {
         self.kept_in("redis_cluster", backend)
     }
 
-    /// Keeps everything in the Redis that Sentinel names as the primary of a service: the name after `sentinel monitor`,
-    /// and the URLs of some Sentinels, with Sentinel's own user and password, if it has any. Where the primary has a user, a
-    /// password, a database or TLS of its own, a URL with the name in the place of the host takes the name's place:
+    /// Keeps everything in the Redis that Sentinel names as the primary of a service. `service` is the name after
+    /// `sentinel monitor`; `urls` are those of some Sentinels, with Sentinel's own user and password, if it has any. If
+    /// the primary has a user, a password, a database or TLS of its own, pass a URL with the name as its host instead
+    /// of the name:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -104,10 +104,10 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// With Sentinels behind `rediss://`, the primary is behind TLS as well. The Sentinels are asked at each connection, and
-    /// every few seconds, so that a failover is followed.
+    /// With `rediss://` URLs of Sentinels, the primary is reached by TLS as well. The store asks the Sentinels at each
+    /// connection and every few seconds, and so follows a failover.
     ///
-    /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
+    /// Needs the feature `redis`; without it, [`build`](Self::build) returns an error.
     pub fn redis_sentinel<U: AsRef<str>>(
         self,
         service: impl AsRef<str>,
@@ -125,13 +125,12 @@ impl<Of> Builder<Of> {
 }
 
 impl Builder {
-    /// Keeps everything in one file of this machine, which is made if it does not exist: history survives a restart,
-    /// without a server. The file serves one process at a time. The process of a deploy that starts while the old one
-    /// still holds the file records in memory, and brings that into the file when the old one has ended.
+    /// Keeps everything in one file of this machine, which is created if it does not exist. History survives a restart,
+    /// without a server. The file serves one process at a time. During a deploy, a new process that starts while the
+    /// old one still holds the file records in memory, and writes that into the file when the old process has ended.
     ///
     /// A directory that is missing, a full disk or a damaged file is no error of [`build`](Self::build): the service
-    /// starts and serves, and [`Health`](crate::Health) says what is wrong.
-    /// [`guide::file`](crate::guide::file) says more.
+    /// starts and serves, and [`Health`](crate::Health) reports the problem. See [`guide::file`](crate::guide::file).
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -139,7 +138,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     ///
-    /// Needs the feature `file`: [`build`](Self::build) says so where it is missing.
+    /// Needs the feature `file`; without it, [`build`](Self::build) returns an error.
     pub fn file(self, path: impl Into<std::path::PathBuf>) -> Self {
         #[cfg(feature = "file")]
         let backend = Backend::File(FileOptions::new(path));
@@ -149,27 +148,27 @@ impl Builder {
     }
 
     /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data. Above that,
-    /// the oldest minutes are removed first, then the oldest half hours, and health says so. A file does not shrink.
-    /// Without effect on a store elsewhere.
+    /// the oldest minutes are removed first, then the oldest half hours, and health reports it. The file does not
+    /// shrink. Has no effect on other stores.
     #[cfg(feature = "file")]
     pub fn file_bytes(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes;
         self
     }
 
-    /// How often the file is made durable: 1 s to 60 s, 1 s by default. After a crash of the process or a power cut at most
-    /// the requests of this time and of a flush interval are missing, which go together by default; after
-    /// [`shutdown`](crate::Pulse::shutdown) none is. A longer time writes less. Without effect on a store elsewhere.
+    /// The time between two commits that make the file durable: 1 s to 60 s, 1 s by default. A crash of the process or
+    /// a power cut loses at most the requests of this time and of one flush interval, which coincide by default. After
+    /// [`shutdown`](crate::Pulse::shutdown) nothing is missing. A longer time writes less. Has no effect on other
+    /// stores.
     #[cfg(feature = "file")]
     pub fn durable_every(mut self, every: Duration) -> Self {
         self.durable_every = every;
         self
     }
 
-    /// Keeps everything in one of the stores of [`store`](crate::store) that was made elsewhere, for
-    /// example to share it. Without it: in the memory of this process. The
-    /// [`prefix`](Self::prefix), the bounds of the store and the timeouts are those that it was made with. Its
-    /// precisions must be those of this builder.
+    /// Keeps everything in a store of [`store`](crate::store) that was opened elsewhere, for example to share it. By
+    /// default, everything is kept in the memory of this process. The [`prefix`](Self::prefix), the bounds of the store
+    /// and its timeouts are those that it was opened with. Its precisions must be those of this builder.
     pub fn store(self, store: impl Into<crate::store::Store>) -> Self {
         self.kept_in("store", Backend::Custom(store.into().into()))
     }

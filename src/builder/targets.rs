@@ -1,4 +1,4 @@
-//! What requests should achieve: for all of them, and for single contexts.
+//! Targets for the duration of requests: for all of them, and for single contexts.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use tower_pulse_model::context::{ALL, MAX_NAME, escape_hidden};
 const MAX_PATH_TARGETS: usize = 100;
 
 impl<Of> Builder<Of> {
-    /// The time that requests should stay below: 1 µs to 1 h, none by default. `api/overview` and `api/paths` then
-    /// have `below_target`, the share of the requests that were answered well within it, from 0 to 1.
+    /// The duration that requests should stay below: 1 µs to 1 h, none by default. With a target, `api/overview` and
+    /// `api/paths` have `below_target`, the share of the requests that succeeded within it, from 0 to 1.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -28,21 +28,22 @@ impl<Of> Builder<Of> {
     /// ```
     ///
     /// As in Apdex, an error is never below the target, however fast it was. A 4xx and a request that was cut off
-    /// (cancelled, or with an aborted body) do not count at all: the service is not to blame, and nobody knows how long
-    /// it would have taken. So the share is that of the successes below the target, by all successes and errors.
+    /// (cancelled, or with an aborted body) do not count at all: the service is not to blame, and the full duration of
+    /// a cut-off request is unknown. So the share is the successes below the target, divided by all successes and
+    /// errors.
     ///
-    /// It comes from histograms, so that it is exact for a target that differs from this one by up to 2.2 %, and in
-    /// windows that consist of slices of six hours, such as `7d`, by up to 9 %: as the `error` of the answer says. A context whose failures
-    /// fill more than a hundred buckets has the larger error always. Nothing is recorded for it: another target applies to
-    /// the past too.
+    /// The share is read from histograms, so it is exact for some target that differs from this one by up to 2.2 %, and
+    /// by up to 9 % in windows that consist of slices of six hours, such as `7d`; the `error` of the answer says which.
+    /// A context whose failures fill more than a hundred buckets always has the larger error. The target is not stored:
+    /// a new one applies to the past too.
     pub fn target(mut self, target: Duration) -> Self {
         self.targets.all = Some(target);
         self
     }
 
-    /// A target for the requests of one context, beside [`target`](Self::target): the `share` of them that should be good,
-    /// between 0 and 1 without either, which means answered within `duration`, 1 µs to 1 h, and no error. At most 100
-    /// contexts, each once, by the name that the page shows.
+    /// A target for the requests of one context, beside [`target`](Self::target). `share` is the share of requests that
+    /// should be good, between 0 and 1, both excluded. A good request is answered within `duration`, 1 µs to 1 h, and
+    /// is no error. At most 100 contexts have a target of their own, one each, by the name that the page shows.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -61,17 +62,17 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// What may be bad is the error budget. The page of the path, `api/path` and `api/paths` tell how fast it burns: the
-    /// share that was bad in the last hour and in the last six, by `1 - share`. At a rate of 1 it is used up just when its
-    /// time is over; where both are above 1, `api/overview` lists the path. What is left of it is that of the last 30 days,
-    /// or of as many as are kept: 15 without a [`history`](Self::history).
+    /// The share that may be bad, `1 - share`, is the error budget. The page of the path, `api/path` and `api/paths`
+    /// show its burn rate: the share that was bad in the last hour, and in the last six, divided by `1 - share`. At a
+    /// rate of 1, the budget lasts exactly its period; `api/overview` lists the path if both rates are above 1. The
+    /// remaining budget is that of the last 30 days, or of as many as are kept: 15 without a
+    /// [`history`](Self::history).
     ///
-    /// Which requests count, and how exact that is, is as with [`target`](Self::target): a 4xx that is no error, and a
-    /// request that was cut off, are neither good nor bad. The duration is that of a histogram's buckets: exact for one
-    /// that differs by up to 2.2 %, and by up to 9 % in the budget. Nothing is stored for it, so that it applies to the
-    /// past too, and an instance shows its own targets only: set them alike in all instances of a service, and in its
-    /// [`Dashboard`](crate::Dashboard). For Prometheus, `metrics` counts from the start of the instance how many requests
-    /// were bad.
+    /// As with [`target`](Self::target), a 4xx that is no error and a request that was cut off are neither good nor
+    /// bad. The duration is compared by a histogram's buckets: exact for one that differs by up to 2.2 %, and by up to
+    /// 9 % in the budget. The target is not stored, so it applies to the past too, and an instance shows its own
+    /// targets only: set the same ones in all instances of a service, and in its [`Dashboard`](crate::Dashboard). For
+    /// Prometheus, `metrics` counts the bad requests since the start of the instance.
     pub fn target_for(
         mut self,
         context: impl Into<String>,
@@ -111,7 +112,7 @@ impl<Of> Builder<Of> {
                 return Err(BuildError::new(FIELD, value, "each context has one target"));
             }
             measurable(FIELD, target.duration)?;
-            // Of a share so close to 1 that nothing may be bad, no rate can be told.
+            // A share so close to 1 that nothing may be bad has no burn rate.
             if !(target.share > 0.0 && target.budget() > 0.0) {
                 let value = format!("{:?} of {name:?}", target.share);
                 let allowed = "a share between 0 and 1 without either is allowed, as 0.995";

@@ -1,11 +1,11 @@
-//! The URL of a trace, as it is configured.
+//! The configured URL of traces.
 
 use http::uri::Authority;
 
 use super::Builder;
 use tower_pulse_core::error::BuildError;
 
-/// What the id of a trace takes the place of.
+/// The placeholder of the trace's id.
 const PLACEHOLDER: &str = "{trace_id}";
 
 /// The longest URL, in bytes.
@@ -16,9 +16,9 @@ const ALLOWED: &str = "an https or http URL of at most 1,024 bytes, as \"https:/
                        other characters that are no ASCII";
 
 impl<Of> Builder<Of> {
-    /// Where a trace is shown: the page links the trace ids of requests to this URL, with the id, percent-encoded, in the
-    /// place of `{trace_id}`. It is an `https` or `http` URL of at most 1,024 bytes, without a user or password, with one
-    /// `{trace_id}` behind the host, and nothing that a URL must escape but braces and quotation marks.
+    /// The URL that the page links trace ids to, with `{trace_id}` replaced by the percent-encoded id. An `https` or
+    /// `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` behind the host. Braces and
+    /// quotation marks are the only characters allowed that a URL must escape.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -32,18 +32,18 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// All who may see the page see the URL. It opens in a new tab, which does not learn where the page is. Ids are recorded with
-    /// [`keep_trace_ids`](Self::keep_trace_ids) only. An id that clients have chosen, as in `x-request-id`, can lead to no
-    /// other host.
+    /// All who may see the page see the URL. The link opens in a new tab, without a referrer. Ids are recorded only
+    /// with [`keep_trace_ids`](Self::keep_trace_ids). An id that a client has chosen, as in `x-request-id`, cannot lead
+    /// to another host.
     pub fn trace_url(mut self, url: impl Into<String>) -> Self {
         self.trace_url = Some(url.into());
         self
     }
 }
 
-/// Refuses what a page could not link to, or what would lead somewhere else than it seems.
+/// Refuses a URL that a page could not link to, or that would lead somewhere else than it seems.
 pub(super) fn check(url: &str) -> Result<(), BuildError> {
-    // A browser takes a backslash for a slash, so that the host would be another one.
+    // A browser reads a backslash as a slash, which would change the host.
     let has_only_allowed = url
         .bytes()
         .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
@@ -73,7 +73,7 @@ fn is_host(authority: &str) -> bool {
     let host = parsed.host();
     let behind = authority.strip_prefix(host);
     let is_port = |text: &str| match text.strip_prefix(':') {
-        // A sign is no part of a port.
+        // `parse` accepts a sign, which a port does not have.
         Some(port) => !port.starts_with('+') && port.parse::<u16>().is_ok(),
         None => text.is_empty(),
     };
@@ -85,9 +85,9 @@ fn end_of_authority(behind_scheme: &str) -> usize {
     end.unwrap_or(behind_scheme.len())
 }
 
-/// The URL in an error, without a user or password, and no longer than one may be.
+/// The URL as an error shows it: without a user or password, and cut at [`MAX_URL`] characters.
 fn shown(url: &str) -> String {
-    // Also where it is no URL, as without its scheme.
+    // An invalid URL, such as one without its scheme, may have a password too.
     if url.contains('@') {
         return "a URL with an @ in it".to_owned();
     }

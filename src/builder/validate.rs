@@ -1,4 +1,4 @@
-//! What is allowed in each field, and the errors that say so.
+//! The ranges of the fields, and the errors for values out of range.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 const NAMES: RangeInclusive<usize> = 1..=100_000;
 /// Bytes of calls that may have to be sent again.
 const REPLAY: RangeInclusive<usize> = 0..=1 << 30;
-/// Bytes of what is pending, held or stored in this process.
+/// Bytes of data that is pending, held or stored in this process.
 const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
 /// Bytes of the journal.
 const JOURNAL: RangeInclusive<usize> = 1 << 20..=1 << 30;
@@ -139,7 +139,7 @@ impl<Of> Builder<Of> {
         parsed.transpose()
     }
 
-    /// A store refuses batches with other precisions than its own.
+    /// Checks that the precisions are those of a given store, which refuses other batches.
     fn validate_store(&self) -> Result<(), BuildError> {
         let Backend::Custom(store) = &self.backend else {
             return Ok(());
@@ -172,7 +172,7 @@ impl<Of> Builder<Of> {
     }
 }
 
-/// Refuses a duration that histograms do not tell apart from others.
+/// Refuses a duration outside of the range that histograms distinguish.
 pub(super) fn measurable(field: &'static str, value: Duration) -> Result<(), BuildError> {
     let range = Duration::from_micros(1)..=Duration::from_secs(3_600);
     duration(field, value, range, "1 µs to 1 h")

@@ -7,8 +7,8 @@ use crate::admin::Access;
 use tower_pulse_core::error::BuildError;
 
 impl Dashboard {
-    /// The router, to be merged: serves `path`, with and without a slash at its end, and all below it, as
-    /// [`Pulse::mount`](crate::Pulse::mount) does.
+    /// Returns the router, to be merged. Serves `path`, with and without a slash at its end, and everything below it,
+    /// as [`Pulse::mount`](crate::Pulse::mount) does.
     ///
     /// # Panics
     /// As [`Pulse::mount`](crate::Pulse::mount); [`try_mount`](Self::try_mount) returns the error.
@@ -23,7 +23,7 @@ impl Dashboard {
     /// The same as [`mount`](Self::mount), without the panic.
     ///
     /// # Errors
-    /// The path or the access cannot work.
+    /// The path or the access is not valid.
     pub fn try_mount<S>(&self, path: &str, access: Access) -> Result<Router<S>, BuildError>
     where
         S: Clone + Send + Sync + 'static,
@@ -31,10 +31,10 @@ impl Dashboard {
         tower_pulse_admin::mounted(self.source(), access, path)
     }
 
-    /// The router for axum's `nest` and `nest_service`, as [`Pulse::router`](crate::Pulse::router) is.
+    /// Returns the router for axum's `nest` and `nest_service`, as [`Pulse::router`](crate::Pulse::router) does.
     ///
     /// # Panics
-    /// The access has an empty secret, or allows something that is no host.
+    /// If the access has an empty secret, or allows something that is no host.
     #[track_caller]
     pub fn router<S>(&self, access: Access) -> Router<S>
     where

@@ -1,4 +1,4 @@
-//! How to do things, one page each.
+//! The guide: one page for each question.
 //!
 //! | To begin | For |
 //! |---|---|
@@ -30,7 +30,7 @@
 //! | [What has changed](changes) | which pages are slower than before, since when, and which deploy did it |
 //! | [Where the time goes](request_timers) | which timers take the time of a context's requests |
 //! | [The slowest requests](slow_requests) | which requests were slow, which failed, their trace ids, and privacy |
-//! | [Your own log](own_log) | the dashboard of what has happened already |
+//! | [Your own log](own_log) | a dashboard of the past, from an access log |
 //! | [Recipes](recipes) | counters, rankings and cached rows: the six systems of *Redis in Action*, and of an article, behind this crate |
 //!
 //! | To operate it | For |

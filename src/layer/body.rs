@@ -12,14 +12,14 @@ use super::guard::Guard;
 use tower_pulse_model::outcome::Outcome;
 
 pin_project! {
-    /// The body of a response that is timed to its end. It forwards every frame
-    /// unchanged, and ends the measurement with the last frame, an error, or its drop.
+    /// The body of a response that is timed until its end. Forwards every frame unchanged, and ends the measurement
+    /// with the last frame, an error, or its drop.
     pub struct TimedBody<B> {
         #[pin]
         inner: B,
         guard: Option<Guard>,
         outcome: Outcome,
-        // Bytes that remain, if the head gives the length.
+        // The remaining bytes, if the head gives the length.
         left: Option<u64>,
     }
 }
@@ -81,7 +81,7 @@ impl<B: Body> Body for TimedBody<B> {
                 if let (Some(left), Some(data)) = (this.left.as_mut(), frame.data_ref()) {
                     *left = left.saturating_sub(data.remaining() as u64);
                 }
-                // Trailers are the last frame, and a server of HTTP/2 never asks for another.
+                // Trailers are the last frame: a server of HTTP/2 does not poll again.
                 let is_last = frame.is_trailers() || *this.left == Some(0);
                 if is_last || this.inner.is_end_stream() {
                     guard.body_ended(*this.outcome);

@@ -1,6 +1,6 @@
-//! The trace id and the path of a request, which are of use only if it turns out to be slow or fails, and how long it
-//! has waited before. They are read when the request begins, because the handler consumes it, and are written to a
-//! buffer of a pool, so that a request allocates nothing.
+//! The details of a request: its trace id and its path, which are kept only if the request is slow or fails, and the
+//! time that it has waited before. They are read when the request begins, because the handler consumes it, and are
+//! written to a pooled buffer, so that a request allocates nothing.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,12 +13,12 @@ use tower_pulse_core::recorder::{
 use tower_pulse_model::context::is_hidden;
 use tower_pulse_model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 
-/// The context of a request with the request's details. In a buffer of the pool, which gets it back when this
-/// value is dropped. Without one, nothing is known.
+/// The context of a request and its details, in a buffer of the pool, which gets it back when this value is dropped.
+/// Without a buffer, nothing is known.
 #[derive(Default)]
 pub(super) struct Detailed(Option<Box<Buffer>>);
 
-/// A buffer of the pool. Empty texts are not known.
+/// A buffer of the pool. An empty text is an unknown one.
 struct Buffer {
     /// The context, if it is registered.
     entry: Option<Arc<Entry>>,
@@ -48,7 +48,7 @@ impl Detailed {
         Self(Some(buffer))
     }
 
-    /// Adds the context. Returns it if there are no details to add it to.
+    /// Adds the context. Returns the context if there are no details.
     pub(super) fn add_entry(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
         match &mut self.0 {
             None => Some(entry),
@@ -170,20 +170,19 @@ fn of_traceparent(value: &[u8]) -> Option<&[u8]> {
 const LISTS: usize = 8;
 /// The most buffers in a list: 100 kB in all lists together.
 const BUFFERS_PER_LIST: usize = 32;
-/// A path may exceed the limit by one escaped character before it is cut.
+/// The bytes by which a path may exceed the limit before it is cut: one escaped character.
 const LONGEST_ESCAPE: usize = "\\u{10ffff}".len();
 
-/// A guard holds one pointer, and moves it to and from here.
+/// The buffers of a list, boxed, so that a guard moves one pointer to and from here.
 type Buffers = Vec<Box<Buffer>>;
 
-/// The buffers that no request uses. One for the process: they belong to no recorder.
+/// The unused buffers. One pool for the process: buffers belong to no recorder.
 static POOL: Pool = Pool([const { Mutex::new(Vec::new()) }; LISTS]);
 
 struct Pool([Mutex<Buffers>; LISTS]);
 
 impl Pool {
-    /// The lists, those of this thread first. A list that another thread uses is passed over, so no thread
-    /// waits.
+    /// Tries the lists, beginning with this thread's. A list that another thread uses is skipped, so no thread waits.
     fn find<T>(&self, mut with: impl FnMut(&mut Buffers) -> Option<T>) -> Option<T> {
         let first = thread_number();
         (0..LISTS).find_map(|step| {

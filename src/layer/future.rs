@@ -1,4 +1,4 @@
-//! The futures of the services.
+//! The response futures.
 
 use std::fmt;
 use std::future::Future;
@@ -56,7 +56,7 @@ where
 }
 
 pin_project! {
-    /// The future of a [`PulseService`](super::PulseService) that times to the end of the body.
+    /// The future of a [`PulseService`](super::PulseService) that times until the end of the body.
     #[must_use = "futures do nothing unless polled"]
     pub struct BodyEndFuture<F> {
         #[pin]
@@ -85,7 +85,7 @@ where
         let active = guard.resume();
         let poll = this.inner.poll(cx);
         active.leave();
-        // Inspected in place, like the result in `ResponseFuture`, and moved once.
+        // Inspected in place, like the result in `ResponseFuture`, and moved only once.
         let length = match &poll {
             Poll::Ready(Ok(response)) => send_head(guard, response, bodiless),
             Poll::Ready(Err(_)) => {
@@ -104,8 +104,8 @@ where
     }
 }
 
-/// Ends the measurement with the head of a response, or else prepares it for the body. Returns the length of the body,
-/// if the head gives it.
+/// Ends the measurement with the head of a response, or prepares it to end with the body. Returns the length of the
+/// body, if the head gives it.
 fn send_head<R: Body>(guard: &mut Guard, response: &Response<R>, bodiless: bool) -> Option<u64> {
     let (status, headers, extensions) =
         (response.status(), response.headers(), response.extensions());
@@ -119,8 +119,8 @@ fn send_head<R: Body>(guard: &mut Guard, response: &Response<R>, bodiless: bool)
     length
 }
 
-/// The length and the type of the body, as far as the head gives them. One pass is cheaper than two hashes, as a
-/// response has few headers.
+/// The length and the type of the body, if the head gives them. One pass is cheaper than two hashes, as a response has
+/// few headers.
 fn length_and_type(headers: &HeaderMap) -> (Option<u64>, &[u8]) {
     let (mut length, mut content_type) = (None, None);
     for (name, value) in headers {
@@ -134,8 +134,8 @@ fn length_and_type(headers: &HeaderMap) -> (Option<u64>, &[u8]) {
     (length, content_type.map_or(b"", HeaderValue::as_bytes))
 }
 
-/// Whether a response is timed until its head only: a body that is never sent, or one that lasts as long as
-/// its client likes, says nothing about the speed of a page.
+/// Whether a response is timed until its head only. A body that is never sent, or that lasts as long as its client
+/// likes, says nothing about the speed of a page.
 fn ends_at_head(status: StatusCode, content_type: &[u8]) -> bool {
     let never_sent = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     status.is_informational()
@@ -144,7 +144,7 @@ fn ends_at_head(status: StatusCode, content_type: &[u8]) -> bool {
         || starts_with(content_type, b"application/grpc")
 }
 
-/// Whether a text starts with another, which is in lower case. Compared from its end, where types differ sooner.
+/// Whether a text starts with another, which is in lower case. Compares from the end, where types differ sooner.
 fn starts_with(text: &[u8], start: &[u8]) -> bool {
     let bytes = text.iter().zip(start);
     text.len() >= start.len()

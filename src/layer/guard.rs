@@ -21,7 +21,7 @@ thread_local! {
     static OVERRIDES: RefCell<Vec<ContextOverride>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The details of a request of which none are recorded.
+/// The details of a request whose details are not recorded.
 static NO_DETAILS: RequestDetails<'static> = RequestDetails {
     trace_id: None,
     path: None,
@@ -43,7 +43,7 @@ pub(super) struct Guard {
     polls: RequestPolls,
 }
 
-/// Marks the thread as working on a guard's request. To be ended by [`leave`](Self::leave): if it is dropped, the
+/// Marks the thread as working on a guard's request. Must be ended by [`leave`](Self::leave): a drop means that the
 /// request has panicked.
 pub(super) struct ActiveRequest<'a> {
     guard: &'a mut Guard,
@@ -67,8 +67,7 @@ impl Drop for ActiveRequest<'_> {
     }
 }
 
-/// Passes the context of an inner layer to the layer that measures the request. The context of the
-/// innermost layer wins.
+/// Passes the context of an inner layer to the layer that measures the request. The innermost layer's context wins.
 #[cold]
 fn add_override(new: ContextOverride) {
     let _ = OVERRIDES.try_with(|overrides| {
@@ -87,11 +86,11 @@ fn add_override(new: ContextOverride) {
 }
 
 impl Guard {
-    /// Begins the measurement of a request, unless it is not recorded, or an outer layer of the same
-    /// `Pulse` is measuring it already. The method and the extensions are those of the request.
+    /// Begins the measurement of a request, unless it is not recorded, or an outer layer of the same `Pulse` already
+    /// measures it. The method and the extensions are those of the request.
     ///
-    /// Never inlined: its parts are then inlined here, once, whatever the compiler chooses to inline in a
-    /// user's crate (measured: 1.04 instead of 1.25 times the floor).
+    /// Never inlined into a user's crate, so that its parts are always inlined here, once (measured: 1.04 instead of
+    /// 1.25 times the floor).
     #[inline(never)]
     pub(super) fn start(
         route: &Arc<Route>,
@@ -112,7 +111,8 @@ impl Guard {
         Self::start_unseen(route, &request.head())
     }
 
-    /// Begins the measurement of a request that takes more to choose its context.
+    /// Begins the measurement of any other request: one whose context is not in the slot, or that an outer layer
+    /// measures.
     #[cold]
     #[inline(never)]
     fn start_unseen(route: &Arc<Route>, head: &Head<'_>) -> Self {
@@ -145,8 +145,8 @@ impl Guard {
         }
     }
 
-    /// Marks this thread as working on the request, until [`ActiveRequest::leave`]. For the call of the service,
-    /// before which no timer can have run.
+    /// Marks this thread as working on the request, until [`ActiveRequest::leave`]. For the call of the service: no
+    /// timer has run before it.
     #[inline(always)]
     pub(super) fn enter(&mut self) -> ActiveRequest<'_> {
         let before = active::enter(self.id);
@@ -156,7 +156,7 @@ impl Guard {
         }
     }
 
-    /// Like [`enter`](Self::enter), for the polls that follow: gives the timers of the request back to this thread.
+    /// Like [`enter`](Self::enter), for the polls that follow: also gives the request's timers back to this thread.
     #[inline(always)]
     pub(super) fn resume(&mut self) -> ActiveRequest<'_> {
         if self.polls.has_ended_one()
@@ -171,7 +171,7 @@ impl Guard {
         active
     }
 
-    /// A poll has ended, and the request goes on.
+    /// Ends a poll after which the request goes on.
     #[inline(always)]
     pub(super) fn poll_ended(&mut self) {
         if let Some(clock) = clock(self.target.as_ref()) {
@@ -179,7 +179,7 @@ impl Guard {
         }
     }
 
-    /// Restores the mark of the thread before [`enter`](Self::enter).
+    /// Restores the mark that the thread had before [`enter`](Self::enter).
     #[inline(always)]
     fn leave(&mut self, before: u64) {
         if active::leave(before) {
@@ -187,8 +187,8 @@ impl Guard {
         }
     }
 
-    /// Ends the request at once: the caller may catch the panic, and drop the guard later, when the thread is not
-    /// panicking.
+    /// Ends the request at once, as the caller may catch the panic and drop the guard later, when the thread is no
+    /// longer panicking.
     #[cold]
     #[inline(never)]
     fn panicked(&mut self, before: u64) {
@@ -196,8 +196,8 @@ impl Guard {
         self.end(Outcome::Panicked, true);
     }
 
-    /// Takes the timers of this request off the thread, and the context that an inner layer has given to it. What
-    /// belongs to requests of other recorders is left to the outer guards, whose mark is `before`.
+    /// Takes the request's timers off the thread, and the context that an inner layer has given to it. Entries of other
+    /// recorders' requests are left to the outer guards, whose mark is `before`.
     #[cold]
     #[inline(never)]
     fn settle(&mut self, before: u64) {
@@ -227,14 +227,14 @@ impl Guard {
         !is_last
     }
 
-    /// Records this request to the context that an inner layer has given to it. The details stay those of this
+    /// Replaces the context with the one that an inner layer has given to this request. The details stay those of this
     /// layer, which sees the whole request.
     fn override_target(&mut self, inner: ContextOverride) {
-        // Otherwise the request is not recorded, or has ended.
+        // Without a target, the request is not recorded, or has ended.
         let Some(target) = self.target.take() else {
             return;
         };
-        // Registers the context: the route then remembers it, and its next request allocates nothing.
+        // Registering lets the route remember the context, so that its next request allocates nothing.
         let Some(Recorded { entry, details, .. }) = target.into_recorded() else {
             return;
         };
@@ -289,10 +289,10 @@ impl Guard {
         }
     }
 
-    /// Moves the context out, if it is registered and nothing else is known of the request.
+    /// Moves the context out, if it is registered and the request has no details or timers.
     #[inline(always)]
     fn take_registered(&mut self) -> Option<Arc<Entry>> {
-        // Looking before the move spares the compiler a drop of what is not moved.
+        // Matching before the move spares a drop of the parts that are not moved.
         let Some(Target::Registered(_)) = self.target else {
             return None;
         };
@@ -302,8 +302,7 @@ impl Guard {
         }
     }
 
-    /// Ends a request whose context is not registered, which has details, or within which timers ran. Does nothing
-    /// if it has ended.
+    /// Ends a request whose context is not registered, or that has details or timers. Does nothing if it has ended.
     #[cold]
     #[inline(never)]
     fn finish_other(&mut self, ended: impl FnOnce(&Entry) -> Ended) {
@@ -317,7 +316,7 @@ impl Guard {
             return;
         };
         let ended = ended(&entry);
-        // In this order, timers never cover more than the request's time, and are never drained before it.
+        // In this order, timers never cover more than the request's time, and are never drained before the request.
         let timers = scope.map(|scope| scope.end(&entry));
         finish(&entry, self.start, ended, &self.polls, &details.details());
         if let Some(timers) = timers {
@@ -328,7 +327,7 @@ impl Guard {
         }
     }
 
-    /// The head of a response has been sent, and the body follows.
+    /// Marks the head of the response as sent; the body follows.
     pub(super) fn head_sent(
         &mut self,
         status: StatusCode,
@@ -403,7 +402,8 @@ impl Drop for Guard {
     }
 }
 
-/// The clock of the recorder of a request that is recorded. Most contexts are registered, and each poll comes here twice.
+/// The clock of the recorder, if the request is recorded. Optimized for registered contexts, as each poll comes here
+/// twice.
 #[inline(always)]
 fn clock(target: Option<&Target>) -> Option<&Clock> {
     match target {
@@ -432,7 +432,7 @@ fn finish(
     entry.finish_request(start, ended, polls, details);
 }
 
-/// The end with the head of a response.
+/// The outcome of a request that ends with the head of its response.
 fn ended_with(entry: &Entry, head: &ResponseHead<'_>) -> Ended {
     Ended {
         outcome: Outcome::from_status(head.status.as_u16()),

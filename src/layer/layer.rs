@@ -1,4 +1,4 @@
-//! The layers, which a user adds to a router or a stack of services.
+//! The layer that a user adds to a router or a stack of services.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use tower_pulse_core::recorder::Recorder;
 /// Times every request to the head of its response, or, with `BODY_END`, to the end of its body. Created by
 /// [`Pulse::layer`](crate::Pulse::layer) and [`Pulse::layer_with`](crate::Pulse::layer_with).
 ///
-/// Unless [`until_body_end`](Self::until_body_end) is asked for, the type of the response does not change, and the layer
-/// allocates nothing. Add it with axum's `Router::layer`, so that it sees the matched route. (`axum::serve` creates all layers of a `Router` anew
-/// for each connection, unless `with_state` was called on the router, `.with_state(())` included; see
+/// Without [`until_body_end`](Self::until_body_end), the type of the response does not change, and the layer allocates
+/// nothing. Add it with axum's `Router::layer`, so that it sees the matched route. (`axum::serve` creates all layers of
+/// a `Router` anew for each connection, unless `with_state` was called on the router, `.with_state(())` included; see
 /// [sizing](crate::guide::sizing).)
 ///
 /// ```
@@ -46,18 +46,18 @@ impl PulseLayer {
         }
     }
 
-    /// Limits this layer to recording only if the user has added a layer too. When axum merges two routers,
-    /// the fallback of the merged router replaces the other's, with the layer around it, and requests that
-    /// match no route would not be counted any more. So the router to be merged brings this layer.
+    /// Records only if the user has added a layer too. When axum merges two routers, the fallback of the merged router
+    /// replaces the other's, with the layer around it, and requests that match no route would no longer be counted. So
+    /// the router to be merged brings this layer.
     #[cfg(feature = "admin")]
     pub(crate) fn standing_in(mut self) -> Self {
         self.fallback_only = true;
         self
     }
 
-    /// Uses one fixed context for all requests. Use it where there is no route template: for a
-    /// `nest_service`, a `fallback_service`, a static file server. Within a router that has an outer layer
-    /// of the same `Pulse`, the request is counted once, under the innermost name.
+    /// Uses one fixed context for all requests, for services without a route template: a `nest_service`, a
+    /// `fallback_service`, a static file server. Within a router that has an outer layer of the same `Pulse`, the
+    /// request is counted once, under the innermost name.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -91,10 +91,9 @@ impl PulseLayer {
         self
     }
 
-    /// Uses the result of a function of the request's head as context. Requests for which it returns `None`
-    /// are not recorded. The function must return few different contexts, never a raw path: all contexts
-    /// beyond [`max_contexts`](crate::Builder::max_contexts) are counted together as `<overflow>`, and
-    /// health warns of it.
+    /// Uses the context that a function returns for the request's head. Requests for which it returns `None` are not
+    /// recorded. The contexts must be few, never a raw path: those beyond
+    /// [`max_contexts`](crate::Builder::max_contexts) are counted together as `<overflow>`, and health warns.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -114,10 +113,9 @@ impl PulseLayer {
         self
     }
 
-    /// Times to the end of the response's body instead of its head, and tells aborted bodies apart. The
-    /// type of the body becomes [`TimedBody`](super::TimedBody), which costs axum one allocation per
-    /// request. Upgrades, `CONNECT`, `text/event-stream` and `application/grpc*` are still timed to the
-    /// head.
+    /// Times until the end of the response's body instead of its head, and distinguishes aborted bodies. The type of
+    /// the body becomes [`TimedBody`](super::TimedBody), which costs axum one allocation per request. Upgrades,
+    /// `CONNECT`, `text/event-stream` and `application/grpc*` are still timed until the head.
     pub fn until_body_end(self) -> PulseLayer<true> {
         PulseLayer {
             recorder: self.recorder,

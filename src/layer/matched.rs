@@ -9,7 +9,7 @@ use http::{Extensions, Uri};
 pub(super) struct Template(MatchedPath);
 
 impl Template {
-    /// The template of a request; `None` if no route matched or the layer sees none.
+    /// The template of a request; `None` if no route matched, or none is visible to the layer.
     #[inline]
     pub(super) fn of(extensions: &Extensions) -> Option<&MatchedPath> {
         extensions.get::<MatchedPath>()
@@ -23,8 +23,8 @@ impl Template {
         self.0.as_str()
     }
 
-    /// Whether the templates are equal. They usually share the same allocation, which this one keeps alive,
-    /// so that comparing addresses is safe.
+    /// Whether the templates are equal. Equal ones usually share an allocation, which this one keeps alive, so
+    /// comparing addresses is safe.
     #[inline]
     pub(super) fn is(&self, path: &MatchedPath) -> bool {
         let (mine, theirs) = (self.0.as_str(), path.as_str());

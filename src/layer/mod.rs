@@ -12,8 +12,8 @@
 //!
 //! - Requests that match no route share the context `<unmatched>`, whatever their path; methods that HTTP
 //!   does not define share `OTHER`. A 405 keeps its template.
-//! - Nested routers give the whole template. A layer around a whole `Router`, instead of by
-//!   `Router::layer`, sees none.
+//! - A nested router gives the whole template. A layer around a whole `Router`, instead of one added by
+//!   `Router::layer`, sees no template.
 //! - A layer applied twice counts once. The outermost layer measures; the innermost
 //!   [`named`](PulseLayer::named) or [`context`](PulseLayer::context) sets the context. The route template of
 //!   an inner layer is used where the outer layers see no route, as within `nest_service`.
@@ -22,23 +22,21 @@
 //!
 //! # When a request ends
 //!
-//! A request ends exactly once: with the head of its response (or the end of its body), a service error, a
-//! panic, or its drop before one of these, which is `cancelled`. So a WebSocket is timed to its upgrade (101, in
-//! HTTP/2 200), and a stream to its begin. A response counts as an error by its
-//! status and `grpc-status`, or by the function of
-//! [`Builder::count_as_error`](crate::Builder::count_as_error).
+//! A request ends exactly once: with the head of its response (or the end of its body), a service error, a panic, or
+//! its drop before one of these, which is `cancelled`. So a WebSocket is timed until its upgrade (101, in HTTP/2 200),
+//! and a stream until it begins. Whether a response counts as an error is decided by its status and `grpc-status`, or
+//! by the function of [`Builder::count_as_error`](crate::Builder::count_as_error).
 //!
 //! # Cost
 //!
-//! A request costs about as much as two readings of a clock: no I/O, no lock across an await, and no
-//! allocation once its route has been seen, unless it is [listed](crate::guide::slow_requests) as one of the
-//! slowest or of the first that fail within a second. axum creates the layers of a router anew for each connection,
-//! unless `with_state` was called: end with `.with_state(())`. The page [sizing](crate::guide::sizing) has
-//! the cost.
+//! A request costs about as much as reading the clock twice: no I/O, no lock across an await, and no allocation once
+//! its route has been seen, unless the request is [listed](crate::guide::slow_requests) as one of the slowest or of the
+//! first that fail within a second. axum creates the layers of a router anew for each connection, unless `with_state`
+//! was called: end with `.with_state(())`. The page [sizing](crate::guide::sizing) has figures.
 
-// Read `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
-// measurement, once), `details` (read for the case that the request is slow or fails), `route` (chooses the context), `source` (the user's choices of a context), and `body`
-// (timing to the body's end).
+// Read in this order: `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
+// measurement, once), `details` (kept in case the request is slow or fails), `route` (chooses the context), `source`
+// (the user's choice of contexts), and `body` (timing to the body's end).
 
 mod body;
 mod details;

@@ -1,5 +1,5 @@
-//! The context of a request. On a route that was seen before, it is known without hashing or allocating,
-//! and without two worker threads contending for one reference count.
+//! The context of a request. A route that was seen before finds it without hashing or allocating, and without
+//! contention between worker threads for one reference count.
 
 use std::borrow::Cow;
 #[cfg(feature = "axum")]
@@ -18,27 +18,25 @@ use tower_pulse_model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use tower_pulse_model::context::{UNMATCHED, fold_method};
 
-/// Number of alternations between cloning threads after which a service gets a [`Route`] for each recording
-/// shard.
+/// The number of alternations between cloning threads after which a service gets a [`Route`] per recording shard.
 const SHARED_AFTER: u32 = 256;
 
-/// The number of no thread.
+/// Stands for no thread.
 const NO_THREAD: usize = usize::MAX;
 
-/// The route of one layered service. axum clones the service for each request; if several threads clone it
-/// all the time, they would contend for one reference count, so there is a copy of the route for each
-/// recording shard, and this is one of them.
+/// The route of one layered service: one of several copies, if threads alternate. axum clones the service for each
+/// request, so with one route, threads would contend for its reference count. Hence there is a copy for each recording
+/// shard.
 #[derive(Debug)]
 pub(super) struct Routes(Arc<Route>);
 
-/// Copies of a route for several threads. There are none at first, because `axum::serve` may create all
-/// layers anew for each connection, which one thread at a time works on.
+/// Copies of a route for several threads. There are none at first, because `axum::serve` may create all layers anew for
+/// each connection, and one thread at a time works on a connection.
 #[derive(Debug, Default)]
 struct Sharing {
-    /// The routes of all shards but the first. The first is the one that contains this value.
+    /// The routes of all shards but the first, whose route contains this value.
     others: OnceLock<Box<[Arc<Route>]>>,
-    /// The thread that cloned the service last, and the number of changes of that thread. [`NO_THREAD`] once
-    /// there are `others`.
+    /// The thread that cloned the service last, and the number of alternations. [`NO_THREAD`] once there are `others`.
     last_thread: AtomicUsize,
     changes: AtomicU32,
 }
@@ -57,7 +55,7 @@ impl Routes {
         }
     }
 
-    /// A clone on another thread than the last one.
+    /// Clones on another thread than the last one.
     #[inline(never)]
     fn clone_on(&self, thread: usize) -> Self {
         match self.0.sharing.others.get() {
@@ -66,7 +64,7 @@ impl Routes {
                 Self(self.0.clone())
             }
             Some(others) => {
-                // Another thread may have stored its number while the copies were made.
+                // Another thread may have stored its number while this one made the copies.
                 if self.0.sharing.last_thread.load(Ordering::Relaxed) != NO_THREAD {
                     (self.0.sharing.last_thread).store(NO_THREAD, Ordering::Relaxed);
                 }
@@ -94,19 +92,18 @@ impl Clone for Routes {
     }
 }
 
-/// State that the clones of one layered service share. Under axum's `Router::layer` it is for one route and
-/// method. But clones in several places of a router share it too, so the slot is compared with each
-/// request.
+/// State that the clones of one layered service share. Under axum's `Router::layer` the state is for one route and
+/// method. Clones in several places of a router share it too, so the slot is compared with each request.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Route {
-    /// The state of the recorder, which each request reaches with one indirection less.
+    /// The state of the recorder, kept here to spare each request an indirection.
     pub(super) recording: Arc<RecordingState>,
     recorder: Arc<Recorder>,
     source: Source,
     skips: IgnoreList,
     fallback_only: bool,
-    /// The header of the queue in front, with a handle of its timer that only this route uses.
+    /// The header of the queue in front, with a handle of its timer for this route alone.
     queue: Option<Queue>,
     sharing: Sharing,
     #[cfg(feature = "axum")]
@@ -118,13 +115,13 @@ pub(super) struct Route {
 #[derive(Debug)]
 struct Slot {
     method: Method,
-    /// Whether the context is that of all methods.
+    /// Whether all methods share the context.
     is_of_all_methods: bool,
     path: Template,
-    /// A handle that only this route uses.
+    /// A handle for this route alone.
     entry: Arc<Entry>,
-    /// Whether the head of a request is of interest: some of the template's paths may be ignored, or details
-    /// are recorded, or the queue in front is.
+    /// Whether the head of each request must be read: some of the template's paths may be ignored, or details or the
+    /// queue in front are recorded.
     needs_head: bool,
 }
 
@@ -140,12 +137,11 @@ impl Slot {
 pub(super) enum Target {
     /// A registered context.
     Registered(Arc<Entry>),
-    /// A context that is registered when the request has ended and its response turned out not to be that
-    /// of the admin router.
+    /// A context that is registered when the request ends, unless the admin router answered it.
     Unregistered(Box<PendingContext>),
     /// A registered context, with details of the request.
     Detailed(Detailed),
-    /// Any of these, of a request within which timers ran.
+    /// Any of these, with the timers that ran within the request.
     Timed(Box<TimedTarget>),
 }
 
@@ -155,16 +151,16 @@ pub(super) struct TimedTarget {
     pub(super) scope: Arc<Scope>,
 }
 
-/// What a request is recorded to.
+/// The context, details and timers that a request is recorded with.
 pub(super) struct Recorded {
     pub(super) entry: Arc<Entry>,
     pub(super) details: Detailed,
-    /// The timers within it, if any ran.
+    /// The timers that ran within the request.
     pub(super) scope: Option<Arc<Scope>>,
 }
 
 impl Target {
-    /// This target with other details, in which there is no context yet.
+    /// Replaces the details, which hold no context yet.
     pub(super) fn with_details(self, mut details: Detailed) -> Self {
         match self {
             Self::Unregistered(mut new) => {
@@ -183,7 +179,7 @@ impl Target {
         }
     }
 
-    /// The target of a request within which timers ran.
+    /// Adds the timers that ran within the request.
     pub(super) fn timed(self, scope: Arc<Scope>) -> Self {
         match self {
             Self::Timed(timed) if Arc::ptr_eq(&timed.scope, &scope) => Self::Timed(timed),
@@ -191,7 +187,7 @@ impl Target {
         }
     }
 
-    /// Registers the context. Returns it with what else is known of the request.
+    /// Registers the context. Returns the context with the request's details and timers.
     pub(super) fn into_recorded(self) -> Option<Recorded> {
         let (entry, details) = match self {
             Self::Registered(entry) => (entry, Detailed::default()),
@@ -224,13 +220,13 @@ impl Target {
     }
 }
 
-/// The context that an inner layer gives to a request which an outer layer measures.
+/// The context that an inner layer gives to a request that an outer layer measures.
 pub(super) struct ContextOverride {
     /// The id of the recorder of both layers.
     pub(super) recorder: u32,
     /// `None` if the request is not recorded.
     pub(super) target: Option<Target>,
-    /// Whether it is used only if the outer layers see no route.
+    /// Whether the context is used only if the outer layers see no route.
     pub(super) only_unmatched: bool,
 }
 
@@ -239,7 +235,7 @@ pub(super) struct PendingContext {
     name: Cow<'static, str>,
     route: Arc<Route>,
     details: Detailed,
-    /// The key of the slot that it is remembered in.
+    /// The key of the slot that remembers the context.
     #[cfg(feature = "axum")]
     key: Option<(Method, Template)>,
 }
@@ -277,7 +273,7 @@ impl Route {
         }
     }
 
-    /// A copy with an empty slot.
+    /// Returns a copy with an empty slot.
     fn fresh(&self) -> Self {
         Self::new(
             self.recorder.clone(),
@@ -287,7 +283,7 @@ impl Route {
         )
     }
 
-    /// Counts a change of the thread that clones the service. Races make the count inexact, which does no harm.
+    /// Counts an alternation of cloning threads. Races make the count inexact, which does no harm.
     #[cold]
     fn cloned_on(&self, thread: usize) {
         let sharing = &self.sharing;
@@ -306,8 +302,8 @@ impl Route {
         let _ = self.sharing.others.set(others.collect());
     }
 
-    /// The context in the slot, if it is that of a request with this method and these extensions, and no more of
-    /// the request's head is of interest.
+    /// The context in the slot, if it matches this method and these extensions, and the rest of the head need not be
+    /// read.
     #[cfg(feature = "axum")]
     #[inline(always)]
     pub(super) fn seen(&self, method: &Method, extensions: &Extensions) -> Option<&Arc<Entry>> {
@@ -403,7 +399,7 @@ impl Route {
 
     #[cfg(feature = "axum")]
     fn remember(&self, (method, path): (Method, Template), entry: &Entry) {
-        // If another request has filled the slot before, this one's context is looked up by name each time.
+        // If another request has filled the slot, this one's context is looked up by name each time.
         self.slot.get_or_init(|| Slot {
             method,
             is_of_all_methods: matches!(self.source, Source::Matched { with_method: false }),
@@ -426,8 +422,8 @@ impl Route {
         self.named(head)
     }
 
-    /// The context that this layer gives to a request which an outer layer measures; `None` leaves the
-    /// choice to that layer.
+    /// The context that this layer gives to a request that an outer layer measures; `None` leaves the choice to that
+    /// layer.
     #[cold]
     pub(super) fn context_override(self: &Arc<Self>, head: &Head<'_>) -> Option<ContextOverride> {
         let only_unmatched = match &self.source {

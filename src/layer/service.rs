@@ -11,7 +11,7 @@ use super::future::{BodyEndFuture, ResponseFuture};
 use super::guard::Guard;
 use super::route::Routes;
 
-/// Times each request to the head of its response, or, with `BODY_END`, to the end of its body. See
+/// Times each request until the head of its response, or, with `BODY_END`, until the end of its body. See
 /// [`PulseLayer`](super::PulseLayer).
 #[derive(Clone, Debug)]
 pub struct PulseService<S, const BODY_END: bool = false> {

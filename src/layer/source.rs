@@ -33,7 +33,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The path as the client sent it, without the query, also within a router that was given a part of it.
+    /// The path as the client sent it, without the query, even within a nested router.
     pub(super) fn whole_path(&self) -> &'a str {
         #[cfg(feature = "axum")]
         if let Some(uri) = super::matched::original_uri(self.extensions) {
@@ -43,7 +43,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// A request of any body.
+/// A request with any body.
 pub(super) trait HasHead {
     fn head(&self) -> Head<'_>;
 }
@@ -112,7 +112,7 @@ impl IgnoreList {
         })
     }
 
-    /// Whether the path of a request is ignored. Mostly nothing is, and the path is not looked up.
+    /// Whether the path of a request is ignored. Does not look up the path if nothing is ignored.
     pub(super) fn contain_path_of(&self, head: &Head<'_>) -> bool {
         !self.0.is_empty() && self.contain(head.whole_path())
     }

@@ -6,9 +6,9 @@ use super::Pulse;
 use tower_pulse_core::error::BuildError;
 
 impl Pulse {
-    /// The admin router, to be merged: serves `path`, with and without a slash at its end, and all
-    /// below it. It fits into an app with any state `S`. All routers of a `Pulse` read the store together, so that
-    /// a second one costs nothing more.
+    /// Returns the admin router, to be merged. Serves `path`, with and without a slash at its end, and everything below
+    /// it. The router fits into an app with any state `S`. All routers of a `Pulse` share what they read of the store,
+    /// so a second one costs nothing more.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -27,9 +27,8 @@ impl Pulse {
     /// To nest the pages in a router of your own, use [`router`](Self::router).
     ///
     /// # Panics
-    /// The path does not begin with a slash, ends with one or holds a parameter, or the access has
-    /// an empty secret or allows something that is no host. As with axum's `Router::nest`, that is found out when the service starts;
-    /// [`try_mount`](Self::try_mount) returns it.
+    /// If the path does not begin with a slash, ends with one or holds a parameter, or if the access has an empty
+    /// secret or allows something that is no host. [`try_mount`](Self::try_mount) returns the error instead.
     #[track_caller]
     pub fn mount<S>(&self, path: &str, access: crate::admin::Access) -> axum::Router<S>
     where
@@ -41,7 +40,7 @@ impl Pulse {
     /// The same as [`mount`](Self::mount), without the panic.
     ///
     /// # Errors
-    /// The path or the access cannot work.
+    /// The path or the access is not valid.
     pub fn try_mount<S>(
         &self,
         path: &str,
@@ -51,13 +50,13 @@ impl Pulse {
         S: Clone + Send + Sync + 'static,
     {
         let router = tower_pulse_admin::mounted(self.admin_source(), access, path)?;
-        // Around the fallback alone: each route within it would take one of the `max_contexts`.
+        // Around the fallback alone: each route within the layer would take one of the `max_contexts`.
         let fallback = axum::Router::new().layer(self.layer().standing_in());
         Ok(self.unrecorded(router).merge(fallback))
     }
 
-    /// The admin router without a path, for axum's `nest_service`, which serves the path with and without a slash at its
-    /// end. (`nest` works too, but answers 404 to the path with a slash at its end.)
+    /// Returns the admin router without a path, for axum's `nest_service`, which serves the path with and without a
+    /// slash at its end. (`nest` works too, but answers 404 to the path with a slash at its end.)
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -72,7 +71,7 @@ impl Pulse {
     /// ```
     ///
     /// # Panics
-    /// The access has an empty secret, or allows something that is no host.
+    /// If the access has an empty secret, or allows something that is no host.
     #[track_caller]
     pub fn router<S>(&self, access: crate::admin::Access) -> axum::Router<S>
     where
@@ -82,8 +81,8 @@ impl Pulse {
         self.unrecorded(tower_pulse_admin::or_panic(router))
     }
 
-    /// A router whose routes no layer of this `Pulse` records, wherever it is added and however a request ends. Its own
-    /// layer does not count as one that the user has added.
+    /// Returns a router whose routes no layer of this `Pulse` records, wherever the router is added and however a
+    /// request ends. The layer added here does not count as one that the user has added.
     fn unrecorded<S>(&self, router: axum::Router<S>) -> axum::Router<S>
     where
         S: Clone + Send + Sync + 'static,

@@ -9,14 +9,14 @@ use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
 
 impl Pulse {
-    /// Calls `on_change` with each [`Change`] that begins or ends: a page that is slower than before, fails, or has no
-    /// requests any more. Call it once, after the `Pulse` is built; each function is called.
+    /// Calls `on_change` with each [`Change`] that begins or ends: a page is slower than before, fails, or has no more
+    /// requests. Register functions once, after the `Pulse` is built; each registered function is called.
     ///
-    /// One instance of the fleet detects changes, so that a function which every instance registers is called at
-    /// most once when a change begins and once when it ends ([`Change::ended`] is set then), at the end of the
-    /// minute. If that instance dies at this moment, nobody calls it; `api/changes` shows the change all the same.
-    /// The call happens on a thread that may block; those for several changes of a minute may happen at the same time.
-    /// Detection waits for them for 10 s, and goes on then.
+    /// One instance of the fleet detects changes. So a function that every instance registers is called at most once
+    /// when a change begins and once when it ends ([`Change::ended`] is set then), at the end of the minute. If that
+    /// instance dies at this moment, the function is not called; `api/changes` still shows the change. The call runs on
+    /// a thread that may block; calls for several changes of a minute may run at the same time. Detection waits for
+    /// them for 10 s at most.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,13 +31,13 @@ impl Pulse {
         self.0.handle.on_change(Arc::new(on_change));
     }
 
-    /// Calls `on_condition` with each [`Condition`](crate::Condition) of this instance or its store that begins or ends:
-    /// folding fails, a command is denied, samples are lost, … Health and the gauge `pulse_condition` have the same
-    /// ones. Call it once, after the `Pulse` is built; each function is called, by each instance.
+    /// Calls `on_condition` with each [`Condition`](crate::Condition) of this instance or its store that begins or
+    /// ends: folding fails, a command is denied, samples are lost, … Health and the gauge `pulse_condition` show the
+    /// same conditions. Register functions once, after the `Pulse` is built; each instance calls each of its functions.
     ///
-    /// A condition begins when it is there for two seconds in a row, and ends likewise
-    /// ([`ConditionEvent::ended`](crate::ConditionEvent::ended) is set then). The call happens on a thread that may
-    /// block; the next event waits for it for 10 s.
+    /// A condition begins when it has held for two seconds in a row, and ends when it has been gone for two
+    /// ([`ConditionEvent::ended`](crate::ConditionEvent::ended) is set then). The call runs on a thread that may block;
+    /// the next event waits for it for 10 s at most.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,23 +55,23 @@ impl Pulse {
         self.0.handle.on_condition(Arc::new(on_condition));
     }
 
-    /// The changes of the fleet: those that stand first, by the time that they cost, then those that have ended.
+    /// The changes of the fleet: first those that stand, by the time that they cost, then those that have ended.
     ///
     /// # Errors
     /// The store failed.
     ///
     /// # Cancel safety
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
         self.0.handle.changes().await
     }
 
-    /// Says who sees to a change, for the whole fleet: the page no longer calls for attention by it, and shows the name,
-    /// until the change ends. Whoever takes a change that somebody has taken already takes it over. The name's hidden
-    /// characters are escaped, what is beyond 64 bytes then is cut off, and without a name it is `someone`.
+    /// Takes a change in the name of a person, for the whole fleet. Until the change ends, the page shows the name and
+    /// no longer counts the change as a problem. Taking a change that is taken already replaces the name. Hidden
+    /// characters of the name are escaped, it is cut at 64 bytes, and an empty name becomes `someone`.
     ///
-    /// It is written between two rounds of folding: another instance that folds is interrupted for a moment, and goes on.
-    /// Of a store, at most 100 changes are taken at the same time.
+    /// The change is written between two rounds of folding, which interrupts an instance that folds for a moment. At
+    /// most 100 changes of a store are taken at the same time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -83,8 +83,8 @@ impl Pulse {
     /// ```
     ///
     /// # Errors
-    /// There is no such change, or it has ended; or 100 others are taken; or the `Pulse` was shut down; or the store failed,
-    /// or has not taken it within 5 s: the text says whether the change may still be taken then.
+    /// There is no such change, or it has ended; 100 others are taken; the `Pulse` was shut down; or the store failed,
+    /// or has not written it within 5 s: the text says whether the change may still be taken then.
     ///
     /// # Cancel safety
     /// The change may have been taken.
@@ -92,7 +92,7 @@ impl Pulse {
         self.0.handle.take_change(id, Some(by)).await
     }
 
-    /// Says that nobody sees to a change any more. Does nothing if nobody has [taken](Self::take_change) it.
+    /// Gives a change back. Does nothing if the change is not [taken](Self::take_change).
     ///
     /// # Errors
     /// As those of [`take_change`](Self::take_change).
@@ -103,13 +103,12 @@ impl Pulse {
         self.0.handle.take_change(id, None).await
     }
 
-    /// Removes a [mark](Self::mark), also one that a new version has made, and returns it. Changes name it as a suspect no
-    /// longer. A version whose mark was removed is not marked again before another version was, also if all instances
-    /// start again.
+    /// Removes a [mark](Self::mark), and returns it. Changes no longer name it as a suspect. The mark of a version can
+    /// be removed too: that version is not marked again until another version was, even if all instances start again.
     ///
     /// # Errors
-    /// There is no such mark; or the `Pulse` was shut down; or the store failed, or has not taken it within 5 s: the text
-    /// says whether the mark may still be removed then.
+    /// There is no such mark; the `Pulse` was shut down; or the store failed, or has not removed it within 5 s: the
+    /// text says whether the mark may still be removed then.
     ///
     /// # Cancel safety
     /// The mark may have been removed.
@@ -118,8 +117,8 @@ impl Pulse {
     }
 
     /// Marks this moment, for the whole fleet: a deploy, a migration, a campaign. Changes that begin near a mark name
-    /// it as a suspect, and `api/deploy` compares each page before and after it. The newest 50 are kept, beside the newest
-    /// 50 of versions. Characters that show nothing, or turn the direction of text, are escaped in the text.
+    /// it as a suspect, and `api/deploy` compares each page before and after it. The newest 50 are kept, and the newest
+    /// 50 of versions beside them. Characters that show nothing, or turn the direction of text, are escaped.
     ///
     /// [`Builder::app_version`](crate::Builder::app_version) makes marks of deploys by itself.
     ///
@@ -132,9 +131,9 @@ impl Pulse {
     /// ```
     ///
     /// # Errors
-    /// The text is empty, longer than 200 bytes, or has control characters; or the `Pulse` was shut down; or 100 marks
-    /// wait for the store; or the mark cannot be read within 5 s, as the store failed or nobody folds: it may still appear
-    /// then, once the store is back.
+    /// The text is empty, longer than 200 bytes, or has control characters; the `Pulse` was shut down; 100 marks wait
+    /// for the store; or the mark cannot be read within 5 s, because the store failed or no instance folds: it may
+    /// still appear once the store is back.
     ///
     /// # Cancel safety
     /// The mark may have been made, or may still appear.

@@ -1,11 +1,11 @@
-//! Questions about what is recorded.
+//! Questions about the recorded data.
 
 use super::Pulse;
 use tower_pulse_core::query::answers::Reader;
 
 impl Pulse {
-    /// Answers all that the dashboard shows, in Rust: see [`query`](crate::query). All routers of this `Pulse` ask it
-    /// too, so that the store is asked once for all.
+    /// Returns the reader that answers in Rust all that the dashboard shows: see [`query`](crate::query). The routers
+    /// of this `Pulse` share it, so the store is asked once for all of them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

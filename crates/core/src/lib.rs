@@ -2,7 +2,7 @@
 //! crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`. It is independent of Redis,
 //! files, axum and tower, and of how an answer is rendered.
 //!
-//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
 //! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], [`query`], then [`handle`], which combines them.
 

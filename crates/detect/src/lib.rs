@@ -2,7 +2,7 @@
 //! own past, and instances that are out of line with the others. This crate only depends on the values of
 //! `tower-pulse-model`: it does no I/O, has no clock and no async code, and is independent of stores.
 //!
-//! This crate is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
 //! The [`detector`] judges one minute after the other and returns what stands at the end of each: a
 //! [`Verdict`](detector::Verdict). A [`Change`](change::Change) is a verdict with the details for readers: its name,

@@ -1,7 +1,7 @@
 //! The store in one file of this machine: history that survives a restart, without a server. This crate knows the
 //! store's traits in `tower-pulse-core`, and redb; it does not depend on Redis, the recorder, the API or the dashboard.
 //!
-//! This crate is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
 //! A thread of its own works on the file (`worker`), as disks can be slow. Its one open transaction is committed from
 //! time to time, which makes everything before durable. After a failure the file is opened again as of the last commit,

@@ -1,7 +1,7 @@
 //! The values that tower-pulse records, how they merge, and how they are packed. This crate does no I/O, has no clock
 //! and no async code, and is independent of stores, HTTP services and Redis.
 //!
-//! This crate is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
 //! All recorded data are aggregates that merge, so the order and place of collection do not matter.
 //!
