@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::source::Head;
 use tower_pulse_core::recorder::{
-    DetailOptions, Entry, Queue, QueueTime, RequestDetails, thread_number,
+    ContextHandle, DetailOptions, Queue, QueueTime, RequestDetails, thread_number,
 };
 use tower_pulse_model::context::is_hidden;
 use tower_pulse_model::slow_request::{MAX_PATH, MAX_TRACE_ID};
@@ -21,7 +21,7 @@ pub(super) struct Detailed(Option<Box<Buffer>>);
 /// A buffer of the pool. An empty text is an unknown one.
 struct Buffer {
     /// The context, if it is registered.
-    entry: Option<Arc<Entry>>,
+    entry: Option<Arc<ContextHandle>>,
     trace_id: String,
     path: String,
     /// How long the request has waited in front of this process, if that is known.
@@ -49,7 +49,7 @@ impl Detailed {
     }
 
     /// Adds the context. Returns the context if there are no details.
-    pub(super) fn add_entry(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+    pub(super) fn add_entry(&mut self, entry: Arc<ContextHandle>) -> Option<Arc<ContextHandle>> {
         match &mut self.0 {
             None => Some(entry),
             Some(buffer) => {
@@ -60,12 +60,12 @@ impl Detailed {
     }
 
     /// The context.
-    pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
+    pub(super) fn entry(&self) -> Option<&Arc<ContextHandle>> {
         self.0.as_ref().and_then(|buffer| buffer.entry.as_ref())
     }
 
     /// Moves the context out.
-    pub(super) fn take_entry(&mut self) -> Option<Arc<Entry>> {
+    pub(super) fn take_entry(&mut self) -> Option<Arc<ContextHandle>> {
         self.0.as_mut().and_then(|buffer| buffer.entry.take())
     }
 

@@ -11,7 +11,8 @@ use super::route::{ContextOverride, Recorded, Route, Target};
 use super::source::{HasHead, Head};
 use tower_pulse_core::clock::{Clock, Tick};
 use tower_pulse_core::recorder::{
-    Ended, Entry, RecordingState, RequestDetails, RequestPolls, ResponseHead, Unrecorded, active,
+    ContextHandle, Ended, RecordingState, RequestDetails, RequestPolls, ResponseHead, Unrecorded,
+    active,
 };
 use tower_pulse_model::outcome::Outcome;
 
@@ -291,7 +292,7 @@ impl Guard {
 
     /// Moves the context out, if it is registered and the request has no details or timers.
     #[inline(always)]
-    fn take_registered(&mut self) -> Option<Arc<Entry>> {
+    fn take_registered(&mut self) -> Option<Arc<ContextHandle>> {
         // Matching before the move spares a drop of the parts that are not moved.
         let Some(Target::Registered(_)) = self.target else {
             return None;
@@ -305,7 +306,7 @@ impl Guard {
     /// Ends a request whose context is not registered, or that has details or timers. Does nothing if it has ended.
     #[cold]
     #[inline(never)]
-    fn finish_other(&mut self, ended: impl FnOnce(&Entry) -> Ended) {
+    fn finish_other(&mut self, ended: impl FnOnce(&ContextHandle) -> Ended) {
         let recorded = self.target.take().and_then(Target::into_recorded);
         let Some(Recorded {
             entry,
@@ -420,7 +421,7 @@ fn clock_of_other(target: Option<&Target>) -> Option<&Clock> {
 
 #[inline(never)]
 fn finish(
-    entry: &Entry,
+    entry: &ContextHandle,
     start: Tick,
     ended: Ended,
     polls: &RequestPolls,
@@ -433,7 +434,7 @@ fn finish(
 }
 
 /// The outcome of a request that ends with the head of its response.
-fn ended_with(entry: &Entry, head: &ResponseHead<'_>) -> Ended {
+fn ended_with(entry: &ContextHandle, head: &ResponseHead<'_>) -> Ended {
     Ended {
         outcome: Outcome::from_status(head.status.as_u16()),
         is_error: is_error(entry.recording(), head),

@@ -13,7 +13,9 @@ use super::details::Detailed;
 #[cfg(feature = "axum")]
 use super::matched::{MatchedPath, Template};
 use super::source::{Head, IgnoreList, Source};
-use tower_pulse_core::recorder::{Entry, Queue, Recorder, RecordingState, Scope, thread_number};
+use tower_pulse_core::recorder::{
+    ContextHandle, Queue, Recorder, RecordingState, Scope, thread_number,
+};
 use tower_pulse_model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use tower_pulse_model::context::{UNMATCHED, fold_method};
@@ -119,7 +121,7 @@ struct Slot {
     is_of_all_methods: bool,
     path: Template,
     /// A handle for this route alone.
-    entry: Arc<Entry>,
+    entry: Arc<ContextHandle>,
     /// Whether the head of each request must be read: some of the template's paths may be ignored, or details or the
     /// queue in front are recorded.
     needs_head: bool,
@@ -136,7 +138,7 @@ impl Slot {
 /// The context to which a request is recorded.
 pub(super) enum Target {
     /// A registered context.
-    Registered(Arc<Entry>),
+    Registered(Arc<ContextHandle>),
     /// A context that is registered when the request ends, unless the admin router answered it.
     Unregistered(Box<PendingContext>),
     /// A registered context, with details of the request.
@@ -153,7 +155,7 @@ pub(super) struct TimedTarget {
 
 /// The context, details and timers that a request is recorded with.
 pub(super) struct Recorded {
-    pub(super) entry: Arc<Entry>,
+    pub(super) entry: Arc<ContextHandle>,
     pub(super) details: Detailed,
     /// The timers that ran within the request.
     pub(super) scope: Option<Arc<Scope>>,
@@ -243,7 +245,7 @@ pub(super) struct PendingContext {
 impl PendingContext {
     /// Registers the context.
     #[cold]
-    pub(super) fn entry(self) -> Arc<Entry> {
+    pub(super) fn entry(self) -> Arc<ContextHandle> {
         let entry = self.route.recorder.entry(Kind::Http, &self.name);
         #[cfg(feature = "axum")]
         if let Some(key) = self.key {
@@ -306,7 +308,11 @@ impl Route {
     /// read.
     #[cfg(feature = "axum")]
     #[inline(always)]
-    pub(super) fn seen(&self, method: &Method, extensions: &Extensions) -> Option<&Arc<Entry>> {
+    pub(super) fn seen(
+        &self,
+        method: &Method,
+        extensions: &Extensions,
+    ) -> Option<&Arc<ContextHandle>> {
         let slot = self.slot.get()?;
         let is_same = !slot.needs_head
             && slot.is_of_method(method)
@@ -316,7 +322,7 @@ impl Route {
 
     /// Without axum, there are no slots.
     #[cfg(not(feature = "axum"))]
-    pub(super) fn seen(&self, _: &Method, _: &Extensions) -> Option<&Arc<Entry>> {
+    pub(super) fn seen(&self, _: &Method, _: &Extensions) -> Option<&Arc<ContextHandle>> {
         None
     }
 
@@ -398,7 +404,7 @@ impl Route {
     }
 
     #[cfg(feature = "axum")]
-    fn remember(&self, (method, path): (Method, Template), entry: &Entry) {
+    fn remember(&self, (method, path): (Method, Template), entry: &ContextHandle) {
         // If another request has filled the slot, this one's context is looked up by name each time.
         self.slot.get_or_init(|| Slot {
             method,

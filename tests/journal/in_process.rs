@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tower_pulse::{Clock, ManualClock, StoreError};
-use tower_pulse_core::store::in_process::{Access, InProcessStore, Kept, MemoryFields, State};
+use tower_pulse_core::store::in_process::{
+    Access, InProcessStore, MemoryFields, State, StoredState,
+};
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Purpose, TablePage, TableRead};
@@ -150,7 +152,7 @@ impl Place for InFile {
 }
 
 /// What a store keeps beside its tables.
-async fn kept(store: &InProcessStore) -> Result<Kept, StoreError> {
+async fn kept(store: &InProcessStore) -> Result<StoredState, StoreError> {
     let kept = store.with(Access::Read, |state| Ok(state.kept.clone()));
     kept.await
 }
@@ -175,7 +177,7 @@ impl<P: Place> InProcess<P> {
         }
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> StoredState {
         let store = self.place.store();
         self.io.block_on(kept(&store)).unwrap()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, Warning};
 use crate::task::lock;
-use tower_pulse_detect::detector::Sight;
+use tower_pulse_detect::detector::Coverage;
 use tower_pulse_model::pack::named;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::sorted::Map;
@@ -397,7 +397,7 @@ pub struct ChangeHealth {
 
 impl ChangeHealth {
     /// The state of detection from the coverage of the last judged minute, which ended at `until`.
-    pub(crate) fn new(until: Option<i64>, sight: Sight, now: i64) -> Self {
+    pub(crate) fn new(until: Option<i64>, sight: Coverage, now: i64) -> Self {
         let mut blind_spots = Vec::new();
         if let Some(until) = until.filter(|until| now - until > LATE_JUDGEMENT) {
             let seconds = now - until;

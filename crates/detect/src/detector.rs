@@ -8,7 +8,7 @@ use super::find::{self, Finder};
 use super::history::{Tick, tick};
 use super::instances::InstanceDetector;
 use super::minute::all_id;
-pub use super::minute::{Cost, InstanceMinute, Minute, Sight, Verdict, Watched};
+pub use super::minute::{Cost, Coverage, InstanceMinute, Minute, Verdict, Watched};
 use super::page::Page;
 pub use super::state::DetectorState;
 use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes, hundredths};
@@ -153,9 +153,9 @@ impl Detector {
     }
 
     /// How much of the traffic this detector can compare.
-    pub fn sight(&self) -> Sight {
+    pub fn sight(&self) -> Coverage {
         let Some(now) = self.last else {
-            return Sight::default();
+            return Coverage::default();
         };
         let pages = pages_of(&self.pages).map(|(_, page)| page);
         let seen = |page: &&Page| page.history.last().is_some_and(|last| last.tick > now - 60);
@@ -163,7 +163,7 @@ impl Detector {
         let judged = self.state.shared.0.iter().map(|shared| shared.tick);
         let first = judged.clone().min().unwrap_or(now).max(now - 59);
         let judged = judged.filter(|tick| *tick >= first).count();
-        Sight {
+        Coverage {
             contexts: seen.len(),
             compared: seen.iter().filter(|page| page.lens.is_some()).count(),
             gaps: ((now - first + 1) as usize).saturating_sub(judged),

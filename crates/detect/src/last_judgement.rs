@@ -1,6 +1,6 @@
 //! The last judgement, without the changes that it found.
 
-use super::minute::{Sight, Watched};
+use super::minute::{Coverage, Watched};
 use tower_pulse_model::pack::packed;
 
 packed! {
@@ -14,7 +14,7 @@ packed! {
         /// The end of the last minute that was judged, in Unix seconds.
         pub until: i64,
         /// How much of the traffic the detector could compare.
-        pub sight: Sight,
+        pub sight: Coverage,
         /// The contexts that are likely slower, by name, most certain first.
         pub watched: Vec<(std::sync::Arc<str>, Watched)>,
     }
@@ -25,7 +25,7 @@ packed!(Watched {
     ratio,
     is_tail
 });
-packed!(Sight {
+packed!(Coverage {
     contexts,
     compared,
     gaps
@@ -47,7 +47,7 @@ mod tests {
             revision: "a".into(),
             number: 7,
             until: 1_700_000_000,
-            sight: Sight {
+            sight: Coverage {
                 contexts: 3,
                 compared: 2,
                 gaps: 1,

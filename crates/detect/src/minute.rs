@@ -82,7 +82,7 @@ pub struct Watched {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
-pub struct Sight {
+pub struct Coverage {
     /// The number of contexts with requests in the last hour.
     pub contexts: usize,
     /// How many of them have enough requests, for long enough, to be compared with their past.

@@ -15,7 +15,7 @@ use super::places::{Place, Places};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::Result;
 use tower_pulse_core::random::short_random_name;
-use tower_pulse_core::recorder::Entry;
+use tower_pulse_core::recorder::ContextHandle;
 use tower_pulse_core::row_lists::{RowList, RowsQuery};
 use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::task::BoxFuture;
@@ -65,7 +65,7 @@ pub(super) struct Cache {
     pub(super) places: Places,
     pub(super) local: Local,
     /// The timer context of loading.
-    pub(super) loading: Arc<Entry>,
+    pub(super) loading: Arc<ContextHandle>,
     pub(super) events: Events,
     /// Notified when this process schedules a row.
     pub(super) scheduled: Notify,

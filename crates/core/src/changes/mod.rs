@@ -30,7 +30,7 @@ use crate::store::judgement::read_judged;
 use crate::store::{Store, StoreFuture};
 use crate::task::{boxed, lock};
 use tower_pulse_detect::change::Change;
-use tower_pulse_detect::detector::Sight;
+use tower_pulse_detect::detector::Coverage;
 use tower_pulse_detect::last_judgement::LastJudgement;
 
 /// The length of the slices that are judged, in seconds.
@@ -64,7 +64,7 @@ pub struct JudgeStatus {
     /// The end of the last minute that was judged, by any instance, in Unix seconds.
     pub until: Option<i64>,
     /// The coverage of the detector at that time.
-    pub sight: Sight,
+    pub sight: Coverage,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
 }
@@ -201,7 +201,7 @@ impl Judge {
         now - *since >= STAYS_AHEAD
     }
 
-    fn remember(&self, until: i64, sight: Sight) {
+    fn remember(&self, until: i64, sight: Coverage) {
         let mut status = lock(&self.status);
         status.until = (until > 0).then_some(until);
         status.sight = sight;

@@ -11,7 +11,7 @@ use crate::store::journal::Journal;
 use crate::store::judgement::{StoredJudged, read_judgement};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::{
-    Detector, InstanceMinute, Minute, RECALLED_MINUTES, Sight, Verdict,
+    Coverage, Detector, InstanceMinute, Minute, RECALLED_MINUTES, Verdict,
 };
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_detect::log::Log;
@@ -41,7 +41,7 @@ pub(super) struct Session {
     tables: Tables,
     until: i64,
     detector: Detector,
-    sight: Sight,
+    sight: Coverage,
     log: Log,
     contexts: HashMap<RecordId, ContextId>,
     /// The time that the store has recorded.
@@ -171,7 +171,7 @@ impl Session {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
     }
 
-    pub(super) fn sight(&self) -> Sight {
+    pub(super) fn sight(&self) -> Coverage {
         self.sight
     }
 

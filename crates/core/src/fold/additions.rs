@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::ground::Ground;
+use super::leased_store::LeasedStore;
 use super::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
 use tower_pulse_model::access_time::AccessTimeStats;
@@ -17,7 +17,7 @@ use tower_pulse_model::sorted;
 type BySlice = Vec<((Precision, i64), Vec<(Arc<str>, i128)>)>;
 
 /// Adds the costs of the additions of a round to the plans.
-pub(super) async fn plan(ground: &Ground<'_>, round: &Round, plans: &mut Plans) {
+pub(super) async fn plan(leased: &LeasedStore<'_>, round: &Round, plans: &mut Plans) {
     let mut seen = 0;
     for group in &round.groups {
         let contexts = group.contexts.iter();
@@ -28,7 +28,7 @@ pub(super) async fn plan(ground: &Ground<'_>, round: &Round, plans: &mut Plans) 
         });
         for (name, cost) in contexts.chain(counters) {
             let partition = partition(name);
-            if ground.is_left(partition) {
+            if leased.is_left(partition) {
                 plans.of(partition).cost += cost;
             }
             seen += 1;
@@ -37,7 +37,7 @@ pub(super) async fn plan(ground: &Ground<'_>, round: &Round, plans: &mut Plans) 
             }
         }
     }
-    if round.late > 0 && ground.is_left(partition(ALL)) {
+    if round.late > 0 && leased.is_left(partition(ALL)) {
         plans.of(partition(ALL)).cost += 1;
     }
 }

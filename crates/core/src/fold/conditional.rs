@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Folder;
 use super::features::Features;
-use super::ground::{Ground, Interrupted, Leased};
+use super::leased_store::{Interrupted, Leased, LeasedStore};
 use super::plan::Outcome;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::conditional_write::{ConditionalWrite, Written};
@@ -78,7 +78,7 @@ impl Folder {
     }
 }
 
-impl Ground<'_> {
+impl LeasedStore<'_> {
     /// Folds a round, and writes if no round is left unfinished. After an error the lease must not be used again.
     pub(super) async fn advance(
         &mut self,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::ground::{Ground, Leased};
+use super::leased_store::{Leased, LeasedStore};
 use super::plan::NAMES_AT_ONCE;
 use crate::store::Position;
 use crate::store::journal::{Entry, NEWER_GRACE};
@@ -19,7 +19,7 @@ const STAMP_AHEAD: i64 = 60;
 /// The most requests that an entry may declare.
 const MOST_DECLARED: u64 = 1 << 50;
 
-impl Ground<'_> {
+impl LeasedStore<'_> {
     /// Reads and merges the entries of a round, part by part.
     pub(super) async fn gather(&self, own_now: i64, stop_before: Option<Position>) -> Leased<Read> {
         let (start, progress) = (Instant::now(), &self.lease.progress);

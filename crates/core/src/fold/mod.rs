@@ -13,7 +13,7 @@
 //!
 //! The fold itself knows no tables: each feature merges the changes of a round into its own tables, and maintains them
 //! between rounds. Read `round`, `features`, one of its files, then `gather` (reading entries), `plan` and `steps`
-//! (writing), `ground` (the lease).
+//! (writing), `leased_store` (the lease).
 //!
 //! A new aggregate is added in three places, none of which is in this directory: see *A new aggregate* in
 //! `ARCHITECTURE.md`.
@@ -22,8 +22,8 @@ mod additions;
 mod conditional;
 mod features;
 mod gather;
-mod ground;
 mod history;
+mod leased_store;
 mod plan;
 mod round;
 mod steps;
@@ -39,7 +39,7 @@ use tokio::time::Instant;
 
 use self::features::Features;
 pub use self::features::FoldLimits;
-use self::ground::{Ground, Interrupted, Lease};
+use self::leased_store::{Interrupted, Lease, LeasedStore};
 use self::plan::Outcome;
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -225,16 +225,16 @@ impl Folder {
                 *slot = Some((lease, features));
                 return Ok(ended);
             }
-            let mut ground = Ground {
+            let mut leased = LeasedStore {
                 store: &*self.store,
                 journal,
                 instance: &self.instance,
                 lease: &mut lease,
             };
             let own_now = self.clock.now_seconds();
-            match ground.advance(&mut features, own_now, write).await {
+            match leased.advance(&mut features, own_now, write).await {
                 Ok(Outcome::Newer(entry)) => {
-                    ground.wait_for_newer(&entry).await?;
+                    leased.wait_for_newer(&entry).await?;
                     journal.release(&self.instance).await?;
                     return Ok(ended.by(Attendance::Newer));
                 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::additions;
 use super::features::Features;
 use super::gather::Read;
-use super::ground::{Ground, Interrupted, Leased};
+use super::leased_store::{Interrupted, Leased, LeasedStore};
 use super::plan::{Outcome, Plans, RoundEnd};
 use crate::error::StoreError;
 use crate::random::random_name;
@@ -13,7 +13,7 @@ use crate::store::Position;
 use crate::store::journal::{Amendment, Entry};
 use tower_pulse_model::entry::ENTRY_VERSION;
 
-impl Ground<'_> {
+impl LeasedStore<'_> {
     /// Folds the round that was begun, or the next round. `own_now` is the time of this instance. After an error the
     /// lease must not be used again.
     pub(super) async fn next_round(

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::additions::additions;
 use super::features::Features;
-use super::ground::{Ground, Interrupted, Leased};
+use super::leased_store::{Interrupted, Leased, LeasedStore};
 use super::plan::{Plans, RoundEnd};
 use crate::random::random_name;
 use crate::store::Position;
@@ -20,7 +20,7 @@ const TRIMMED_AT_ONCE: usize = 64;
 const MAX_TRIES: usize = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-impl Ground<'_> {
+impl LeasedStore<'_> {
     /// Writes a round in steps.
     pub(super) async fn write_round(
         &mut self,

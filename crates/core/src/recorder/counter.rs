@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use super::dirty_bits::DirtyBit;
 use super::shards::thread_number;
-use super::touched::Mark;
 use crate::error::BuildError;
 use tower_pulse_model::context::is_reserved;
 
@@ -112,16 +112,16 @@ impl Gauge {
 pub(super) struct CounterEntry {
     pub(super) name: Arc<str>,
     pub(super) value: Striped,
-    mark: Mark,
+    dirty_bit: DirtyBit,
 }
 
 impl CounterEntry {
-    /// A counter at 0 with `stripes` stripes, a power of two. The mark is set when there is something to drain.
-    pub(super) fn new(name: Arc<str>, stripes: usize, mark: Mark) -> Self {
+    /// A counter at 0 with `stripes` stripes, a power of two. The dirty bit is set when there is something to drain.
+    pub(super) fn new(name: Arc<str>, stripes: usize, dirty_bit: DirtyBit) -> Self {
         Self {
             name,
             value: Striped::new(stripes),
-            mark,
+            dirty_bit,
         }
     }
 }
@@ -138,7 +138,7 @@ impl Counter {
     #[inline]
     pub fn add(&self, n: i64) {
         if self.0.value.add(n) {
-            self.0.mark.set();
+            self.0.dirty_bit.set();
         }
     }
 

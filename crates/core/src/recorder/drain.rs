@@ -15,7 +15,7 @@ use super::flush_counters::FlushCounters;
 use super::minute_reports::ReportCollector;
 use super::slow_drain::SlowRequestDrain;
 use super::totals::{TargetTotals, Totals};
-use super::{Entry, Limits, Recorder};
+use super::{ContextHandle, Limits, Recorder};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::task::{Stopped, lock};
 use tower_pulse_model::aggregate::Aggregate;
@@ -65,8 +65,8 @@ struct State {
 /// Copies of the registries' entries, so that a drain holds no lock of a registry.
 #[derive(Default)]
 struct Entries {
-    http: Vec<Arc<Entry>>,
-    timers: Vec<Arc<Entry>>,
+    http: Vec<Arc<ContextHandle>>,
+    timers: Vec<Arc<ContextHandle>>,
     counters: Vec<Arc<CounterEntry>>,
 }
 
@@ -281,7 +281,7 @@ impl Recorder {
             state.add_to_pending(entry, second, &aggregate, &self.limits);
         }
         let counters = &entries.counters;
-        self.counters.take_touched(counters.len(), |place| {
+        self.counters.take_dirty(counters.len(), |place| {
             let counter = &counters[place];
             let n = counter.value.take();
             if n == 0 {
@@ -323,11 +323,11 @@ impl Recorder {
 
     /// The contexts to drain: those in which something happened since the last drain, or all of them. Their marks are
     /// taken before any of them is drained.
-    fn due<'a>(&'a self, entries: &'a Entries, all: bool) -> Vec<&'a Entry> {
-        let mut due: Vec<&Entry> = Vec::new();
+    fn due<'a>(&'a self, entries: &'a Entries, all: bool) -> Vec<&'a ContextHandle> {
+        let mut due: Vec<&ContextHandle> = Vec::new();
         let registries = [(&self.http, &entries.http), (&self.timers, &entries.timers)];
         for (registry, entries) in registries {
-            registry.take_touched(entries.len(), |place| {
+            registry.take_dirty(entries.len(), |place| {
                 if !all {
                     due.push(&entries[place]);
                 }
@@ -424,7 +424,7 @@ impl State {
 
     fn add_to_pending(
         &mut self,
-        entry: &Entry,
+        entry: &ContextHandle,
         second: i64,
         aggregate: &Aggregate,
         limits: &Limits,

@@ -7,13 +7,13 @@ use super::details::RequestDetails;
 use super::polls::{FirstPoll, Polled, RequestPolls};
 use super::shards::thread_number;
 use super::slow::ListedRequest;
-use super::{Ended, Entry, nanos_of};
+use super::{ContextHandle, Ended, nanos_of};
 use crate::clock::Tick;
 use tower_pulse_model::context::RecordId;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::TimerSums;
 
-impl Entry {
+impl ContextHandle {
     /// Records a sample that began at `start` and ends now.
     #[inline]
     pub fn finish(&self, start: Tick, outcome: Outcome, error: bool) {

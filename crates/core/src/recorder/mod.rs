@@ -5,7 +5,7 @@
 //! contexts share), `timer`, `counter` and `ranking` (other code), `response` and `request_outcome` (which responses
 //! are errors), `active`, `scope` and `timer_cells` (which timers ran within which requests), `queue` (how long
 //! requests have waited before), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one),
-//! `finish` (where a request ends), then `touched` (which contexts have something to drain), `drain` (from the cells to
+//! `finish` (where a request ends), then `dirty_bits` (which contexts have something to drain), `drain` (from the cells to
 //! the batch), `minute_reports` (the minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
@@ -13,6 +13,7 @@ mod cell;
 mod counter;
 mod covered;
 mod details;
+mod dirty_bits;
 mod drain;
 pub mod exemplars;
 mod finish;
@@ -34,7 +35,6 @@ mod sync;
 mod timer;
 mod timer_cells;
 pub mod totals;
-mod touched;
 mod within;
 
 use std::sync::Arc;
@@ -61,11 +61,11 @@ use http::StatusCode;
 use crate::clock::Clock;
 use crate::error::BuildError;
 use counter::CounterEntry;
+use dirty_bits::{DirtyBit, DirtyBits};
 use registry::Registry;
 use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
 use slow::SlowList;
 use timer_cells::TimerCells;
-use touched::{Mark, Touched};
 use tower_pulse_model::context::{self, Kind, RecordId};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::RankingSpec;
@@ -108,7 +108,7 @@ pub struct Unrecorded;
 /// A context of this process, or one of several handles that share its cells. Aligned so that threads which count
 /// references to different handles never share a cache line.
 #[repr(align(64))]
-pub struct Entry {
+pub struct ContextHandle {
     /// The name of the context.
     pub name: Arc<str>,
     /// Whether it is a page or a timer.
@@ -134,12 +134,12 @@ pub struct Recorder {
     /// The limits of recording.
     pub limits: Limits,
     /// The context of requests that match no route.
-    pub unmatched: Arc<Entry>,
+    pub unmatched: Arc<ContextHandle>,
     /// The header that tells how long a request has waited in front, if one is read.
     pub queue: Option<Queue>,
     shards: usize,
-    http: Registry<Entry>,
-    timers: Registry<Entry>,
+    http: Registry<ContextHandle>,
+    timers: Registry<ContextHandle>,
     counters: Registry<CounterEntry>,
     /// The rankings of this process.
     pub rankings: Rankings,
@@ -153,9 +153,9 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for ContextHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Entry").field(&self.name).finish()
+        f.debug_tuple("ContextHandle").field(&self.name).finish()
     }
 }
 
@@ -175,10 +175,15 @@ impl Recorder {
     pub fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
         let shards = Self::shards_of_this_machine();
         let recording = Arc::new(RecordingState::new(clock.clone(), &limits));
-        let entry =
-            |name: &str, kind, mark| Entry::new(name.into(), kind, mark, shards, &recording);
-        let overflow = |name: &'static str, kind| move |mark| entry(name, kind, mark);
-        let unmatched = entry(context::UNMATCHED, Kind::Http, Touched::new(1).mark(0));
+        let entry = |name: &str, kind, dirty_bit| {
+            ContextHandle::new(name.into(), kind, dirty_bit, shards, &recording)
+        };
+        let overflow = |name: &'static str, kind| move |dirty_bit| entry(name, kind, dirty_bit);
+        let unmatched = entry(
+            context::UNMATCHED,
+            Kind::Http,
+            DirtyBits::new(1).dirty_bit(0),
+        );
         let mut recorder = Self {
             unmatched: Arc::new(unmatched),
             queue: None,
@@ -187,8 +192,8 @@ impl Recorder {
                 limits.max_contexts,
                 overflow(context::TIMER_OVERFLOW, Kind::Timer),
             ),
-            counters: Registry::new(limits.max_counters, |mark| {
-                CounterEntry::new(context::OVERFLOW.into(), shards, mark)
+            counters: Registry::new(limits.max_counters, |dirty_bit| {
+                CounterEntry::new(context::OVERFLOW.into(), shards, dirty_bit)
             }),
             rankings: Rankings::default(),
             drain: Drain::new(precisions, clock.now_nanos(), limits.app_version.clone()),
@@ -204,7 +209,7 @@ impl Recorder {
 
     /// The HTTP context of this name, if it exists. Allocates nothing.
     #[inline]
-    pub fn existing_http(&self, name: &str) -> Option<Arc<Entry>> {
+    pub fn existing_http(&self, name: &str) -> Option<Arc<ContextHandle>> {
         if name == context::UNMATCHED {
             return Some(self.unmatched.clone());
         }
@@ -212,7 +217,7 @@ impl Recorder {
     }
 
     /// The context of this name, or `<overflow>` if there are too many.
-    pub fn entry(&self, kind: Kind, name: &str) -> Arc<Entry> {
+    pub fn entry(&self, kind: Kind, name: &str) -> Arc<ContextHandle> {
         let name = match kind {
             Kind::Timer => context::timer_name(name),
             _ => context::clean_name(name),
@@ -231,8 +236,8 @@ impl Recorder {
                 .warn_contexts_overflow(&name, self.limits.max_contexts);
             return registry.overflow();
         }
-        registry.get_or_insert(&name, |name, mark| {
-            Entry::new(name, kind, mark, self.shards, &self.recording)
+        registry.get_or_insert(&name, |name, dirty_bit| {
+            ContextHandle::new(name, kind, dirty_bit, self.shards, &self.recording)
         })
     }
 
@@ -256,8 +261,8 @@ impl Recorder {
     pub fn counter(&self, name: &str) -> Counter {
         let name = context::clean_name(name);
         let entry = |name: &str| {
-            let entry = self.counters.get_or_insert(name, |name, mark| {
-                CounterEntry::new(name, self.shards, mark)
+            let entry = self.counters.get_or_insert(name, |name, dirty_bit| {
+                CounterEntry::new(name, self.shards, dirty_bit)
             });
             if &*entry.name == context::OVERFLOW && name != context::OVERFLOW {
                 self.recording
@@ -284,15 +289,15 @@ impl Recorder {
     }
 }
 
-impl Entry {
+impl ContextHandle {
     fn new(
         name: Arc<str>,
         kind: Kind,
-        mark: Mark,
+        dirty_bit: DirtyBit,
         shards: usize,
         recording: &Arc<RecordingState>,
     ) -> Self {
-        let cells = Cells::new(shards, mark);
+        let cells = Cells::new(shards, dirty_bit);
         let has_slow = kind == Kind::Http;
         let unmatched = &*name == context::UNMATCHED;
         Self {

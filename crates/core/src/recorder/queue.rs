@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 
 use super::counter::Gauge;
-use super::{Entry, thread_number};
+use super::{ContextHandle, thread_number};
 use crate::health::QueueHealth;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::TimerSums;
@@ -26,13 +26,13 @@ const MAX_DIGITS: usize = 19;
 #[derive(Clone, Debug)]
 pub struct Queue {
     header: HeaderName,
-    timer: Arc<Entry>,
+    timer: Arc<ContextHandle>,
 }
 
 /// The time that a request has waited in front of this process, according to its header.
 #[derive(Clone, Debug)]
 pub struct QueueTime {
-    timer: Arc<Entry>,
+    timer: Arc<ContextHandle>,
     wait: Wait,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct QueueCounts {
 
 impl Queue {
     /// `timer` records the waits of all requests.
-    pub(super) fn new(header: HeaderName, timer: Arc<Entry>) -> Self {
+    pub(super) fn new(header: HeaderName, timer: Arc<ContextHandle>) -> Self {
         Self { header, timer }
     }
 
@@ -86,7 +86,7 @@ impl Queue {
 
 impl QueueTime {
     /// Records the wait of a request under its context. The request itself is recorded already.
-    pub fn record(&self, context: &Entry) {
+    pub fn record(&self, context: &ContextHandle) {
         let counts = &context.recording().queue_counts;
         let add = |count: &AtomicU64| {
             count.fetch_add(1, Ordering::Relaxed);

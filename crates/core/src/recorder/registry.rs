@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::touched::{Mark, Touched};
+use super::dirty_bits::{DirtyBit, DirtyBits};
 
 /// At most `max` entries by name, and one entry for all other names.
 pub(super) struct Registry<E> {
     entries: RwLock<Entries<E>>,
     max: usize,
     overflow: Arc<E>,
-    /// The marks of the entries, by their places.
-    touched: Arc<Touched>,
+    /// The dirty bits of the entries, by their places.
+    dirty_bits: Arc<DirtyBits>,
 }
 
 struct Entries<E> {
@@ -21,10 +21,10 @@ struct Entries<E> {
 }
 
 impl<E> Registry<E> {
-    /// `overflow` creates the entry for the names beyond the maximum, with its mark.
-    pub(super) fn new(max: usize, overflow: impl FnOnce(Mark) -> E) -> Self {
-        let touched = Touched::new(max + 1);
-        let overflow = Arc::new(overflow(touched.mark(0)));
+    /// `overflow` creates the entry for the names beyond the maximum, with its dirty bit.
+    pub(super) fn new(max: usize, overflow: impl FnOnce(DirtyBit) -> E) -> Self {
+        let dirty_bits = DirtyBits::new(max + 1);
+        let overflow = Arc::new(overflow(dirty_bits.dirty_bit(0)));
         let entries = Entries {
             by_name: HashMap::new(),
             by_place: vec![overflow.clone()],
@@ -33,7 +33,7 @@ impl<E> Registry<E> {
             entries: RwLock::new(entries),
             max,
             overflow,
-            touched,
+            dirty_bits,
         }
     }
 
@@ -51,7 +51,7 @@ impl<E> Registry<E> {
     pub(super) fn get_or_insert(
         &self,
         name: &str,
-        make: impl FnOnce(Arc<str>, Mark) -> E,
+        make: impl FnOnce(Arc<str>, DirtyBit) -> E,
     ) -> Arc<E> {
         if let Some(entry) = self.get(name) {
             return entry;
@@ -65,8 +65,8 @@ impl<E> Registry<E> {
         }
         let name: Arc<str> = name.into();
         // The overflow entry is at the first place.
-        let mark = self.touched.mark(entries.by_place.len());
-        let entry = Arc::new(make(name.clone(), mark));
+        let dirty_bit = self.dirty_bits.dirty_bit(entries.by_place.len());
+        let entry = Arc::new(make(name.clone(), dirty_bit));
         entries.by_name.insert(name, entry.clone());
         entries.by_place.push(entry.clone());
         entry
@@ -88,12 +88,12 @@ impl<E> Registry<E> {
         copy.extend(entries.by_place[copy.len()..].iter().cloned());
     }
 
-    /// Takes the marks that are set, and calls `visit` with the places of their entries, in order. If an entry is too
-    /// new to be in the copy, its mark is set again for the next call.
-    pub(super) fn take_touched(&self, copied: usize, mut visit: impl FnMut(usize)) {
-        self.touched.take(|place| match place < copied {
+    /// Takes the dirty bits that are set, and calls `visit` with the places of their entries, in order. If an entry is
+    /// too new to be in the copy, its bit is set again for the next call.
+    pub(super) fn take_dirty(&self, copied: usize, mut visit: impl FnMut(usize)) {
+        self.dirty_bits.take(|place| match place < copied {
             true => visit(place),
-            false => self.touched.mark(place).set(),
+            false => self.dirty_bits.dirty_bit(place).set(),
         });
     }
 }
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn an_entry_is_visited_where_it_was_copied_and_once_per_mark() {
-        let registry = Registry::new(9, |mark| mark);
+        let registry = Registry::new(9, |dirty_bit| dirty_bit);
         let visited = |copied| {
             let mut places = Vec::new();
-            registry.take_touched(copied, |place| places.push(place));
+            registry.take_dirty(copied, |place| places.push(place));
             places
         };
         for name in ["a", "b", "c"] {
-            registry.get_or_insert(name, |_, mark| mark).set();
+            registry.get_or_insert(name, |_, dirty_bit| dirty_bit).set();
         }
         registry.overflow().set();
         assert_eq!(visited(3), [0, 1, 2], "`c` came after the copy");

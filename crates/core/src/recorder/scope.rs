@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::Entry;
+use super::ContextHandle;
 use super::covered::Covered;
 use super::timer_cells::MAX_LIVE;
 use crate::clock::Tick;
@@ -41,7 +41,7 @@ struct State {
     /// The time during which any timer ran.
     covered: Covered,
     /// The context of the request, once the request has ended.
-    ended: Option<Arc<Entry>>,
+    ended: Option<Arc<ContextHandle>>,
 }
 
 /// The timers of one name.
@@ -65,7 +65,7 @@ impl Scope {
     }
 
     /// Ends the request of the context `entry` now. Timers that end later add themselves to the context.
-    pub fn end(&self, entry: &Arc<Entry>) -> RequestTimers {
+    pub fn end(&self, entry: &Arc<ContextHandle>) -> RequestTimers {
         let mut state = lock(&self.state);
         let clock = entry.recording().clock();
         let now = clock.nanos_between(self.base, clock.tick());
@@ -76,7 +76,7 @@ impl Scope {
 
 impl Started {
     /// Starts a timer within a request.
-    pub(super) fn new(scope: Arc<Scope>, timer: &Entry, start: Tick) -> Self {
+    pub(super) fn new(scope: Arc<Scope>, timer: &ContextHandle, start: Tick) -> Self {
         let clock = timer.recording().clock();
         let start = clock.nanos_between(scope.base, start);
         let at = lock(&scope.state).start(timer.id, start);
@@ -99,7 +99,7 @@ impl Started {
 
 impl RequestTimers {
     /// Adds the sums to the context of the request.
-    pub fn add_to(self, entry: &Entry) {
+    pub fn add_to(self, entry: &ContextHandle) {
         // Covered time implies a timer, which has sums.
         if !self.sums.is_empty() {
             entry.add_timers(self.covered, self.sums);
@@ -133,7 +133,7 @@ impl State {
         at: usize,
         start: u64,
         nanos: Option<u64>,
-    ) -> Option<(Arc<Entry>, RecordId, TimerSums)> {
+    ) -> Option<(Arc<ContextHandle>, RecordId, TimerSums)> {
         let timer = &mut self.timers[at];
         if let Ok(started) = timer.running.binary_search(&start) {
             timer.running.remove(started);

@@ -2,7 +2,7 @@
 //! shard for a dozen additions. No thread waits while any shard is free.
 //!
 //! A shard is taken by one atomic exchange and released by one store. A drain leaves it [`EMPTY`]. For the first thread
-//! that adds a sample afterwards, the exchange fails: it takes the shard as an empty one, and [marks](super::touched)
+//! that adds a sample afterwards, the exchange fails: it takes the shard as an empty one, and [marks](super::dirty_bits)
 //! the context for the next drain. All later threads find it [`FILLED`], and do no extra work. So a drain knows which
 //! contexts have samples, and skips the shards that have none.
 
@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use super::cell::{Cell, Measured, Sample, Scratch};
+use super::dirty_bits::DirtyBit;
 use super::sync::{AtomicU8, Ordering, TRIES, yield_now};
-use super::touched::Mark;
 use tower_pulse_model::aggregate::Aggregate;
 
 /// Maximum number of shards, however many worker threads there are.
@@ -21,7 +21,7 @@ pub(super) const MAX_SHARDS: usize = 8;
 /// Minimum number of shards: one stays free while the other is drained.
 pub(super) const MIN_SHARDS: usize = 2;
 
-/// The shard is free, and its cell has samples. The context is marked, or a drain that has taken the mark will drain
+/// The shard is free, and its cell has samples. The context is marked, or a drain that has taken the dirty bit will drain
 /// it.
 const FILLED: u8 = 0;
 /// A thread has taken the shard.
@@ -109,21 +109,21 @@ impl Shard {
 #[derive(Clone)]
 pub(super) struct Cells {
     shards: Arc<[Shard]>,
-    mark: Mark,
+    dirty_bit: DirtyBit,
 }
 
 impl Cells {
-    /// `shards` is a power of two. The mark is set when there is something to drain.
-    pub(super) fn new(shards: usize, mark: Mark) -> Self {
+    /// `shards` is a power of two. The dirty bit is set when there is something to drain.
+    pub(super) fn new(shards: usize, dirty_bit: DirtyBit) -> Self {
         Self {
             shards: (0..shards).map(|_| Shard::new()).collect(),
-            mark,
+            dirty_bit,
         }
     }
 
     /// Marks the context for the next drain.
     pub(super) fn touch(&self) {
-        self.mark.set();
+        self.dirty_bit.set();
     }
 
     /// Sets the shortest duration that [is slow](Self::is_slow). Initially no duration is.
@@ -160,8 +160,8 @@ impl Cells {
         let cell = taken.0.cell.get_or_init(Cell::new);
         cell.record(sample, measured);
         if was_empty {
-            // Set the mark while the shard is taken: a drain that takes the mark then waits for the shard.
-            self.mark.set();
+            // Set the dirty bit while the shard is taken: a drain that takes the dirty bit then waits for the shard.
+            self.dirty_bit.set();
         }
     }
 
@@ -226,14 +226,14 @@ mod tests {
     use proptest::{num, prop_assert_eq};
 
     use super::*;
-    use crate::recorder::touched::Touched;
+    use crate::recorder::dirty_bits::DirtyBits;
     use tower_pulse_model::histogram::{Histogram, bucket_of};
     use tower_pulse_model::measures::Measure;
     use tower_pulse_model::outcome::OUTCOMES;
     use tower_pulse_model::outcome::Outcome;
 
     fn cells(shards: usize) -> Cells {
-        Cells::new(shards, Touched::new(1).mark(0))
+        Cells::new(shards, DirtyBits::new(1).dirty_bit(0))
     }
 
     #[test]
@@ -256,11 +256,11 @@ mod tests {
 
     #[test]
     fn the_first_sample_after_a_drain_marks_the_context() {
-        let touched = Touched::new(3);
-        let cells = Cells::new(4, touched.mark(2));
+        let dirty_bits = DirtyBits::new(3);
+        let cells = Cells::new(4, dirty_bits.dirty_bit(2));
         let marked = || {
             let mut places = Vec::new();
-            touched.take(|place| places.push(place));
+            dirty_bits.take(|place| places.push(place));
             places
         };
         let mut scratch = Scratch::new();

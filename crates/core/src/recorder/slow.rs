@@ -222,11 +222,11 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::touched::Touched;
+    use crate::recorder::dirty_bits::DirtyBits;
     use tower_pulse_model::outcome::Outcome;
 
     fn cells(shards: usize) -> Cells {
-        Cells::new(shards, Touched::new(1).mark(0))
+        Cells::new(shards, DirtyBits::new(1).dirty_bit(0))
     }
 
     const STAYS: SlowDrain = SlowDrain {

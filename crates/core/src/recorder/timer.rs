@@ -10,7 +10,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 
 use super::scope::Started;
-use super::{Entry, active};
+use super::{ContextHandle, active};
 use crate::clock::Tick;
 use tower_pulse_model::outcome::Outcome;
 
@@ -25,7 +25,7 @@ use tower_pulse_model::outcome::Outcome;
 /// [where the time goes](https://docs.rs/tower-pulse/latest/tower_pulse/guide/request_timers/index.html).
 #[must_use = "a timer that is dropped at once times nothing"]
 pub struct Timer {
-    entry: Arc<Entry>,
+    entry: Arc<ContextHandle>,
     start: Tick,
     outcome: Outcome,
     is_discarded: bool,
@@ -42,7 +42,7 @@ impl fmt::Debug for Timer {
 impl Timer {
     /// A timer that runs from now on.
     #[doc(hidden)]
-    pub fn start(entry: Arc<Entry>) -> Self {
+    pub fn start(entry: Arc<ContextHandle>) -> Self {
         // The scope first: its time must begin before that of its timers.
         let scope = active::scope(entry.recording());
         let start = entry.recording().clock().tick();
@@ -106,7 +106,7 @@ pin_project! {
     {
         #[pin]
         future: F,
-        entry: Arc<Entry>,
+        entry: Arc<ContextHandle>,
         timer: Option<Timer>,
         has_failed: fn(&F::Output) -> bool,
     }
@@ -121,7 +121,7 @@ impl<F: Future> fmt::Debug for Timed<F> {
 impl<F: Future> Timed<F> {
     /// `has_failed` tells whether an output counts as an error.
     #[doc(hidden)]
-    pub fn new(entry: Arc<Entry>, future: F, has_failed: fn(&F::Output) -> bool) -> Self {
+    pub fn new(entry: Arc<ContextHandle>, future: F, has_failed: fn(&F::Output) -> bool) -> Self {
         Self {
             future,
             entry,

@@ -4,7 +4,7 @@
 use data_encoding::HEXLOWER;
 
 use crate::change::{Change, ChangeKind, Earlier, Suspect};
-use crate::detector::{DetectorState, Sight, Watched};
+use crate::detector::{Coverage, DetectorState, Watched};
 use crate::last_judgement::LastJudgement;
 use crate::noise::Noise;
 use crate::reference::Past;
@@ -118,7 +118,7 @@ fn judged() -> LastJudgement {
         revision: "0123456789abcdef".into(),
         number: 300,
         until: 1_700_000_400,
-        sight: Sight {
+        sight: Coverage {
             contexts: 20,
             compared: 15,
             gaps: 2,

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use data_encoding::HEXLOWER;
 
 use super::*;
-use tower_pulse_core::store::in_process::{Entered, Fence, Kept};
+use tower_pulse_core::store::in_process::{EntryQueue, Fence, StoredState};
 use tower_pulse_core::store::journal::{Entry, Partitions, Progress};
 use tower_pulse_core::store::{Exceptions, Position};
 use tower_pulse_model::pack::Packed;
@@ -58,12 +58,12 @@ fn position(offset: u64) -> Position {
 }
 
 /// A state with a value in each field.
-fn state() -> Kept {
+fn state() -> StoredState {
     let mut done = Partitions::default();
     (0..32).for_each(|at| done.insert(7 * at));
     let mut rolled = RolledUp::default();
     rolled.advance(1_699_999_995);
-    Kept {
+    StoredState {
         generation: "file-0123456789abcdef".into(),
         created: 1_700_000_000,
         since: 1_699_999_000,
@@ -75,7 +75,7 @@ fn state() -> Kept {
                 at: 1_700_000_399,
             },
         )]),
-        journal: Entered {
+        journal: EntryQueue {
             entries: VecDeque::new(),
             head: position(9_000),
             progress: Progress {

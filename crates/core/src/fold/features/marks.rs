@@ -1,6 +1,6 @@
 //! Folding marks: keeps the newest, and drops a version's mark that repeats the one before it.
 
-use crate::fold::ground::{Ground, Leased};
+use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::marks;
 use crate::store::table::{FieldWrites, Table};
@@ -14,16 +14,20 @@ use tower_pulse_model::sorted::Map;
 const MAX_SURPLUS: usize = 1_000;
 
 /// Adds the marks of a round to those of the store.
-pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Leased<()> {
+pub(super) async fn merge(
+    leased: &LeasedStore<'_>,
+    round: &Round,
+    plans: &mut Plans,
+) -> Leased<()> {
     let added = round.marks();
-    if added.is_empty() || !ground.is_left(PARTITION_OF_MARKS) {
+    if added.is_empty() || !leased.is_left(PARTITION_OF_MARKS) {
         return Ok(());
     }
     // The ids are listed under any version; their values are read again under the version of the step.
-    let listed = boxed(marks::read(ground.journal)).await?;
+    let listed = boxed(marks::read(leased.journal)).await?;
     let ids: Vec<_> = listed.marks.as_slice().iter().map(id_of).collect();
     let fields = [(Table::Marks, ids.clone())];
-    let values = ground.load(&fields).await?;
+    let values = leased.load(&fields).await?;
     let values = ids.iter().zip(values.into_iter().flatten());
     let stored = values.filter_map(|(id, value)| StoredMark::unpack(id, &value?));
     let before = Marks::new(stored);

@@ -1,7 +1,7 @@
 //! Folding minute reports: merges the report of an instance with the one that the store has for the same minute, and
 //! likewise those of versions of the application.
 
-use crate::fold::ground::{Ground, Leased, fields_by_table};
+use crate::fold::leased_store::{Leased, LeasedStore, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::aggregate::Aggregate;
@@ -17,7 +17,11 @@ type Field = (Table, Vec<u8>);
 const CONTEXTS_PER_COST: usize = 8;
 
 /// Merges the reports of a round with those of the store.
-pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Leased<()> {
+pub(super) async fn merge(
+    leased: &LeasedStore<'_>,
+    round: &Round,
+    plans: &mut Plans,
+) -> Leased<()> {
     let now = round.stamp;
     let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
     let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
@@ -38,15 +42,15 @@ pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans)
         }
         tokio::task::yield_now().await;
     }
-    instances.retain(|(_, (partition, _))| ground.is_left(*partition));
-    versions.retain(|(_, (partition, _))| ground.is_left(*partition));
+    instances.retain(|(_, (partition, _))| leased.is_left(*partition));
+    versions.retain(|(_, (partition, _))| leased.is_left(*partition));
     if instances.is_empty() && versions.is_empty() {
         return Ok(());
     }
     let instance_fields = instances.iter().map(|(field, _)| field);
     let version_fields = versions.iter().map(|(field, _)| field);
     let fields = fields_by_table(instance_fields.chain(version_fields).cloned());
-    let values = ground.load(&fields).await?;
+    let values = leased.load(&fields).await?;
     // The values are in the order of the fields. A field that cannot be read is replaced.
     let mut values = values.into_iter().flatten();
     for ((table, field), (partition, added)) in instances {

@@ -10,7 +10,7 @@ mod slow_requests;
 
 use self::rankings::Rankings;
 use self::records::RecordTables;
-use super::ground::{Ground, Lease, Leased};
+use super::leased_store::{Lease, Leased, LeasedStore};
 use super::plan::Plans;
 use crate::store::table::FieldWrites;
 use crate::task::BoxFuture;
@@ -66,41 +66,41 @@ impl Features {
     /// Removes data that has expired at `now`, in Unix seconds of the store, a bounded part at a time.
     pub(super) fn between_rounds<'a>(
         &'a mut self,
-        ground: &'a mut Ground<'_>,
+        leased: &'a mut LeasedStore<'_>,
         now: i64,
     ) -> Folding<'a> {
         self.records.attend(now);
-        Box::pin(self.rankings.expire(ground, now))
+        Box::pin(self.rankings.expire(leased, now))
     }
 
     /// Does the work that is overdue at `now`, in Unix seconds, while no entry arrives.
     pub(super) fn while_idle<'a>(
         &'a mut self,
-        ground: &'a mut Ground<'_>,
+        leased: &'a mut LeasedStore<'_>,
         now: i64,
     ) -> Folding<'a> {
-        Box::pin(self.records.roll_up_overdue(ground, now))
+        Box::pin(self.records.roll_up_overdue(leased, now))
     }
 
     /// Brings tables up to the time of a round that is about to begin.
-    pub(super) fn before_round<'a>(&'a mut self, ground: &'a mut Ground<'_>) -> Folding<'a> {
-        Box::pin(self.records.roll_up_and_apply(ground))
+    pub(super) fn before_round<'a>(&'a mut self, leased: &'a mut LeasedStore<'_>) -> Folding<'a> {
+        Box::pin(self.records.roll_up_and_apply(leased))
     }
 
     /// Adds the changes of the round in the partitions that are not done to the plans: their costs, and the fields as
     /// they are after the round.
     pub(super) fn plan<'a>(
         &'a mut self,
-        ground: &'a mut Ground<'_>,
+        leased: &'a mut LeasedStore<'_>,
         round: &'a Round,
         plans: &'a mut Plans,
     ) -> Folding<'a> {
         Box::pin(async move {
-            slow_requests::merge(ground, round, plans).await?;
-            self.rankings.merge(ground, round, plans).await?;
-            minute_reports::merge(ground, round, plans).await?;
-            marks::merge(ground, round, plans).await?;
-            self.records.add_round(ground, round).await
+            slow_requests::merge(leased, round, plans).await?;
+            self.rankings.merge(leased, round, plans).await?;
+            minute_reports::merge(leased, round, plans).await?;
+            marks::merge(leased, round, plans).await?;
+            self.records.add_round(leased, round).await
         })
     }
 
@@ -112,8 +112,8 @@ impl Features {
     }
 
     /// Keeps tables within their bounds after a round, a bounded part at a time.
-    pub(super) fn after_round<'a>(&'a mut self, ground: &'a mut Ground<'_>) -> Folding<'a> {
-        Box::pin(self.rankings.limit(ground))
+    pub(super) fn after_round<'a>(&'a mut self, leased: &'a mut LeasedStore<'_>) -> Folding<'a> {
+        Box::pin(self.rankings.limit(leased))
     }
 
     /// Forgets data that the next round is unlikely to need.

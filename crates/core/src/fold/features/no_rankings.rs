@@ -1,19 +1,19 @@
 //! The rankings of a build without the feature `rankings`: there are none, as its only store is in this process.
 
-use super::{FieldWrites, Ground, Leased, Plans, Round};
+use super::{FieldWrites, Leased, LeasedStore, Plans, Round};
 
 /// No rankings.
 #[derive(Default)]
 pub(super) struct Rankings {}
 
 impl Rankings {
-    pub(super) async fn expire(&mut self, _: &mut Ground<'_>, _: i64) -> Leased<()> {
+    pub(super) async fn expire(&mut self, _: &mut LeasedStore<'_>, _: i64) -> Leased<()> {
         Ok(())
     }
 
     pub(super) async fn merge(
         &mut self,
-        _: &mut Ground<'_>,
+        _: &mut LeasedStore<'_>,
         _: &Round,
         _: &mut Plans,
     ) -> Leased<()> {
@@ -24,7 +24,7 @@ impl Rankings {
         Vec::new()
     }
 
-    pub(super) async fn limit(&mut self, _: &mut Ground<'_>) -> Leased<()> {
+    pub(super) async fn limit(&mut self, _: &mut LeasedStore<'_>) -> Leased<()> {
         Ok(())
     }
 }

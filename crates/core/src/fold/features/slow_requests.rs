@@ -1,7 +1,7 @@
 //! Folding the slowest and the newest failed requests: merges the lists of the contexts of a round with those of the
 //! store.
 
-use crate::fold::ground::{Ground, Leased, fields_by_table};
+use crate::fold::leased_store::{Leased, LeasedStore, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::context::{ContextId, RecordId};
@@ -15,13 +15,17 @@ use tower_pulse_model::sorted::Map;
 const SPARE_TIME: i64 = 600;
 
 /// Merges the lists of a round with those of the store.
-pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Leased<()> {
+pub(super) async fn merge(
+    leased: &LeasedStore<'_>,
+    round: &Round,
+    plans: &mut Plans,
+) -> Leased<()> {
     let oldest = hour_of(round.stamp) - HOUR;
     let mut seen = 0;
     let mut added: Map<(i64, ContextId), SlowRequests> = Map::default();
     for group in &round.groups {
         let contexts = group.contexts.iter();
-        for (context, judged) in contexts.filter(|(c, _)| ground.is_left(partition(&c.name))) {
+        for (context, judged) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
             let lists = judged.delta.slowest.iter();
             for (hour, list) in lists.filter(|(hour, _)| *hour >= oldest) {
                 let merged = added
@@ -41,7 +45,7 @@ pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans)
         let id = RecordId::new(context.kind, &context.name).to_bytes();
         (Table::SlowRequests { hour: *hour }, id.to_vec())
     }));
-    let values = ground.load(&fields).await?;
+    let values = leased.load(&fields).await?;
     // Both are in the order of the hours, then of the contexts.
     let values = values.into_iter().flatten();
     for (((hour, context), mut list), before) in added.into_iter().zip(values) {

@@ -14,7 +14,7 @@ use crate::query::question::or_any;
 use crate::query::source::Source;
 use crate::store::marks::leave_out_removed;
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
-use tower_pulse_detect::detector::{Sight, Watched};
+use tower_pulse_detect::detector::{Coverage, Watched};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::mark::Marks;
 
@@ -26,7 +26,7 @@ pub struct Changes {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
     pub judged_until: Option<i64>,
     /// The detector's coverage in that minute.
-    sight: Sight,
+    sight: Coverage,
     /// Number of changes that match.
     pub total: usize,
     /// Number of changes that match and stand.

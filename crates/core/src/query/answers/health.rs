@@ -9,7 +9,7 @@ use crate::condition::{Condition, conditions, texts};
 use crate::health::{ChangeHealth, FoldHealth, Health, Status, StoreHealth};
 use crate::query::source::Source;
 use crate::skew::{Skew, skew_warning};
-use tower_pulse_detect::detector::Sight;
+use tower_pulse_detect::detector::Coverage;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tiers::History;
@@ -197,7 +197,7 @@ async fn of_the_fleet(source: &Source) -> Health {
     let age = reader.contact_age();
     let (until, sight) = match &changes {
         Ok(log) => (log.judged_until(), log.judged.sight),
-        Err(_) => (None, Sight::default()),
+        Err(_) => (None, Coverage::default()),
     };
     Health {
         status: Status::at_age(age, ASKED_EVERY),

@@ -1,7 +1,7 @@
 //! Appending, and the steps of folding. As all instances are in this process, they fold one after the other, and none
 //! has to find out whether another one is alive.
 
-use super::entered::Fence;
+use super::entry_queue::Fence;
 use super::state::State;
 use super::{Access, InProcessStore};
 use crate::store::journal::{

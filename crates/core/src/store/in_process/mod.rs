@@ -5,7 +5,7 @@
 //! tables; `upkeep` tracks the living instances and removes old data.
 
 mod counters;
-mod entered;
+mod entry_queue;
 pub mod fields;
 mod journal;
 mod memory_fields;
@@ -21,10 +21,10 @@ use std::sync::Arc;
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 pub use self::counters::Counters;
-pub use self::entered::{Entered, Fence};
+pub use self::entry_queue::{EntryQueue, Fence};
 pub use self::fields::{Extent, FieldChange, Fields, Show};
 pub use self::memory_fields::MemoryFields;
-pub use self::state::{Kept, State};
+pub use self::state::{State, StoredState};
 pub use self::tables::{Bound, Tables};
 pub use self::upkeep::Heartbeats;
 use crate::clock::Clock;

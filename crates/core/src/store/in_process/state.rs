@@ -1,7 +1,7 @@
 //! The state of a store in one process.
 
 use super::counters::Counters;
-use super::entered::{Entered, Fence};
+use super::entry_queue::{EntryQueue, Fence};
 use super::fields::Fields;
 use super::tables::Tables;
 use super::upkeep::Heartbeats;
@@ -17,7 +17,7 @@ use tower_pulse_model::tier::RolledUp;
 packed! {
     /// The part of the state that a file stores as one value, without the entries of the journal.
     #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct Kept {
+    pub struct StoredState {
         /// The name of the store's generation.
         pub generation: String,
         /// When the generation began, in Unix seconds.
@@ -29,7 +29,7 @@ packed! {
         /// The fence of each instance.
         pub fences: Map<String, Fence>,
         /// The journal.
-        pub journal: Entered,
+        pub journal: EntryQueue,
         /// The samples that could not be folded.
         pub exceptions: Exceptions,
         /// Contexts whose last sample is not after this time have left the ranking of the slowest.
@@ -46,7 +46,7 @@ packed! {
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 pub struct State {
     /// The small part, which a file stores as one value.
-    pub kept: Kept,
+    pub kept: StoredState,
     /// The slices of counters.
     pub counters: Counters,
     /// The tables.
@@ -59,12 +59,12 @@ impl State {
     /// No data, in a new generation.
     pub fn new(generation: String, created: i64, fields: Box<dyn Fields>) -> Self {
         Self {
-            kept: Kept {
+            kept: StoredState {
                 generation,
                 created,
                 since: created,
                 ranked_since: i64::MIN,
-                ..Kept::default()
+                ..StoredState::default()
             },
             counters: Counters::default(),
             tables: Tables::new(fields),

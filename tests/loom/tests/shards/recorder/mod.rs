@@ -2,11 +2,11 @@
 
 #[path = "../../../../../crates/core/src/recorder/cell.rs"]
 mod cell;
+#[path = "../../../../../crates/core/src/recorder/dirty_bits.rs"]
+mod dirty_bits;
 #[path = "../../../../../crates/core/src/recorder/shards.rs"]
 mod shards;
 mod sync;
-#[path = "../../../../../crates/core/src/recorder/touched.rs"]
-mod touched;
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use tower_pulse_model::outcome::Outcome;
 #[derive(Clone)]
 pub struct Cells {
     cells: shards::Cells,
-    touched: Arc<touched::Touched>,
+    dirty_bits: Arc<dirty_bits::DirtyBits>,
 }
 
 impl Default for Cells {
     fn default() -> Self {
-        let touched = touched::Touched::new(1);
-        let cells = shards::Cells::new(2, touched.mark(0));
-        Self { cells, touched }
+        let dirty_bits = dirty_bits::DirtyBits::new(1);
+        let cells = shards::Cells::new(2, dirty_bits.dirty_bit(0));
+        Self { cells, dirty_bits }
     }
 }
 
@@ -37,7 +37,7 @@ impl Cells {
     /// Takes out all samples if the context is marked, as a drain does, and counts them.
     pub fn drain(&self) -> u64 {
         let mut count = 0;
-        self.touched.take(|_| {
+        self.dirty_bits.take(|_| {
             let aggregate = self.cells.drain(&mut cell::Scratch::new());
             count += aggregate.unwrap_or_default().times.count;
         });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Rankings;
 use super::known::KnownRanking;
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Leased};
+use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead};
@@ -15,7 +15,7 @@ impl Rankings {
     /// Reads the rankings of these names.
     pub(super) async fn know(
         &mut self,
-        ground: &Ground<'_>,
+        leased: &LeasedStore<'_>,
         names: impl Iterator<Item = &Arc<str>>,
     ) -> Leased<()> {
         let known = &self.known;
@@ -29,7 +29,7 @@ impl Rankings {
             .map(|name| name.as_bytes().to_vec())
             .collect();
         let fields = [Table::Rankings, Table::RankingSpecs].map(|table| (table, names.clone()));
-        let values = ground.load(&fields).await?;
+        let values = leased.load(&fields).await?;
         let mut values = values.into_iter().map(FieldValues::into_iter);
         let (states, specs) = (values.next(), values.next());
         let values = states

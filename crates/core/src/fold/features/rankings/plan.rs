@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Rankings;
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Leased};
+use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::fold::plan::{Plan, Plans};
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::{FieldWrites, Table};
@@ -70,7 +70,7 @@ impl Rankings {
     /// Adds the rankings of a round to its plans, merged with the store's.
     pub(in crate::fold) async fn merge(
         &mut self,
-        ground: &Ground<'_>,
+        leased: &LeasedStore<'_>,
         round: &Round,
         plans: &mut Plans,
     ) -> Leased<()> {
@@ -78,11 +78,11 @@ impl Rankings {
         if round.rankings.is_empty() {
             return Ok(());
         }
-        self.know(ground, round.rankings.keys()).await?;
+        self.know(leased, round.rankings.keys()).await?;
         let rankings = round.rankings.iter();
-        let rankings = rankings.map(|(name, delta)| self.begin(ground, name, delta, round));
+        let rankings = rankings.map(|(name, delta)| self.begin(leased, name, delta, round));
         let mut all: Vec<Added<'_>> = rankings.collect();
-        self.make_room(ground.journal, &mut all).await?;
+        self.make_room(leased.journal, &mut all).await?;
         let mut fields: Vec<(Table, Vec<Vec<u8>>)> = Vec::new();
         for added in &all {
             if added.may_drop() {
@@ -97,7 +97,7 @@ impl Rankings {
                 }
             }
         }
-        let values = ground.load(&fields).await?;
+        let values = leased.load(&fields).await?;
         let mut stored = Stored::new(fields, values);
         for added in &all {
             let refused = self.refused_ids(added, &stored);
@@ -137,7 +137,7 @@ impl Rankings {
     /// Adds the slices of a delta to the state of its ranking.
     fn begin<'a>(
         &mut self,
-        ground: &Ground<'_>,
+        leased: &LeasedStore<'_>,
         name: &'a Arc<str>,
         delta: &'a RankingDelta,
         round: &Round,
@@ -145,12 +145,12 @@ impl Rankings {
         let now = round.stamp;
         let ids = delta.ids.iter();
         let ids: Vec<_> = ids
-            .filter(|(id, _)| ground.is_left(partition_of_id(name, id)))
+            .filter(|(id, _)| leased.is_left(partition_of_id(name, id)))
             .collect();
         let mut added = Added {
             name,
             delta,
-            counts_dropped: delta.dropped > 0 && ground.is_left(partition(name)),
+            counts_dropped: delta.dropped > 0 && leased.is_left(partition(name)),
             before: Vec::new(),
             spec: delta.spec,
             oldest: delta.spec.oldest(now),

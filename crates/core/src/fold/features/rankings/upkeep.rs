@@ -12,7 +12,7 @@ use super::plan::{
     IDS_AT_ONCE, Stored, dropped_write, number, set_number, slice_of, state_write, totals_of, ttl,
 };
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Leased};
+use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TablePage, TableRead, read_table};
@@ -35,10 +35,10 @@ impl Rankings {
     /// Subtracts slices that have left the window at `now` from the sums.
     pub(in crate::fold) async fn expire(
         &mut self,
-        ground: &mut Ground<'_>,
+        leased: &mut LeasedStore<'_>,
         now: i64,
     ) -> Leased<()> {
-        self.list(ground.journal).await?;
+        self.list(leased.journal).await?;
         let due = self.known.iter().filter(|(_, ranking)| {
             let state = &ranking.state;
             let is_due = state.slices.is_empty() || state.expired(now).next().is_some();
@@ -47,13 +47,13 @@ impl Rankings {
         let due: Vec<_> = due.map(|(name, _)| name.clone()).collect();
         let mut left = IDS_PER_ROUND;
         for name in due {
-            self.expire_ranking(ground, &name, now, &mut left).await?;
+            self.expire_ranking(leased, &name, now, &mut left).await?;
         }
         Ok(())
     }
 
     /// Drops ids of the rankings with additions that have no room for them.
-    pub(in crate::fold) async fn limit(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
+    pub(in crate::fold) async fn limit(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         let mut left = IDS_PER_ROUND;
         for _ in 0..self.known.to_limit.len() {
             let Some(name) = self.known.to_limit.pop_front() else {
@@ -63,7 +63,7 @@ impl Rankings {
                 self.known.touch(&name);
                 continue;
             }
-            let result = self.limit_ranking(ground, &name, &mut left).await;
+            let result = self.limit_ranking(leased, &name, &mut left).await;
             if !matches!(result, Ok(true)) {
                 self.known.touch(&name);
             }
@@ -75,12 +75,12 @@ impl Rankings {
     /// Subtracts slices that have left the window from the sums of a ranking, for at most `left` ids.
     async fn expire_ranking(
         &mut self,
-        ground: &mut Ground<'_>,
+        leased: &mut LeasedStore<'_>,
         name: &Arc<str>,
         now: i64,
         left: &mut usize,
     ) -> Leased<()> {
-        self.expire_specs(ground, name, now).await?;
+        self.expire_specs(leased, name, now).await?;
         let Some(ranking) = self.known.get(name) else {
             return Ok(());
         };
@@ -88,7 +88,7 @@ impl Rankings {
         // When the window of all slices is over, none may be left when another one begins: the sums of missing slices
         // are removed with the last slice.
         if expired.len() == ranking.state.slices.len() {
-            return self.end_ranking(ground, name).await;
+            return self.end_ranking(leased, name).await;
         }
         for start in expired {
             let mut from = None;
@@ -96,10 +96,10 @@ impl Rankings {
                 if *left == 0 {
                     return Ok(());
                 }
-                let page = page_of(ground.journal, name, start, from).await?;
+                let page = page_of(leased.journal, name, start, from).await?;
                 let ids: Vec<_> = page.fields.into_iter().map(|(id, _)| id).collect();
                 for ids in ids.chunks(IDS_AT_ONCE) {
-                    self.take_out(ground, (name, start), ids, None).await?;
+                    self.take_out(leased, (name, start), ids, None).await?;
                 }
                 *left = left.saturating_sub(IDS_PER_PAGE + ids.len());
                 if let Some(ranking) = self.known.get_mut(name) {
@@ -110,7 +110,7 @@ impl Rankings {
                     break;
                 }
             }
-            self.forget_slice(ground, name, start).await?;
+            self.forget_slice(leased, name, start).await?;
         }
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Rankings {
     /// Forgets configurations that no instance has used for additions for as long as their period.
     async fn expire_specs(
         &mut self,
-        ground: &mut Ground<'_>,
+        leased: &mut LeasedStore<'_>,
         name: &Arc<str>,
         now: i64,
     ) -> Leased<()> {
@@ -132,14 +132,14 @@ impl Rankings {
         }
         let state = state_write(name, Some(&ranking.state));
         let writes = [state, ranking.specs_write(name)];
-        ground.write(&writes).await
+        leased.write(&writes).await
     }
 
     /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may, or `left` ids are
     /// dropped. Returns whether the ranking is within its limit.
     async fn limit_ranking(
         &mut self,
-        ground: &mut Ground<'_>,
+        leased: &mut LeasedStore<'_>,
         name: &Arc<str>,
         left: &mut usize,
     ) -> Leased<bool> {
@@ -148,13 +148,13 @@ impl Rankings {
         };
         let (spec, slices) = (ranking.state.spec, ranking.state.slices.clone());
         let read = TableRead::Count(totals_of(name));
-        let count = read_table(ground.journal, Purpose::Fold, read).await?.count;
+        let count = read_table(leased.journal, Purpose::Fold, read).await?.count;
         let mut surplus = count.saturating_sub(spec.max_ids as usize);
         for start in slices.iter().copied() {
             if surplus == 0 {
                 break;
             }
-            let smallest = smallest_of(ground.journal, name, start, left).await?;
+            let smallest = smallest_of(leased.journal, name, start, left).await?;
             let Smallest { ids, has_more } = smallest;
             let mut taken = 0;
             for part in ids.chunks(IDS_AT_ONCE) {
@@ -162,7 +162,7 @@ impl Rankings {
                 // An id that is part of later slices stays, with its additions there.
                 let part = (name, start);
                 taken += self
-                    .take_out(ground, part, &ids, Some(&mut surplus))
+                    .take_out(leased, part, &ids, Some(&mut surplus))
                     .await?;
                 if surplus == 0 {
                     break;
@@ -172,7 +172,7 @@ impl Rankings {
             if has_more || taken < ids.len() {
                 break;
             }
-            self.forget_slice(ground, name, start).await?;
+            self.forget_slice(leased, name, start).await?;
         }
         if let Some(ranking) = self.known.get_mut(name) {
             ranking.ids = Some(surplus.saturating_add(spec.max_ids as usize).min(count));
@@ -184,7 +184,7 @@ impl Rankings {
     /// as exceed the limit, and counts them as dropped. Returns their number.
     async fn take_out(
         &mut self,
-        ground: &mut Ground<'_>,
+        leased: &mut LeasedStore<'_>,
         (name, start): (&Arc<str>, i64),
         ids: &[Vec<u8>],
         surplus: Option<&mut usize>,
@@ -196,7 +196,7 @@ impl Rankings {
         if surplus.is_some() {
             fields.push((Table::RankingsDropped, vec![name.as_bytes().to_vec()]));
         }
-        let values = ground.load(&fields).await?;
+        let values = leased.load(&fields).await?;
         let mut stored = Stored::new(fields, values);
         let ttl = self.known.get(name).map(|ranking| ttl(ranking.state.spec));
         let mut slice = FieldWrites::new(slice_of(name, start), None);
@@ -227,7 +227,7 @@ impl Rankings {
             writes.push(dropped_write(name, before, dropped));
             *surplus = surplus_left.unwrap_or(0);
         }
-        ground.write(&writes).await?;
+        leased.write(&writes).await?;
         tokio::task::yield_now().await;
         Ok(taken)
     }
@@ -235,7 +235,7 @@ impl Rankings {
     /// Forgets a slice that is empty. A ranking without slices is forgotten as well.
     async fn forget_slice(
         &mut self,
-        ground: &mut Ground<'_>,
+        leased: &mut LeasedStore<'_>,
         name: &Arc<str>,
         start: i64,
     ) -> Leased<()> {
@@ -244,15 +244,15 @@ impl Rankings {
         };
         ranking.state.slices.remove(start);
         if ranking.state.slices.is_empty() {
-            return self.end_ranking(ground, name).await;
+            return self.end_ranking(leased, name).await;
         }
         let write = state_write(name, Some(&ranking.state));
-        ground.write(&[write]).await
+        leased.write(&[write]).await
     }
 
     /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, however many ids they
     /// have. So no sum remains of a slice that another program has deleted.
-    async fn end_ranking(&mut self, ground: &mut Ground<'_>, name: &Arc<str>) -> Leased<()> {
+    async fn end_ranking(&mut self, leased: &mut LeasedStore<'_>, name: &Arc<str>) -> Leased<()> {
         let Some(ranking) = self.known.get(name) else {
             return Ok(());
         };
@@ -260,12 +260,12 @@ impl Rankings {
         let slices = starts.map(|start| slice_of(name, *start));
         let tables: Vec<_> = [totals_of(name)].into_iter().chain(slices).collect();
         let reads: Vec<_> = tables.iter().cloned().map(TableRead::Count).collect();
-        let mut counts = ground.journal.read_tables(Purpose::Fold, &reads).await?;
+        let mut counts = leased.journal.read_tables(Purpose::Fold, &reads).await?;
         let specs = FieldWrites::of(Table::RankingSpecs, None, name.as_bytes(), None);
         let mut writes = vec![state_write(name, None), specs];
         let tables = tables.into_iter().filter(|_| counts.page().count > 0);
         writes.extend(tables.map(FieldWrites::end));
-        ground.write(&writes).await?;
+        leased.write(&writes).await?;
         self.known.remove(name);
         Ok(())
     }

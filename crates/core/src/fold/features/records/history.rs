@@ -2,7 +2,7 @@
 //! stores that before it stores the days. Folders that take over continue the history, whatever they ask for
 //! themselves.
 
-use crate::fold::ground::{Ground, Leased};
+use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::history;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::Purpose;
@@ -39,9 +39,9 @@ impl KeptHistory {
     }
 
     /// Reads the history in the store. No other instance changes it while the lease holds.
-    pub(super) async fn read(&mut self, ground: &Ground<'_>) -> Leased<()> {
+    pub(super) async fn read(&mut self, leased: &LeasedStore<'_>) -> Leased<()> {
         if !self.is_read {
-            self.stored = history::read(ground.journal, Purpose::Fold).await?;
+            self.stored = history::read(leased.journal, Purpose::Fold).await?;
             self.is_read = true;
         }
         Ok(())
@@ -49,9 +49,9 @@ impl KeptHistory {
 
     /// Begins, renews, changes or ends the history. Must not be called within a round, as all partitions of a round
     /// have the same tiers.
-    pub(super) async fn agree(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
-        self.read(ground).await?;
-        let (now, rolled) = (ground.lease.stamp, &ground.lease.progress.rolled);
+    pub(super) async fn agree(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
+        self.read(leased).await?;
+        let (now, rolled) = (leased.lease.stamp, &leased.lease.progress.rolled);
         let agreed = History::agreed(self.stored, self.wanted, now, rolled.until());
         if agreed == self.stored {
             return Ok(());
@@ -59,17 +59,17 @@ impl KeptHistory {
         if let (Some(before), Some(after)) = (self.stored, agreed)
             && after.days > before.days
         {
-            lengthen(ground, before, after).await?;
+            lengthen(leased, before, after).await?;
         }
-        ground.write(&[history::write(agreed)]).await?;
+        leased.write(&[history::write(agreed)]).await?;
         self.stored = agreed;
         Ok(())
     }
 }
 
 /// Extends the time to live of the days of a history to that of a longer one.
-async fn lengthen(ground: &mut Ground<'_>, before: History, after: History) -> Leased<()> {
-    let now = ground.lease.stamp;
+async fn lengthen(leased: &mut LeasedStore<'_>, before: History, after: History) -> Leased<()> {
+    let now = leased.lease.stamp;
     let (tier, length) = (before.tier(), i64::from(before.tier().seconds));
     let days: Vec<i64> = (0..i64::from(before.days))
         .map(|ago| tier.slice(now) - ago * length)
@@ -81,7 +81,7 @@ async fn lengthen(ground: &mut Ground<'_>, before: History, after: History) -> L
             FieldWrites::expire(table, ttl(*start))
         });
         let expiries: Vec<_> = expiries.collect();
-        ground.write(&expiries).await?;
+        leased.write(&expiries).await?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ mod roll_up;
 use self::history::KeptHistory;
 use self::profiles::Profiles;
 use crate::fold::features::FoldLimits;
-use crate::fold::ground::{Ground, Lease, Leased};
+use crate::fold::leased_store::{Lease, Leased, LeasedStore};
 use crate::fold::plan::NAMES_AT_ONCE;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::order::InOrder;
@@ -81,17 +81,21 @@ impl RecordTables {
     }
 
     /// Adds a round to the records. Those that are not remembered are read.
-    pub(super) async fn add_round(&mut self, ground: &mut Ground<'_>, round: &Round) -> Leased<()> {
-        self.history.read(ground).await?;
+    pub(super) async fn add_round(
+        &mut self,
+        leased: &mut LeasedStore<'_>,
+        round: &Round,
+    ) -> Leased<()> {
+        self.history.read(leased).await?;
         let tiers = self.history.tiers();
-        let rolled = ground.lease.progress.rolled.clone();
+        let rolled = leased.lease.progress.rolled.clone();
         let mut seen = 0;
         self.changed.clear();
         self.stamp = round.stamp;
         for group in &round.groups {
             let contexts = group.contexts.iter();
             for (context, judged) in contexts {
-                if !ground.is_left(partition(&context.name)) {
+                if !leased.is_left(partition(&context.name)) {
                     continue;
                 }
                 let changed = (self.changed).or_insert_with(partition(&context.name), Vec::new);
@@ -99,7 +103,7 @@ impl RecordTables {
                 for (at, _) in round::records(&judged.delta, tiers, &rolled, round.stamp) {
                     changed.push((at, id));
                     if at.0 == FINEST.seconds {
-                        ground.lease.progress.rolled.add(at.1);
+                        leased.lease.progress.rolled.add(at.1);
                     }
                 }
                 seen += 1;
@@ -116,10 +120,10 @@ impl RecordTables {
             missing.extend(keys.filter(|key| self.records.get(*key).is_none()));
             tokio::task::yield_now().await;
         }
-        self.load(ground, &missing).await?;
+        self.load(leased, &missing).await?;
         for group in &round.groups {
             let contexts = group.contexts.iter();
-            for (context, judged) in contexts.filter(|(c, _)| ground.is_left(partition(&c.name))) {
+            for (context, judged) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
                 let id = RecordId::new(context.kind, &context.name);
                 for (at, added) in round::records(&judged.delta, tiers, &rolled, round.stamp) {
                     self.records.add((at, id), added, &rolled);
@@ -134,7 +138,7 @@ impl RecordTables {
     }
 
     /// Reads records from the store. A missing record, or a field that holds no record, reads as empty.
-    async fn load(&mut self, ground: &Ground<'_>, keys: &[RecordKey]) -> Leased<()> {
+    async fn load(&mut self, leased: &LeasedStore<'_>, keys: &[RecordKey]) -> Leased<()> {
         for part in keys.chunks(RECORDS_AT_ONCE) {
             let mut ids: Vec<(TierSlice, Vec<RecordId>)> = Vec::new();
             for (at, id) in part {
@@ -145,7 +149,7 @@ impl RecordTables {
                 (Table::records(*at), ids.collect())
             });
             let fields: Vec<_> = fields.collect();
-            let values = ground.load(&fields).await?;
+            let values = leased.load(&fields).await?;
             for ((at, ids), values) in ids.into_iter().zip(values) {
                 for (id, value) in ids.into_iter().zip(values) {
                     let record = value.and_then(|value| pack::read_record(&value));

@@ -2,7 +2,7 @@
 //! records in it. Each profile says which hours it has, so that an instance that takes over can begin an hour again.
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
-use crate::fold::ground::{Ground, Leased};
+use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::profiles::{self, RECORDED, tables_at};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, RecordState, TableRead};
@@ -50,8 +50,8 @@ impl Profiles {
     }
 
     /// Applies the hours that have ended. Usually there is none, and nothing is read.
-    pub(super) async fn apply_due(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
-        let rolled = &ground.lease.progress.rolled;
+    pub(super) async fn apply_due(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
+        let rolled = &leased.lease.progress.rolled;
         if rolled.is_new() {
             return Ok(());
         }
@@ -60,21 +60,21 @@ impl Profiles {
         if applied.is_some_and(|applied| (end..=end + MOST_AHEAD).contains(&applied)) {
             return Ok(());
         }
-        let mut catch_up = self.catch_up(ground, end).await?;
+        let mut catch_up = self.catch_up(leased, end).await?;
         let first = catch_up.applied.until();
         for hour in (first..end).step_by(HOUR as usize) {
-            catch_up.apply(ground, hour).await?;
+            catch_up.apply(leased, hour).await?;
         }
         if first < end {
-            ground.write(&catch_up.end(ground.lease.stamp)).await?;
+            leased.write(&catch_up.end(leased.lease.stamp)).await?;
         }
         self.applied = Some(catch_up.applied);
         Ok(())
     }
 
     /// Reads the data that is needed to apply the hours before `end`.
-    async fn catch_up<'a>(&'a mut self, ground: &Ground<'_>, end: i64) -> Leased<CatchUp<'a>> {
-        let (journal, now) = (ground.journal, ground.lease.stamp);
+    async fn catch_up<'a>(&'a mut self, leased: &LeasedStore<'_>, end: i64) -> Leased<CatchUp<'a>> {
+        let (journal, now) = (leased.journal, leased.lease.stamp);
         let stored = match self.applied.take() {
             Some(applied) => Some(applied),
             None => profiles::recorded_hours(journal, Purpose::Fold, now).await?,
@@ -124,8 +124,8 @@ struct CatchUp<'a> {
 
 impl CatchUp<'_> {
     /// Applies an hour to the profiles of the contexts that have records in it.
-    async fn apply(&mut self, ground: &mut Ground<'_>, hour: i64) -> Leased<()> {
-        let ids = recorded(ground.journal, &halves(hour)).await?;
+    async fn apply(&mut self, leased: &mut LeasedStore<'_>, hour: i64) -> Leased<()> {
+        let ids = recorded(leased.journal, &halves(hour)).await?;
         let seconds = halves(hour).into_iter().zip(&ids);
         let seconds: i64 = seconds
             .map(|((_, start), ids)| self.recorded_seconds(start, !ids.is_empty()))
@@ -136,9 +136,9 @@ impl CatchUp<'_> {
         contexts.order();
         contexts.dedup();
         for part in contexts.chunks(CONTEXTS_AT_ONCE) {
-            let writes = self.writes(ground, hour, part).await?;
+            let writes = self.writes(leased, hour, part).await?;
             if !writes.is_empty() {
-                ground.write(&writes).await?;
+                leased.write(&writes).await?;
             }
             tokio::task::yield_now().await;
         }
@@ -158,7 +158,7 @@ impl CatchUp<'_> {
     /// The profiles of some contexts, after adding an hour that is not part of them yet.
     async fn writes(
         &mut self,
-        ground: &Ground<'_>,
+        leased: &LeasedStore<'_>,
         hour: i64,
         contexts: &[RecordId],
     ) -> Leased<Vec<FieldWrites>> {
@@ -167,10 +167,10 @@ impl CatchUp<'_> {
         let [first, second] = halves(hour).map(Table::records);
         let tables = [newer.clone(), older.clone(), first, second];
         let fields = tables.map(|table| (table, names.clone()));
-        let mut values = ground.load(&fields).await?.into_iter();
+        let mut values = leased.load(&fields).await?.into_iter();
         let mut next = || values.next().unwrap_or_default().into_iter();
         let (newer_values, older_values, first, second) = (next(), next(), next(), next());
-        let ttl = profiles::ttl(hour, ground.lease.stamp);
+        let ttl = profiles::ttl(hour, leased.lease.stamp);
         let mut write = FieldWrites::new(newer, Some(ttl));
         let mut moved = FieldWrites::new(older, None);
         let halves = first.zip(second).map(|(first, second)| [first, second]);

@@ -2,7 +2,7 @@
 
 use super::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Leased};
+use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::fold::steps::writes_by_table;
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
@@ -19,32 +19,32 @@ impl RecordTables {
     /// Adds the records of slices that ended long ago to the coarser tiers, even if no entry arrives.
     pub(in crate::fold) async fn roll_up_overdue(
         &mut self,
-        ground: &mut Ground<'_>,
+        leased: &mut LeasedStore<'_>,
         now: i64,
     ) -> Leased<()> {
-        let lease = &mut *ground.lease;
+        let lease = &mut *leased.lease;
         if !lease.progress.rolled.is_overdue(now) {
             return Ok(());
         }
         lease.stamp = lease.stamp.max(now);
-        self.roll_up_and_apply(ground).await
+        self.roll_up_and_apply(leased).await
     }
 
     /// Adds the records of ended slices to the coarser tiers, and those of ended hours to the profiles.
     pub(in crate::fold) async fn roll_up_and_apply(
         &mut self,
-        ground: &mut Ground<'_>,
+        leased: &mut LeasedStore<'_>,
     ) -> Leased<()> {
-        self.roll_up(ground).await?;
-        self.profiles.apply_due(ground).await
+        self.roll_up(leased).await?;
+        self.profiles.apply_due(leased).await
     }
 
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
     /// over half-way begins again: each record of a coarser tier says up to which minute it includes them.
-    async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
-        self.history.agree(ground).await?;
-        let (tiers, stamp) = (self.history.tiers(), ground.lease.stamp);
-        let rolled = &mut ground.lease.progress.rolled;
+    async fn roll_up(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
+        self.history.agree(leased).await?;
+        let (tiers, stamp) = (self.history.tiers(), leased.lease.stamp);
+        let rolled = &mut leased.lease.progress.rolled;
         let is_new = rolled.is_new();
         rolled.advance(stamp);
         let candidates: Vec<i64> = match is_new {
@@ -58,9 +58,9 @@ impl RecordTables {
             .map(|minute| (FINEST.seconds, *minute))
             .collect();
         let mut minutes_of: Map<RecordId, Vec<i64>> = Map::default();
-        let recorded = recorded(ground.journal, &slices).await?;
+        let recorded = recorded(leased.journal, &slices).await?;
         for (minute, ids) in candidates.iter().zip(recorded) {
-            let rolled = &mut ground.lease.progress.rolled;
+            let rolled = &mut leased.lease.progress.rolled;
             if ids.is_empty() {
                 rolled.remove(*minute);
             } else if rolled.contains(*minute) {
@@ -70,7 +70,7 @@ impl RecordTables {
             }
             tokio::task::yield_now().await;
         }
-        let rolled = &ground.lease.progress.rolled;
+        let rolled = &leased.lease.progress.rolled;
         slices.retain(|slice| rolled.contains(slice.1) && rolled.is_pending(slice.1));
         let contexts: Vec<_> = minutes_of.into_iter().collect();
         for part in contexts.chunks(CONTEXTS_AT_ONCE) {
@@ -84,19 +84,19 @@ impl RecordTables {
             }
             needed.extend(&written);
             needed.retain(|key| self.records.get(*key).is_none());
-            self.load(ground, &needed).await?;
-            let rolled = &ground.lease.progress.rolled;
+            self.load(leased, &needed).await?;
+            let rolled = &leased.lease.progress.rolled;
             for (id, minutes) in part {
                 self.records.roll_up(*id, minutes, tiers, rolled);
             }
             tokio::task::yield_now().await;
-            let rolled = &ground.lease.progress.rolled;
+            let rolled = &leased.lease.progress.rolled;
             let writes = record_writes(&self.records, written, tiers, rolled, stamp);
-            ground.write(&writes_by_table(writes)).await?;
+            leased.write(&writes_by_table(writes)).await?;
             self.records.retain_newest(SLICES_REMEMBERED);
         }
-        ground.lease.progress.rolled.finish();
-        let rolled = &ground.lease.progress.rolled;
+        leased.lease.progress.rolled.finish();
+        let rolled = &leased.lease.progress.rolled;
         // The next step writes the progress of rolling up anyway.
         if contexts.is_empty() {
             return Ok(());
@@ -106,7 +106,7 @@ impl RecordTables {
         let released = released
             .map(|at| FieldWrites::expire(Table::records(at), ttl(at, tiers, rolled, stamp)));
         let released: Vec<_> = released.collect();
-        ground.write(&released).await
+        leased.write(&released).await
     }
 }
 

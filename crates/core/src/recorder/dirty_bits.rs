@@ -1,13 +1,13 @@
 //! Marks of the contexts that have something to drain.
 //!
 //! A service may have thousands of contexts, of which few are busy at any moment. A drain visits only those that were
-//! marked since the last drain. A mark is one bit, set by one atomic operation that never waits. It is set by the
+//! marked since the last drain. A dirty bit is set by one atomic operation that never waits. It is set by the
 //! thread that fills an empty part of a context, so that a busy context is marked once per drain and not by each
 //! request.
 //!
-//! The order ensures that no sample is left behind: the mark is set *after* the data it announces was written, and a
-//! drain takes the marks *before* it reads the data. Either the drain finds the mark, and with it all data that was
-//! written before; or the mark is set later, and the next drain finds it.
+//! The order ensures that no sample is left behind: the dirty bit is set *after* the data it announces was written, and
+//! a drain takes the dirty bits *before* it reads the data. Either the drain finds the bit, and with it all data that was
+//! written before; or the bit is set later, and the next drain finds it.
 
 use std::sync::Arc;
 
@@ -15,36 +15,36 @@ use super::sync::{AtomicU64, Ordering};
 
 const BITS: usize = u64::BITS as usize;
 
-/// The marks of some contexts.
+/// The dirty bits of some contexts.
 #[derive(Debug)]
-pub(super) struct Touched(Box<[AtomicU64]>);
+pub(super) struct DirtyBits(Box<[AtomicU64]>);
 
-/// The mark of one context. Clones share it.
+/// The dirty bit of one context. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
-    touched: Arc<Touched>,
+pub(super) struct DirtyBit {
+    dirty_bits: Arc<DirtyBits>,
     place: usize,
 }
 
-impl Touched {
-    /// Creates this many marks, all unset.
-    pub(super) fn new(marks: usize) -> Arc<Self> {
-        let words = 0..marks.div_ceil(BITS).max(1);
+impl DirtyBits {
+    /// Creates this many dirty bits, all unset.
+    pub(super) fn new(bits: usize) -> Arc<Self> {
+        let words = 0..bits.div_ceil(BITS).max(1);
         Arc::new(Self(words.map(|_| AtomicU64::new(0)).collect()))
     }
 
-    /// The mark at a place.
-    pub(super) fn mark(self: &Arc<Self>, place: usize) -> Mark {
-        Mark {
-            touched: self.clone(),
+    /// The dirty bit at a place.
+    pub(super) fn dirty_bit(self: &Arc<Self>, place: usize) -> DirtyBit {
+        DirtyBit {
+            dirty_bits: self.clone(),
             place,
         }
     }
 
-    /// Unsets the marks that are set, and calls `visit` with their places.
+    /// Unsets the dirty bits that are set, and calls `visit` with their places.
     pub(super) fn take(&self, mut visit: impl FnMut(usize)) {
         for (word, at) in self.0.iter().zip((0..).step_by(BITS)) {
-            // Most words are 0, and reading one costs less than exchanging it. A mark that is missed here was set after
+            // Most words are 0, and reading one costs less than exchanging it. A dirty bit that is missed here was set after
             // the drain began.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
@@ -58,12 +58,12 @@ impl Touched {
     }
 }
 
-impl Mark {
-    /// Sets the mark: the next drain visits the context.
+impl DirtyBit {
+    /// Sets the dirty bit: the next drain visits the context.
     pub(super) fn set(&self) {
         // Also if the bit seems to be set: if a drain is about to take it, the drain must see the data that was written
         // before, or leave the bit set.
-        let word = &self.touched.0[self.place / BITS];
+        let word = &self.dirty_bits.0[self.place / BITS];
         word.fetch_or(1 << (self.place % BITS), Ordering::AcqRel);
     }
 }
@@ -74,35 +74,35 @@ mod tests {
 
     #[test]
     fn each_mark_is_taken_once() {
-        let touched = Touched::new(130);
+        let dirty_bits = DirtyBits::new(130);
         let taken = || {
             let mut places = Vec::new();
-            touched.take(|place| places.push(place));
+            dirty_bits.take(|place| places.push(place));
             places
         };
         assert!(taken().is_empty());
         for place in [129, 0, 64, 63, 64] {
-            touched.mark(place).set();
+            dirty_bits.dirty_bit(place).set();
         }
         assert_eq!(taken(), [0, 63, 64, 129]);
         assert!(taken().is_empty());
-        Touched::new(0).mark(0).set();
+        DirtyBits::new(0).dirty_bit(0).set();
     }
 
     #[test]
     fn a_mark_is_not_lost_while_others_are_taken() {
-        let touched = Touched::new(4);
+        let dirty_bits = DirtyBits::new(4);
         let written: [AtomicU64; 4] = Default::default();
         let stop = AtomicU64::new(0);
         let mut seen = [0; 4];
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..4)
                 .map(|place| {
-                    let (mark, written) = (touched.mark(place), &written[place]);
+                    let (dirty_bit, written) = (dirty_bits.dirty_bit(place), &written[place]);
                     scope.spawn(move || {
                         for _ in 0..20_000 {
                             written.fetch_add(1, Ordering::Relaxed);
-                            mark.set();
+                            dirty_bit.set();
                         }
                     })
                 })
@@ -110,7 +110,8 @@ mod tests {
             let drain = scope.spawn(|| {
                 let mut seen = [0; 4];
                 while stop.load(Ordering::Relaxed) == 0 {
-                    touched.take(|place| seen[place] += written[place].swap(0, Ordering::Relaxed));
+                    dirty_bits
+                        .take(|place| seen[place] += written[place].swap(0, Ordering::Relaxed));
                 }
                 seen
             });
@@ -120,7 +121,7 @@ mod tests {
             stop.store(1, Ordering::Relaxed);
             seen = drain.join().expect("the drain ends");
         });
-        touched.take(|place| seen[place] += written[place].swap(0, Ordering::Relaxed));
+        dirty_bits.take(|place| seen[place] += written[place].swap(0, Ordering::Relaxed));
         assert_eq!(seen, [20_000; 4]);
     }
 }

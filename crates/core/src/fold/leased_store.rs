@@ -1,4 +1,4 @@
-//! The ground of the fold: the lease of this instance, and the reads and writes of the store that are valid under it.
+//! The leased of the fold: the lease of this instance, and the reads and writes of the store that are valid under it.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl<T> Step<T> {
 }
 
 /// The store under a lease.
-pub(super) struct Ground<'a> {
+pub(super) struct LeasedStore<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) journal: &'a dyn Journal,
     /// The name of this instance in the lease.
@@ -59,7 +59,7 @@ pub(super) struct Ground<'a> {
     pub(super) lease: &'a mut Lease,
 }
 
-impl Ground<'_> {
+impl LeasedStore<'_> {
     /// Reads fields of tables.
     pub(super) async fn load(&self, fields: &[(Table, Vec<Vec<u8>>)]) -> Leased<Vec<FieldValues>> {
         let version = &self.lease.progress.version;
@@ -74,7 +74,7 @@ impl Ground<'_> {
     }
 }
 
-/// Groups adjacent fields by their table, as [`Ground::load`] takes them.
+/// Groups adjacent fields by their table, as [`LeasedStore::load`] takes them.
 pub(super) fn fields_by_table(
     fields: impl Iterator<Item = (Table, Vec<u8>)>,
 ) -> Vec<(Table, Vec<Vec<u8>>)> {

@@ -13,7 +13,7 @@ const CHAIN_BITS: u32 = 52;
 packed! {
     /// The entries, and how far they are folded.
     #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct Entered {
+    pub struct EntryQueue {
         /// The position of the newest entry that was ever appended.
         pub head: Position,
         /// How far they are folded.
@@ -38,7 +38,7 @@ packed! {
     }
 }
 
-impl Entered {
+impl EntryQueue {
     /// Adds the call with this number behind the other entries.
     pub(super) fn enter(&mut self, instance: &str, seq: u64, mut entry: Entry) {
         let before = self.head.chain.to_be_bytes();
