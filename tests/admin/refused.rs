@@ -124,9 +124,19 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
         // A parameter of the endpoint's other form would have no effect.
         ("api/counters?name=hits&q=x", "q", &["name or precision"]),
         ("api/rankings?limit=3", "limit", &["one ranking (name)"]),
-        ("api/paths?kind=x", "kind", &["http", "timer", "all"]),
-        ("api/paths?status=x", "status", &["gone", "any"]),
-        ("api/paths?series=x", "series", &["p95", "none"]),
+        (
+            "api/paths?kind=zqx",
+            "kind",
+            &["http", "timer", "all", "zqx"],
+        ),
+        ("api/paths?status=zqx", "status", &["gone", "any", "zqx"]),
+        ("api/paths?series=zqx", "series", &["p95", "none", "zqx"]),
+        ("api/paths?limit=zqx", "limit", &["whole number", "zqx"]),
+        ("api/paths?window=9y", "window", &["5m", "9y"]),
+        ("api/paths?from=zqx", "from", &["Unix seconds", "zqx"]),
+        ("api/outcome?outcome=9xx", "outcome", &["5xx", "9xx"]),
+        ("api/series?precision=7", "precision", &["is 7:", "60"]),
+        ("api/counters?precision=7", "precision", &["is 7:", "60"]),
     ] {
         let answer = client.get(&format!("/pulse/{question}")).await;
         is_refused(question, &answer, name, says);

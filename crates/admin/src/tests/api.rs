@@ -191,13 +191,13 @@ async fn invalid_parameters_are_named() {
         .json();
     let message = answer["error"].as_str().expect("a message");
     assert!(
-        message.ends_with(": 60, 300, 1800, 3600, 21600, 86400"),
+        message.ends_with("is 1: the metric allows 60, 300, 1800, 3600, 21600, 86400"),
         "{message}"
     );
     let answer = get(&bench.router, "/api/series?precision=2").await.json();
     let message = answer["error"].as_str().expect("a message");
     assert!(
-        message.ends_with(": 1, 5, 60, 300, 1800, 3600, 18000, 21600, 86400"),
+        message.ends_with("allows 1, 5, 60, 300, 1800, 3600, 18000, 21600, 86400"),
         "{message}"
     );
     let long = format!("/api/counters?name={}", "x".repeat(2_000));

@@ -220,7 +220,10 @@ async fn opentelemetrys_names_are_a_choice_of_the_scraper() {
 async fn names_that_there_are_not_are_refused() {
     let router = router();
     for (query, message) in [
-        ("names=otel", "names must be pulse or opentelemetry"),
+        (
+            "names=otel",
+            "names must be pulse or opentelemetry, not otel",
+        ),
         ("names=", "names must be pulse or opentelemetry"),
         ("names=pulse&names=pulse", "names is given twice"),
     ] {

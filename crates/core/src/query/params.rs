@@ -80,10 +80,15 @@ fn one_window(
     let mut time = |name: &'static str| {
         let at = pairs.iter().position(|(other, _)| other == name);
         let text = at.map(|at| pairs.remove(at).1);
-        let time = |text: String| text.parse().ok().filter(|_| is_number(&text));
-        let refused =
-            || QueryError::parameter(name, format!("{name} must be a time in Unix seconds"));
-        text.map(|text| time(text).ok_or_else(refused)).transpose()
+        let time = |text: String| {
+            let time = text.parse().ok().filter(|_| is_number(&text));
+            time.ok_or_else(|| {
+                let text = shortened(&text);
+                let message = format!("{name} must be a time in Unix seconds, not {text}");
+                QueryError::parameter(name, message)
+            })
+        };
+        text.map(time).transpose()
     };
     let (from, to): (Option<i64>, _) = (time("from")?, time("to")?);
     let Some(from) = from else {
@@ -106,20 +111,20 @@ fn one_window(
     Ok((pairs, true))
 }
 
-/// The error of a parameter, with its name and the values that are allowed.
+/// The error of a parameter, with its name, its value and the values that are allowed.
 fn refused((name, value): &(String, String), error: &Error, is_renamed: bool) -> QueryError {
     let text = error.to_string();
     let name = match is_renamed && name == "window" {
         true => "from".to_owned(),
         false => shortened(name),
     };
-    let is_unknown = text.strip_prefix("unknown field `");
+    let is_unknown = text.starts_with("unknown field `");
     let message = match text.strip_prefix(&format!("unknown variant `{value}`, expected ")) {
         Some(allowed) => format!("{name} must be {allowed}"),
-        None if is_unknown.is_some() && text.ends_with(", there are no fields") => {
+        None if is_unknown && text.ends_with(", there are no fields") => {
             format!("{name} is unknown here: {NO_PARAMETER}")
         }
-        None if is_unknown.is_some() => {
+        None if is_unknown => {
             let allowed = text.rsplit(", expected ").next().unwrap_or_default();
             let allowed = allowed.trim_start_matches("one of ");
             let allowed = allowed.replace("`window`", "window (or from and to)");
@@ -128,7 +133,12 @@ fn refused((name, value): &(String, String), error: &Error, is_renamed: bool) ->
         None if text.starts_with(&name) => text,
         None => format!("{name} {text}"),
     };
-    QueryError::parameter(name, message.replace('`', ""))
+    let mut message = message.replace('`', "");
+    let value = shortened(value);
+    if !is_unknown && !is_renamed && !message.contains(&value) {
+        message.push_str(&format!(", not {value}"));
+    }
+    QueryError::parameter(name, message)
 }
 
 /// The value of a parameter, which deserializes as the requested type.

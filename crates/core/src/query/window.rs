@@ -94,12 +94,13 @@ impl Window {
     pub fn between(from: i64, to: i64) -> Result<Self, QueryError> {
         for (name, time) in [("from", from), ("to", to)] {
             if !(0..=YEAR_9999).contains(&time) {
-                let message = format!("{name} must be a time in Unix seconds");
+                let message = format!("{name} must be a time in Unix seconds, not {time}");
                 return Err(QueryError::parameter(name, message));
             }
         }
         if from >= to {
-            return Err(QueryError::parameter("from", "from must be before to"));
+            let message = format!("from must be before to, and {from} is not before {to}");
+            return Err(QueryError::parameter("from", message));
         }
         Ok(Self::of(from, to))
     }

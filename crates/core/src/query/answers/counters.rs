@@ -162,7 +162,10 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, Quer
         let seconds = seconds.collect::<Vec<_>>().join(", ");
         QueryError::parameter(
             "precision",
-            format!("precision must be one that counters are kept at, in seconds: {seconds}"),
+            format!(
+                "precision is {}: counters are kept at {seconds}",
+                asked.unwrap_or(DEFAULT_PRECISION)
+            ),
         )
     })
 }

@@ -61,7 +61,8 @@ pub(in crate::query) async fn outcome(
     let named = |outcome: &Outcome| outcome.as_str() == query.outcome;
     let Some(outcome) = Outcome::ALL.into_iter().find(named) else {
         let allowed = Outcome::ALL.map(Outcome::as_str).join(", ");
-        let message = format!("outcome must be one of {allowed}");
+        let asked: String = query.outcome.chars().take(64).collect();
+        let message = format!("outcome must be one of {allowed}, not {asked}");
         return Err(QueryError::parameter("outcome", message));
     };
     let sums = source.reader.window(query.window).await?;

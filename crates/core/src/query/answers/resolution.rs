@@ -81,7 +81,7 @@ impl Resolution {
         let of_wanted = of_wanted.copied();
         let mut first = of_wanted.clone();
         match (first.next(), bounds) {
-            (None, _) => Err(refused(all)),
+            (None, _) => Err(refused(all, wanted)),
             (Some(first), None) => Ok(first),
             (Some(_), Some(bounds)) => Ok(Self::reaching(of_wanted, bounds, now)),
         }
@@ -154,12 +154,13 @@ impl Resolution {
     }
 }
 
-fn refused(all: &[Resolution]) -> QueryError {
+fn refused(all: &[Resolution], asked: Option<u32>) -> QueryError {
     let mut precisions: Vec<_> = all.iter().map(|one| one.precision).collect();
     precisions.dedup();
     let precisions: Vec<_> = precisions.iter().map(u32::to_string).collect();
     let precisions = precisions.join(", ");
-    let message = format!("precision must be one that the metric has, in seconds: {precisions}");
+    let asked = asked.unwrap_or_default();
+    let message = format!("precision is {asked}: the metric allows {precisions}");
     QueryError::parameter("precision", message)
 }
 
@@ -241,7 +242,7 @@ mod tests {
         let refused = Resolution::choose(&all, Some(5), None, NOW);
         let refused = format!("{:?}", refused.expect_err("there is none"));
         assert!(
-            refused.contains(": 7, 60, 300, 1800, 3600, 21600, 86400"),
+            refused.contains("is 5: the metric allows 7, 60, 300, 1800, 3600, 21600, 86400"),
             "{refused}"
         );
     }
