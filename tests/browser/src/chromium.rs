@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::devtools::DevTools;
 use crate::rig::process::{Leashed, TempDir};
@@ -128,7 +128,7 @@ fn launch(dir: &Path) -> Leashed {
         ])
         .env("XDG_CONFIG_HOME", dir.join("config"))
         .env("XDG_CACHE_HOME", dir.join("cache"))
-        .env("TZ", "Europe/Berlin")
+        .env("TZ", zone())
         .stdout(Stdio::null())
         .stderr(log);
     if is_root() {
@@ -137,6 +137,19 @@ fn launch(dir: &Path) -> Leashed {
     }
     Leashed::spawn(&mut command, dir)
         .unwrap_or_else(|error| panic!("cannot start {}: {error}", binary.display()))
+}
+
+/// A time zone in which it is about noon, and which is not UTC. Near midnight, times of the last hour have dates, so that
+/// screens have other sizes.
+fn zone() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let hour = now.map_or(0, |now| now.as_secs() / 3_600 % 24) as i64;
+    let east = match 12 - hour {
+        0 => 1,
+        east => east,
+    };
+    // These names count the hours to the west.
+    format!("Etc/GMT{:+}", -east)
 }
 
 fn is_root() -> bool {

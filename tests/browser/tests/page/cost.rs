@@ -19,7 +19,7 @@ fn assets(until: &str) -> String {
 const DRAWN: &str = "performance.getEntriesByName('drawn')[0].startTime";
 
 /// Bytes until the overview is painted first, and of everything.
-const FIRST_PAINT: u64 = 30_000;
+const FIRST_PAINT: u64 = 33_000;
 const ALL: u64 = 80_000;
 
 #[tokio::test]
