@@ -41,7 +41,7 @@ pub use self::read::{
     ContextRecords, InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery,
     SliceRecords, SlowRequestQuery, VersionRecords,
 };
-#[cfg(feature = "rankings")]
+#[cfg(any(feature = "rankings", feature = "__test_store"))]
 pub use self::read::{RankingPage, RankingQuery};
 pub(crate) use self::status_health::refusals;
 pub use self::table_reads::RankingPlace;

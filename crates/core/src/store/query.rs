@@ -8,7 +8,7 @@ use super::read::{
     self, ContextRecords, InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery,
     SliceRecords, SlowRequestQuery, VersionRecords,
 };
-#[cfg(feature = "rankings")]
+#[cfg(any(feature = "rankings", feature = "__test_store"))]
 use super::read::{RankingPage, RankingQuery};
 use super::table_reads::TableReader;
 use crate::store::StoreFuture;
@@ -186,13 +186,13 @@ pub trait Query: Send + Sync {
     }
 
     /// The names of the rankings that have ids.
-    #[cfg(feature = "rankings")]
+    #[cfg(any(feature = "rankings", feature = "__test_store"))]
     fn rankings(&self) -> StoreFuture<'_, Vec<String>> {
         read::ranking_names(self.tables())
     }
 
     /// A part of a ranking; `None` if the store does not have the ranking.
-    #[cfg(feature = "rankings")]
+    #[cfg(any(feature = "rankings", feature = "__test_store"))]
     fn ranking<'a>(&'a self, query: &'a RankingQuery) -> StoreFuture<'a, Option<RankingPage>> {
         read::ranking_page(self.tables(), query)
     }

@@ -3,7 +3,7 @@
 #[cfg(feature = "query")]
 mod contexts;
 mod minute_reports;
-#[cfg(feature = "rankings")]
+#[cfg(any(feature = "rankings", feature = "__test_store"))]
 mod rankings;
 mod record_cache;
 mod record_index;
@@ -19,9 +19,9 @@ pub use self::contexts::BookStatistics;
 pub(super) use self::contexts::{book_statistics, contexts};
 pub use self::minute_reports::{InstanceReports, VersionRecords};
 pub(super) use self::minute_reports::{minute_reports, version_records};
-#[cfg(feature = "rankings")]
+#[cfg(any(feature = "rankings", feature = "__test_store"))]
 pub use self::rankings::{RankedId, RankingPage, RankingQuery};
-#[cfg(feature = "rankings")]
+#[cfg(any(feature = "rankings", feature = "__test_store"))]
 pub(super) use self::rankings::{ranking_names, ranking_page};
 pub use self::record_cache::RecordCache;
 pub use self::record_index::RecordIndex;
