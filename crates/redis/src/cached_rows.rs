@@ -85,7 +85,7 @@ impl RedisStore {
         pipeline.cmd("TIME");
         let replies = if group.iter().any(|(_, bytes)| *bytes > LARGE_ROW) {
             let _large = self.connections.large().await;
-            (self.connections.pipeline(Role::Large, &mut pipeline)).await?
+            (self.connections.pipeline(Role::Large, &pipeline)).await?
         } else {
             self.connect_soon().await?;
             self.read(&mut pipeline).await?

@@ -1,62 +1,60 @@
 //! Three connections, to append, to fold and to read, so that none delays another; a fourth exists while a large row is
 //! read or written.
 //!
-//! This module sends nothing twice: a command without an answer may have been executed, and only the flusher knows how
-//! to repeat a call. A broken connection is dropped, and the next call makes a new one. `send` follows the redirects of
-//! a cluster, which say that a node has not executed a command; `topology` says where a connection leads.
+//! The client's `ConnectionManager` is not used: its reconnecting has no place for the permissions and the credentials
+//! of the application, and it keeps a connection that no longer answers. A call without an answer fails, as the flusher
+//! and the fold know how to repeat it. A broken connection is dropped, and the next call makes a new one. `send`
+//! follows the redirects of a cluster; `topology` says where a connection leads.
 
-mod connect;
 mod dial;
 #[cfg(feature = "row-cache")]
 mod large;
-mod role;
 mod send;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex as SyncMutex};
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisError, RedisResult, Value, cmd};
+use redis::{RedisError, cmd};
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
-pub(super) use self::dial::{Connection, Dialer, place_of};
+pub(super) use self::dial::{Connection, Dialer, Role, place_of};
 #[cfg(feature = "row-cache")]
 pub(super) use self::large::LARGE_ROW;
-pub(super) use self::role::Role;
-use self::send::Call;
-use super::commands::is_read;
-use super::error::{ServerInfo, is_of_another_type};
+use super::error::ServerInfo;
 use super::keys::Keys;
 use super::options::RedisOptions;
-use super::permissions::{Permissions, Refusal, is_denial};
-use super::script::{Invocation, Lua};
+use super::permissions::{Permissions, Refusal, is_denial, server_info};
 use super::server::Server;
 use super::subject::Subject;
-use super::topology::{Layout, Topology};
+use super::topology::Topology;
 use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
+use tower_pulse_core::task::lock;
 
 /// The timeouts in a row after which the next one drops the connection, even if TCP considers it alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
+/// All commands of [`Permissions`].
+const ALL: Range<usize> = 0..usize::MAX;
 
 pub(super) struct Connections {
     dialer: Arc<Dialer>,
-    topology: Topology,
+    topology: Arc<Topology>,
+    /// The task that asks Sentinels while there are calls.
+    asking: SyncMutex<JoinSet<()>>,
     /// The longest time for connecting, including authentication and the check of permissions.
     connect_deadline: Duration,
     server_info: ServerInfo,
     permissions: Permissions,
     is_read_only: bool,
     keys: Keys,
-    write: ConnectionSlot,
-    fold: ConnectionSlot,
-    read: ConnectionSlot,
-    #[cfg(feature = "row-cache")]
-    large: ConnectionSlot,
+    /// One for each [`Role`].
+    slots: [ConnectionSlot; 4],
     #[cfg(feature = "row-cache")]
     large_turn: Mutex<()>,
-    server: RwLock<Option<Server>>,
+    server: SyncMutex<Option<Server>>,
 }
 
 #[derive(Default)]
@@ -66,84 +64,49 @@ struct ConnectionSlot {
     timeouts: AtomicU32,
 }
 
+impl ConnectionSlot {
+    fn answered(&self) {
+        self.timeouts.store(0, Ordering::Relaxed);
+    }
+}
+
 #[derive(Default)]
 struct SlotState {
     connection: Option<Connection>,
+    /// The commands that must be permitted before the connection is used, as its user was denied one of them. Keeping
+    /// the connection spares the server a new one for each attempt.
+    denied: Option<Range<usize>>,
     /// A connection to the node to which the slot is being moved.
     asking: Option<Connection>,
-    /// A connection that is not in use yet, as its user was denied a command.
-    denied: Option<DeniedConnection>,
-    /// Counts connections, so that a failed call does not drop a connection that is newer than its own.
+    /// Counts connections.
     generation: u64,
     /// The last failed attempt, which calls that waited for it also report.
     failure: Option<(Instant, StoreErrorKind, String)>,
 }
 
-impl SlotState {
-    /// Drops connections that were made before another server was named.
-    fn drop_outdated(&mut self, changes: u64) {
-        let is_outdated = |it: &Connection| it.changes != changes;
-        if self.connection.as_ref().is_some_and(is_outdated) {
-            self.connection = None;
-        }
-        if self.asking.as_ref().is_some_and(is_outdated) {
-            self.asking = None;
-        }
-    }
-}
-
-/// A connection whose user was denied a command. Keeping it lets the next attempt check that one command only.
-struct DeniedConnection {
-    connection: Connection,
-    /// The index of the command among the permissions, if known.
-    at: Option<usize>,
-}
-
 impl Connections {
     pub(super) fn new(options: &RedisOptions, keys: &Keys) -> Self {
-        let is_read_only = options.is_read_only;
         let callback = options.credentials.clone();
         let user = options.info.redis_settings().username();
-        let server_info = ServerInfo::new(options.place(), user, keys, is_read_only);
+        let server_info = ServerInfo::new(options.place(), user, keys, options.is_read_only);
         let server_info = server_info.of_layout(&options.layout, callback.is_some());
-        let timeouts = (options.connection_timeout, options.response_timeout);
-        let dialer = Dialer::new(&options.info, callback, timeouts, server_info.clone());
-        let map = options.address_map.clone();
-        // Finding the server first may take as long again.
-        let (topology, finding) = match options.layout.clone() {
-            Layout::Standalone => (Topology::Standalone, Duration::ZERO),
-            Layout::Cluster { seeds } => {
-                let topology = Topology::cluster(keys.prefix(), seeds, map);
-                (topology, dialer.deadline())
-            }
-            Layout::Sentinel {
-                service,
-                sentinels,
-                info,
-            } => {
-                let server_info = ServerInfo::of_sentinel(info.redis_settings().username());
-                let to_sentinel = Dialer::new(&info, None, timeouts, server_info);
-                let finding = to_sentinel.deadline();
-                let topology = Topology::sentinel(service, sentinels, to_sentinel, map);
-                (topology, finding)
-            }
-        };
+        let dialer = Dialer::new(&options.info, callback, options, server_info.clone());
+        let dialer = Arc::new(dialer);
+        let topology = Topology::new(options, &dialer);
         Self {
-            connect_deadline: dialer.deadline() + finding,
-            dialer: Arc::new(dialer),
-            topology,
+            // Finding the server first may take as long again.
+            connect_deadline: dialer.deadline() + topology.deadline(),
+            dialer,
+            topology: Arc::new(topology),
+            asking: SyncMutex::default(),
             server_info,
-            permissions: Permissions::new(keys, is_read_only),
-            is_read_only,
+            permissions: Permissions::new(keys, options.is_read_only),
+            is_read_only: options.is_read_only,
             keys: keys.clone(),
-            write: ConnectionSlot::default(),
-            fold: ConnectionSlot::default(),
-            read: ConnectionSlot::default(),
-            #[cfg(feature = "row-cache")]
-            large: ConnectionSlot::default(),
+            slots: Default::default(),
             #[cfg(feature = "row-cache")]
             large_turn: Mutex::default(),
-            server: RwLock::new(None),
+            server: SyncMutex::default(),
         }
     }
 
@@ -167,8 +130,33 @@ impl Connections {
 
     /// The server's answer to INFO.
     pub(super) fn server(&self) -> Option<Server> {
-        let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
-        server.clone()
+        lock(&self.server).clone()
+    }
+
+    /// Stores an answer to INFO, which is empty where the server refuses it.
+    pub(super) fn set_server(&self, info: &str) {
+        *lock(&self.server) = Some(Server::parse(info, self.topology.is_cluster()));
+    }
+
+    /// Stores the server's memory, as inspect.lua has noted it.
+    pub(super) fn set_memory(&self, memory: &str) {
+        lock(&self.server)
+            .iter_mut()
+            .for_each(|it| it.set_memory(memory));
+    }
+
+    /// Asks again for the kind and version of the server, after it refused to tell them.
+    pub(super) async fn ask_for_server(&self) -> Result<()> {
+        let connection = self.connection(Role::Write).await?;
+        match server_info(&mut connection.commands.clone()).await {
+            Ok(info) => self.set_server(&info),
+            Err(error) => {
+                let info = cmd("INFO");
+                let subject = Subject::Command(&info);
+                return Err(self.fail(Role::Write, &connection, &subject, error).await);
+            }
+        }
+        Ok(())
     }
 
     /// Refuses writes if the store is read-only.
@@ -180,84 +168,47 @@ impl Connections {
         Ok(())
     }
 
-    /// Sends a command.
-    pub(super) async fn call(&self, role: Role, command: &Cmd) -> Result<Value> {
-        self.check(|| is_read(command))?;
-        self.send(role, &Call::Command(command)).await
-    }
-
-    /// Calls a script, and sends its source if the server has not cached it.
-    pub(super) async fn run(
-        &self,
-        role: Role,
-        lua: &Lua,
-        invocation: &Invocation,
-    ) -> Result<Value> {
-        self.check(|| false)?;
-        self.send(role, &Call::Script(lua, invocation)).await
-    }
-
-    /// Finds the key of a script that holds another type than this crate gives it, as the script's error does not name
-    /// the key.
-    async fn key_of_another_type(
-        &self,
-        commands: &mut MultiplexedConnection,
-        subject: &Subject<'_>,
-    ) -> Option<Vec<u8>> {
-        for key in subject.keys() {
-            let Some(words) = self.keys.type_check(key) else {
-                continue;
-            };
-            let mut command = cmd(words[0]);
-            command.arg(key).arg(&words[1..]);
-            let reply: RedisResult<Value> = command.query_async(commands).await;
-            if reply.is_err_and(|error| is_of_another_type(&error)) {
-                return Some(key.to_vec());
-            }
-        }
-        None
-    }
-
     fn slot(&self, role: Role) -> &ConnectionSlot {
-        match role {
-            Role::Write => &self.write,
-            Role::Fold => &self.fold,
-            Role::Read => &self.read,
-            #[cfg(feature = "row-cache")]
-            Role::Large => &self.large,
-        }
+        &self.slots[role as usize]
     }
 
     /// Returns the connection for a role, and makes one if there is none.
-    async fn connection(&self, role: Role) -> Result<(u64, Connection)> {
+    async fn connection(&self, role: Role) -> Result<Connection> {
         let called = Instant::now();
-        self.topology.called();
+        if self.topology.called() {
+            let mut asking = lock(&self.asking);
+            let _ = asking.try_join_next();
+            if asking.is_empty() {
+                asking.spawn(self.topology.clone().ask_while_called());
+            }
+        }
         let mut state = self.slot(role).state.lock().await;
-        state.drop_outdated(self.topology.changes());
-        if let Some(connection) = &state.connection {
-            return Ok((state.generation, connection.clone()));
+        let state = &mut *state;
+        // A connection that was made before another server was named is dropped.
+        let changes = self.topology.changes();
+        state.connection.take_if(|it| it.changes != changes);
+        if let (Some(connection), None) = (&state.connection, &state.denied) {
+            return Ok(connection.clone());
         }
         if let Some((at, kind, message)) = &state.failure
             && *at >= called
         {
             return Err(StoreError::new(*kind, message.clone()));
         }
-        let denied = &mut state.denied;
-        let connecting = self.connect(role, denied);
+        let connecting = self.connect(role, state);
         let connected = tokio::time::timeout(self.connect_deadline, connecting).await;
-        let connected = connected.unwrap_or_else(|_| {
-            let message = format!("no connection within {:?}", self.connect_deadline);
-            Err(self
-                .server_info
-                .error(StoreErrorKind::Unreachable, &message))
-        });
-        match connected {
+        match connected.unwrap_or_else(|_| Err(self.too_late(&self.server_info))) {
             Ok(connection) => {
                 state.generation += 1;
                 state.failure = None;
+                let generation = Some(state.generation);
+                let connection = Connection {
+                    generation,
+                    ..connection
+                };
                 state.connection = Some(connection.clone());
-                self.slot(role).timeouts.store(0, Ordering::Relaxed);
-                Ok((state.generation, connection))
+                self.slot(role).answered();
+                Ok(connection)
             }
             Err(error) => {
                 state.failure = Some((Instant::now(), error.kind(), error.to_string()));
@@ -266,57 +217,90 @@ impl Connections {
         }
     }
 
-    /// Converts an error of the client to a [`StoreError`], and drops an unusable connection.
-    async fn check_reply<T>(
-        &self,
-        role: Role,
-        generation: u64,
-        connection: &Connection,
-        subject: &Subject<'_>,
-        result: RedisResult<T>,
-    ) -> Result<T> {
-        match result {
-            Ok(value) => {
-                self.slot(role).timeouts.store(0, Ordering::Relaxed);
-                Ok(value)
-            }
-            Err(error) => {
-                let failed = self.explain_failure(role, generation, connection, subject, &error);
-                Err(failed.await)
-            }
-        }
+    fn too_late(&self, server_info: &ServerInfo) -> StoreError {
+        let message = format!("no connection within {:?}", self.connect_deadline);
+        server_info.error(StoreErrorKind::Unreachable, &message)
     }
 
-    async fn explain_failure(
+    /// Makes a connection, or returns the one that was denied a command, if the command is permitted now.
+    async fn connect(&self, role: Role, state: &mut SlotState) -> Result<Connection> {
+        let mut kept = state.connection.take().zip(state.denied.take());
+        if let Some((connection, denied)) = &mut kept {
+            let checked = self.permissions.check(denied.clone(), connection).await;
+            if let Err(Refusal::Denied(at, detail)) = checked {
+                return Err(self.deny(state, kept.map(|(it, _)| it), at, &detail));
+            }
+            kept = kept.filter(|_| checked.is_ok());
+        }
+        let mut connection = match kept {
+            Some((connection, _)) => connection,
+            None => self.topology.connect(&self.dialer, role).await?,
+        };
+        if let Role::Write = role {
+            let probed = self.probe(&mut connection).await;
+            if let Err(refusal) = probed {
+                self.topology.doubt();
+                return Err(match refusal {
+                    Refusal::Failed(error) => self.server_info.explain(&error),
+                    Refusal::Denied(at, detail) => self.deny(state, Some(connection), at, &detail),
+                });
+            }
+        }
+        Ok(connection)
+    }
+
+    /// Keeps a connection whose user was denied a command, so that the next attempt checks that one command only.
+    fn deny(
+        &self,
+        state: &mut SlotState,
+        connection: Option<Connection>,
+        at: usize,
+        detail: &str,
+    ) -> StoreError {
+        (state.connection, state.denied) = (connection, Some(at..at + 1));
+        self.server_info.answered("NOPERM", detail)
+    }
+
+    /// Reads the kind and version of the server, and checks that the user may run all commands of this crate.
+    async fn probe(&self, connection: &mut Connection) -> Result<(), Refusal> {
+        let info = server_info(&mut connection.commands).await?;
+        self.set_server(&info);
+        self.permissions.check(ALL, connection).await
+    }
+
+    /// Converts an error of the client or the server to a [`StoreError`], and drops an unusable connection.
+    async fn fail(
         &self,
         role: Role,
-        generation: u64,
         connection: &Connection,
         subject: &Subject<'_>,
-        error: &RedisError,
+        error: RedisError,
     ) -> StoreError {
         let slot = self.slot(role);
-        let explained = self.server_info.explain_about(error, subject);
+        let mut explained = self.server_info.explain_about(&error, subject);
         let detail = error.detail().unwrap_or_default();
         let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
         // The error of a script may not name the denied command.
-        let (mut explained, mut at) = (explained, None);
+        let mut denied = None;
         if let Subject::Script(_) = subject
             && is_denied
             && !detail.contains("permissions to run")
-            && let commands = &mut connection.commands.clone()
-            && let Err(Refusal::Denied(place, detail)) =
-                self.permissions.check(0..usize::MAX, commands).await
+            && let Err(Refusal::Denied(at, detail)) =
+                self.permissions.check(ALL, &mut connection.clone()).await
         {
-            (explained, at) = (self.server_info.answered("NOPERM", &detail), Some(place));
+            explained = self.server_info.answered("NOPERM", &detail);
+            denied = Some(at..at + 1);
         }
         let is_dead = match explained.kind() {
             StoreErrorKind::TimedOut => {
+                self.topology.ask_soon();
                 slot.timeouts.fetch_add(1, Ordering::Relaxed) >= TIMEOUTS_TOLERATED
             }
             StoreErrorKind::Unreachable => true,
             // Reconnecting checks the permissions again, or only the one that is known to be missing.
-            StoreErrorKind::Forbidden => !is_denied || matches!(role, Role::Write) || at.is_some(),
+            StoreErrorKind::Forbidden => {
+                !is_denied || matches!(role, Role::Write) || denied.is_some()
+            }
             // After a failover the host name may resolve to another server. In a cluster, a node that serves nothing
             // may not be the owner any more.
             StoreErrorKind::Refused => match error.code() {
@@ -327,20 +311,26 @@ impl Connections {
             // The client can no longer assign answers to commands.
             _ => error.code().is_none(),
         };
-        if explained.kind() == StoreErrorKind::TimedOut {
-            self.topology.timed_out();
+        if !is_dead {
+            return explained;
         }
-        if is_dead {
-            if !is_denied {
-                self.topology.doubt();
-            }
-            let mut state = slot.state.lock().await;
-            if state.generation == generation
-                && let Some(connection) = state.connection.take()
-                && is_denied
-            {
-                state.denied = Some(DeniedConnection { connection, at });
-            }
+        if !is_denied {
+            self.topology.doubt();
+        }
+        let mut state = slot.state.lock().await;
+        let SlotState {
+            connection: current,
+            asking,
+            ..
+        } = &mut *state;
+        let is_this = |it: &mut Connection| it.generation == connection.generation;
+        if connection.generation.is_none() {
+            *asking = None;
+        } else if is_denied && current.as_mut().is_some_and(is_this) {
+            state.denied = Some(denied.unwrap_or(ALL));
+        } else {
+            // A newer connection is not dropped.
+            current.take_if(is_this);
         }
         explained
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{RedisConnectionInfo, RedisError, RedisResult, cmd};
-use tokio::task::AbortHandle;
+use redis::{RedisConnectionInfo, RedisResult, cmd};
+use tokio::task::JoinSet;
 
-use super::error::real_code;
+use super::error::{ServerInfo, real_code};
+use tower_pulse_core::error::{Result, StoreErrorKind};
 use tower_pulse_core::task::BoxFuture;
 
 /// The longest time for the application to give credentials.
@@ -82,43 +83,23 @@ impl CredentialsCallback {
     /// The current credentials, or why there are none.
     async fn ask(&self) -> Result<RedisCredentials, &'static str> {
         let callback = self.clone();
-        // A task of its own contains a panic of the application.
-        let asked = tokio::spawn(async move { (callback.0)().await });
-        let _ends_with_the_question = Ends(asked.abort_handle());
-        match tokio::time::timeout(CREDENTIALS_DEADLINE, asked).await {
-            Ok(Ok(Some(credentials))) => Ok(credentials),
-            Ok(Ok(None)) => Err("the function given to `redis_credentials` has returned an error"),
-            Ok(Err(_)) => Err("the function given to `redis_credentials` has panicked"),
+        // A task of its own contains a panic of the application, and ends with the question.
+        let mut asked = JoinSet::new();
+        asked.spawn(async move { (callback.0)().await });
+        match tokio::time::timeout(CREDENTIALS_DEADLINE, asked.join_next()).await {
+            Ok(Some(Ok(Some(credentials)))) => Ok(credentials),
+            Ok(Some(Ok(None))) => {
+                Err("the function given to `redis_credentials` has returned an error")
+            }
+            Ok(_) => Err("the function given to `redis_credentials` has panicked"),
             Err(_) => Err("the function given to `redis_credentials` has given none within 5 s"),
         }
-    }
-}
-
-struct Ends(AbortHandle);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
 impl fmt::Debug for CredentialsCallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CredentialsCallback(_)")
-    }
-}
-
-/// The reason why a server was not greeted.
-pub(super) enum NotGreeted {
-    /// The application gave no credentials.
-    NoCredentials(&'static str),
-    /// The connection failed, or the server refused.
-    Failed(RedisError),
-}
-
-impl From<RedisError> for NotGreeted {
-    fn from(error: RedisError) -> Self {
-        Self::Failed(error)
     }
 }
 
@@ -157,14 +138,13 @@ impl Credentials {
     }
 
     /// The current credentials. Asked for before connecting, so that the server does not wait for the application.
-    pub(super) async fn now(&self) -> Result<Option<RedisCredentials>, NotGreeted> {
-        match &self.callback {
-            Some(callback) => {
-                let asked = callback.ask().await;
-                asked.map(Some).map_err(NotGreeted::NoCredentials)
-            }
-            None => Ok(self.fixed.clone()),
-        }
+    pub(super) async fn now(&self, server_info: &ServerInfo) -> Result<Option<RedisCredentials>> {
+        let Some(callback) = &self.callback else {
+            return Ok(self.fixed.clone());
+        };
+        let asked = callback.ask().await;
+        let asked = asked.map_err(|why| server_info.error(StoreErrorKind::Forbidden, why));
+        asked.map(Some)
     }
 
     /// Authenticates a new connection, and selects the database.
@@ -172,20 +152,22 @@ impl Credentials {
         &self,
         connection: &mut MultiplexedConnection,
         credentials: Option<RedisCredentials>,
-    ) -> Result<(), NotGreeted> {
+        server_info: &ServerInfo,
+    ) -> Result<()> {
         if let Some(credentials) = credentials {
-            let greeted = authenticate(connection, &credentials).await;
-            match (greeted, &self.callback) {
-                // The credentials may have been replaced since they were given.
-                (Err(error), Some(callback)) if is_wrong(&error) => {
-                    let newer = callback.ask().await.map_err(NotGreeted::NoCredentials)?;
-                    authenticate(connection, &newer).await?;
-                }
-                (greeted, _) => greeted?,
+            let mut greeted = authenticate(connection, &credentials).await;
+            if self.callback.is_some()
+                && matches!(&greeted, Err(error) if error.code() == Some("WRONGPASS"))
+                && let Some(newer) = self.now(server_info).await?
+            {
+                // The credentials have been replaced since they were given.
+                greeted = authenticate(connection, &newer).await;
             }
+            greeted.map_err(|error| server_info.explain(&error))?;
         }
         if self.db != 0 {
-            cmd("SELECT").arg(self.db).exec_async(connection).await?;
+            let selected = cmd("SELECT").arg(self.db).exec_async(connection).await;
+            selected.map_err(|error| server_info.explain(&error))?;
         }
         Ok(())
     }
@@ -209,10 +191,6 @@ async fn authenticate(
             None => error,
         }
     })
-}
-
-fn is_wrong(error: &RedisError) -> bool {
-    error.code() == Some("WRONGPASS")
 }
 
 #[cfg(test)]

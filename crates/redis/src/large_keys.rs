@@ -198,7 +198,7 @@ impl RedisStore {
         for question in asked.iter().flatten() {
             all.add_command(question.clone());
         }
-        let answers = self.connections.pipeline(role, &mut all).await?;
+        let answers = self.connections.pipeline(role, &all).await?;
         // For a key of another type, the command itself returns the error.
         let size = |answer: &Reply| answer.as_ref().ok().and_then(count).unwrap_or(0);
         let mut sizes = answers.iter().map(size);
@@ -214,13 +214,13 @@ impl RedisStore {
                 continue;
             };
             if bytes + part.bytes > MAX_BYTES && !group.is_empty() {
-                replies.append(&mut self.connections.pipeline(role, &mut group).await?);
+                replies.append(&mut self.connections.pipeline(role, &group).await?);
                 (group, bytes) = (Pipeline::new(), 0);
             }
             group.add_command(command.clone());
             bytes += part.bytes;
         }
-        replies.append(&mut self.connections.pipeline(role, &mut group).await?);
+        replies.append(&mut self.connections.pipeline(role, &group).await?);
         let mut replies = replies.into_iter();
         let parts = parts.into_iter();
         Ok(parts.map(|part| part.whole(&mut replies)).collect())
@@ -276,7 +276,7 @@ impl RedisStore {
             questions.add_command(key.question.clone());
         }
         // An error of the server also reaches the next call, which reports it.
-        let answers = self.connections.pipeline(Role::Write, &mut questions).await;
+        let answers = self.connections.pipeline(Role::Write, &questions).await;
         let mut named = lock(&self.large_keys.named);
         for (question, answer) in questions.cmd_iter().zip(answers.unwrap_or_default()) {
             let packed = question.get_packed_command();

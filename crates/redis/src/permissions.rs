@@ -7,6 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 
 use super::commands::commands;
+use super::connection::Connection;
 use super::error::is_permission;
 use super::keys::Keys;
 
@@ -51,13 +52,14 @@ impl Permissions {
     pub(super) async fn check(
         &self,
         places: Range<usize>,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
     ) -> Result<(), Refusal> {
         let mut pipeline = Pipeline::new();
         for command in self.0.iter().take(places.end).skip(places.start) {
             pipeline.add_command(command.clone());
         }
         let replies: RedisResult<Vec<Value>> = connection
+            .commands
             .send_packed_commands(&pipeline, 0, pipeline.len())
             .await;
         for (at, reply) in replies?.into_iter().enumerate() {

@@ -123,7 +123,7 @@ impl RedisStore {
     pub(super) async fn read_status(&self, now: i64) -> Result<StoreStatus> {
         let mut pipeline = pipe();
         self.ask_status(&mut pipeline, now);
-        let replies = self.connections.pipeline(Role::Write, &mut pipeline);
+        let replies = self.connections.pipeline(Role::Write, &pipeline);
         self.status_of(now, replies.await?).await
     }
 
@@ -173,7 +173,7 @@ impl RedisStore {
             }
             let mut pipeline = pipe();
             self.ask_lists(&mut pipeline, now);
-            let asked = self.connections.pipeline(Role::Write, &mut pipeline);
+            let asked = self.connections.pipeline(Role::Write, &pipeline);
             replies = asked.await?;
         }
         if let Some(Err(reason)) = replies.first() {
@@ -210,7 +210,7 @@ impl RedisStore {
         let alive = pipeline.cmd("ZRANGEBYSCORE").arg(self.keys.instances());
         alive.arg(now.saturating_sub(SILENT_AFTER) + 1).arg("+inf");
         alive.arg("LIMIT").arg(0).arg(MAX_COMPARED);
-        let alive = self.connections.pipeline(Role::Write, &mut pipeline);
+        let alive = self.connections.pipeline(Role::Write, &pipeline);
         let alive = alive.await?.pop().and_then(Result::ok);
         let alive = alive.as_ref().map_or(&[][..], items).iter();
         let ids = late.iter().map(|(id, _)| *id).chain(alive.filter_map(text));
@@ -219,7 +219,7 @@ impl RedisStore {
             let heartbeat = pipeline.cmd("HMGET").arg(self.keys.instance(id));
             heartbeat.arg("name").arg("every");
         }
-        let replies = self.connections.pipeline(Role::Write, &mut pipeline);
+        let replies = self.connections.pipeline(Role::Write, &pipeline);
         let mut replies = replies.await?.into_iter().filter_map(Result::ok);
         let late: Vec<_> = late.into_iter().zip(replies.by_ref()).collect();
         let alive: Vec<_> = replies.collect();

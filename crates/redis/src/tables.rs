@@ -93,7 +93,7 @@ impl RedisStore {
             self.add_commands(&mut pipeline, read);
         }
         match purpose {
-            Purpose::Fold => self.connections.pipeline(Role::Fold, &mut pipeline).await,
+            Purpose::Fold => self.connections.pipeline(Role::Fold, &pipeline).await,
             Purpose::Query => self.read(&mut pipeline).await,
         }
     }

@@ -3,15 +3,28 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult,
-};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo};
 
-use super::role::Role;
-use crate::credentials::{Credentials, CredentialsCallback, NotGreeted};
+use crate::credentials::{Credentials, CredentialsCallback};
 use crate::error::ServerInfo;
+use crate::options::RedisOptions;
 use crate::topology::Address;
 use tower_pulse_core::error::{Result, StoreErrorKind};
+
+/// The longest time for a large row: 64 MiB take about as long at 60 Mbit/s.
+#[cfg(feature = "row-cache")]
+const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The purpose of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Role {
+    Write,
+    Fold,
+    Read,
+    /// A single call with a large row.
+    #[cfg(feature = "row-cache")]
+    Large,
+}
 
 /// A connection to one server.
 #[derive(Clone)]
@@ -21,15 +34,16 @@ pub(crate) struct Connection {
     pub(crate) node: Option<Address>,
     /// The number of changes of the server when the connection was made.
     pub(crate) changes: u64,
+    /// The number of the connection among those of its role. `None` if it leads to the node to which the slot is being
+    /// moved, so that ASKING precedes each command.
+    pub(crate) generation: Option<u64>,
 }
 
 /// Opens connections over one transport with the same credentials.
-#[derive(Clone)]
 pub(crate) struct Dialer {
     /// The transport, without credentials.
     info: ConnectionInfo,
     credentials: Credentials,
-    config: AsyncConnectionConfig,
     connection_timeout: Duration,
     response_timeout: Duration,
     server_info: ServerInfo,
@@ -39,7 +53,7 @@ impl Dialer {
     pub(crate) fn new(
         info: &ConnectionInfo,
         callback: Option<CredentialsCallback>,
-        (connection_timeout, response_timeout): (Duration, Duration),
+        options: &RedisOptions,
         server_info: ServerInfo,
     ) -> Self {
         let settings = info.redis_settings();
@@ -49,9 +63,8 @@ impl Dialer {
         Self {
             info: info.clone().set_redis_settings(bare),
             credentials: Credentials::of(settings, callback),
-            config: AsyncConnectionConfig::new().set_connection_timeout(Some(connection_timeout)),
-            connection_timeout,
-            response_timeout,
+            connection_timeout: options.connection_timeout,
+            response_timeout: options.response_timeout,
             server_info,
         }
     }
@@ -60,49 +73,56 @@ impl Dialer {
         &self.server_info
     }
 
-    #[cfg(feature = "row-cache")]
-    pub(super) fn response_timeout(&self) -> Duration {
-        self.response_timeout
+    /// The longest time for a command.
+    pub(crate) fn response_timeout(&self, role: Role) -> Duration {
+        match role {
+            #[cfg(feature = "row-cache")]
+            Role::Large => self.response_timeout.max(LARGE_TIMEOUT),
+            Role::Write | Role::Fold | Role::Read => self.response_timeout,
+        }
     }
 
     /// The longest time for connecting to one server.
-    pub(super) fn deadline(&self) -> Duration {
+    pub(crate) fn deadline(&self) -> Duration {
         self.connection_timeout + self.response_timeout + self.credentials.patience()
     }
 
     /// Connects to the configured server.
     pub(crate) async fn dial(&self, role: Role) -> Result<Connection> {
-        self.open(&self.info, &self.server_info, role).await
+        self.open(self.info.clone(), &self.server_info, role).await
     }
 
     /// Connects to a node.
     pub(crate) async fn dial_node(&self, node: &Address, role: Role) -> Result<Connection> {
         let address = node.by_way_of(self.info.addr());
         let info = self.info.clone().set_addr(address);
-        let server_info = self.server_info.of_node(node);
-        let mut connection = self.open(&info, &server_info, role).await?;
-        connection.node = Some(node.clone());
-        Ok(connection)
+        let opened = self.open(info, &self.server_info.of_node(node), role).await;
+        opened.map(|connection| Connection {
+            node: Some(node.clone()),
+            ..connection
+        })
     }
 
     async fn open(
         &self,
-        info: &ConnectionInfo,
+        info: ConnectionInfo,
         server_info: &ServerInfo,
         role: Role,
     ) -> Result<Connection> {
-        let not_greeted = |failure| match failure {
-            NotGreeted::NoCredentials(why) => server_info.error(StoreErrorKind::Forbidden, why),
-            NotGreeted::Failed(error) => server_info.explain(&error),
+        let credentials = self.credentials.now(server_info).await?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connection_timeout))
+            .set_response_timeout(Some(self.response_timeout(role)));
+        #[cfg(feature = "tls")]
+        crate::tls::choose_provider();
+        let opened = match Client::open(info) {
+            Ok(client) => {
+                client
+                    .get_multiplexed_async_connection_with_config(&config)
+                    .await
+            }
+            Err(error) => Err(error),
         };
-        let credentials = self.credentials.now().await.map_err(not_greeted)?;
-        let config = role.config(&self.config, self.response_timeout);
-        let opening = connect(info, config);
-        let opening = tokio::time::timeout(self.connection_timeout, opening).await;
-        let opened = opening.unwrap_or_else(|_| {
-            let timeout = std::io::Error::from(std::io::ErrorKind::TimedOut);
-            Err(RedisError::from(timeout))
-        });
         let mut commands = opened.map_err(|error| match server_info.explain(&error) {
             // No call has been sent yet, so no call is in doubt.
             error if error.kind() == StoreErrorKind::TimedOut => {
@@ -111,26 +131,17 @@ impl Dialer {
             }
             other => other,
         })?;
-        let greeted = self.credentials.greet(&mut commands, credentials).await;
-        greeted.map_err(not_greeted)?;
+        let greeting = self
+            .credentials
+            .greet(&mut commands, credentials, server_info);
+        greeting.await?;
         Ok(Connection {
             commands,
             node: None,
             changes: 0,
+            generation: None,
         })
     }
-}
-
-async fn connect(
-    info: &ConnectionInfo,
-    config: AsyncConnectionConfig,
-) -> RedisResult<MultiplexedConnection> {
-    #[cfg(feature = "tls")]
-    crate::tls::choose_provider();
-    let client = Client::open(info.clone())?;
-    client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await
 }
 
 /// The address of a server, for messages.

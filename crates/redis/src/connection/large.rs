@@ -28,7 +28,7 @@ impl Connections {
 
     /// The longest time for a command.
     pub(crate) fn response_timeout(&self) -> Duration {
-        self.dialer.response_timeout()
+        self.dialer.response_timeout(Role::Write)
     }
 
     /// Connects unless already connected.
@@ -40,7 +40,7 @@ impl Connections {
 impl Drop for LargeCall<'_> {
     fn drop(&mut self) {
         // The lock is free, as the call has ended.
-        if let Ok(mut state) = self.connections.large.state.try_lock() {
+        if let Ok(mut state) = self.connections.slot(Role::Large).state.try_lock() {
             state.connection = None;
         }
     }

@@ -4,7 +4,8 @@
 //! so nothing is executed twice. There are at most [`MAX_REDIRECTS`] per call. All other errors go to the caller, who
 //! knows which calls may be repeated, and when.
 
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisError, Value, cmd};
 
 use super::{Connection, Connections, Role};
 use crate::commands::{is_read, is_time};
@@ -13,107 +14,39 @@ use crate::script::{Invocation, Lua};
 use crate::subject::Subject;
 use crate::topology::{Address, Redirect};
 use crate::value::shown;
-use tower_pulse_core::error::{Result, StoreErrorKind};
+use tower_pulse_core::error::Result;
 
 /// The most redirects of a call.
 const MAX_REDIRECTS: usize = 5;
 
-/// A command, or a script whose source the server may lack.
-pub(super) enum Call<'a> {
-    Command(&'a Cmd),
-    Script(&'a Lua, &'a Invocation),
-}
-
-impl<'a> Call<'a> {
-    fn subject(&self) -> Subject<'a> {
-        match self {
-            Self::Command(command) => Subject::Command(command),
-            Self::Script(_, invocation) => Subject::Script(invocation),
-        }
-    }
-
-    async fn send(&self, route: &mut Route) -> RedisResult<Value> {
-        let (is_asking, connection) = (route.is_asking(), &mut route.connection);
-        match self {
-            Self::Command(command) => exchange(connection, command, is_asking).await,
-            Self::Script(lua, invocation) => {
-                let by_hash = invocation.by_hash(lua);
-                let result = exchange(connection, &by_hash, is_asking).await;
-                match &result {
-                    Err(error) if RedisError::code(error) == Some("NOSCRIPT") => {
-                        // The script has not run yet, so it is not executed twice.
-                        exchange(connection, &invocation.by_source(lua), is_asking).await
-                    }
-                    _ => result,
-                }
-            }
-        }
-    }
-}
-
-/// Sends one command. After ASKING, a node executes it even while the slot is still being moved to it.
-async fn exchange(
-    connection: &mut Connection,
-    command: &Cmd,
-    is_asking: bool,
-) -> RedisResult<Value> {
-    if !is_asking {
-        return command.query_async(&mut connection.commands).await;
-    }
-    let mut pipeline = Pipeline::new();
-    pipeline.cmd("ASKING").add_command(command.clone());
-    let replies = connection
-        .commands
-        .send_packed_commands(&pipeline, 0, pipeline.len())
-        .await?;
-    match replies.into_iter().next_back() {
-        Some(Value::ServerError(error)) => Err(error.into()),
-        Some(reply) => Ok(reply),
-        None => Err((ErrorKind::UnexpectedReturnType, "no reply").into()),
-    }
-}
-
-/// The connection to send over, with its generation, or the node that a redirect has named.
-struct Route {
-    /// `None` if ASKING precedes each command.
-    generation: Option<u64>,
-    connection: Connection,
-}
-
 impl Connections {
-    pub(super) async fn send(&self, role: Role, call: &Call<'_>) -> Result<Value> {
-        let mut route = self.owner(role).await?;
-        for _ in 0..MAX_REDIRECTS {
-            let result = call.send(&mut route).await;
-            let redirect = match &result {
-                Err(error) => self.redirect(&route, error.code(), error.detail())?,
-                Ok(_) => None,
-            };
-            let Some(redirect) = redirect else {
-                return self.answer(role, route, call, result).await;
-            };
-            route = self.follow(role, &route, redirect).await?;
-        }
-        let result = call.send(&mut route).await;
-        self.answer(role, route, call, result).await
+    /// Sends a command.
+    pub(crate) async fn call(&self, role: Role, command: &Cmd) -> Result<Value> {
+        self.check(|| is_read(command))?;
+        let subject = Subject::Command(command);
+        let pipeline = alone(command.clone());
+        let (replies, connection) = self.exchange(role, &pipeline, &subject).await?;
+        self.only(role, connection, subject, replies).await
     }
 
-    async fn answer(
+    /// Calls a script, and sends its source if the server has not cached it. The client's own call needs the permission
+    /// for SCRIPT LOAD.
+    pub(crate) async fn run(
         &self,
         role: Role,
-        mut route: Route,
-        call: &Call<'_>,
-        result: RedisResult<Value>,
+        lua: &Lua,
+        invocation: &Invocation,
     ) -> Result<Value> {
-        let mut subject = call.subject();
-        if let (Err(error), Call::Script(..)) = (&result, call)
-            && is_of_another_type(error)
-            && let commands = &mut route.connection.commands
-            && let Some(key) = self.key_of_another_type(commands, &subject).await
-        {
-            subject = Subject::Key(key);
+        self.check(|| false)?;
+        let subject = Subject::Script(invocation);
+        let by_hash = alone(invocation.by_hash(lua));
+        let (mut replies, mut connection) = self.exchange(role, &by_hash, &subject).await?;
+        if matches!(&replies[..], [Value::ServerError(error)] if error.code() == "NOSCRIPT") {
+            // The script has not run yet, so it is not executed twice.
+            let by_source = alone(invocation.by_source(lua));
+            (replies, connection) = self.exchange(role, &by_source, &subject).await?;
         }
-        self.check_route(role, &route, &subject, result).await
+        self.only(role, connection, subject, replies).await
     }
 
     /// Sends many commands at once. An error about a key replaces its reply; an error of the server fails the whole
@@ -121,40 +54,14 @@ impl Connections {
     pub(crate) async fn pipeline(
         &self,
         role: Role,
-        pipeline: &mut Pipeline,
+        pipeline: &Pipeline,
     ) -> Result<Vec<Result<Value, String>>> {
         if pipeline.is_empty() {
             return Ok(Vec::new());
         }
         self.check(|| pipeline.cmd_iter().all(is_read))?;
         let subject = Subject::Pipeline(pipeline);
-        let mut route = self.owner(role).await?;
-        let replies = self.exchange(role, &route, pipeline, &subject).await;
-        let mut replies = replies?;
-        for _ in 0..MAX_REDIRECTS {
-            let Some((places, redirect)) = self.redirected(&route, &replies)? else {
-                break;
-            };
-            route = self.follow(role, &route, redirect).await?;
-            let mut again = Pipeline::with_capacity(2 * places.len());
-            let commands = pipeline.cmd_iter().enumerate();
-            for (_, command) in commands.filter(|(at, _)| places.contains(at)) {
-                if route.is_asking() {
-                    again.cmd("ASKING");
-                }
-                again.add_command(command.clone());
-            }
-            let answers = self.exchange(role, &route, &again, &subject).await?;
-            let every = if route.is_asking() { 2 } else { 1 };
-            let answers = answers.into_iter().skip(every - 1).step_by(every);
-            for (at, answer) in places.into_iter().zip(answers) {
-                replies[at] = answer;
-            }
-            if route.is_asking() {
-                // The other commands go to the owner.
-                route = self.owner(role).await?;
-            }
-        }
+        let (replies, connection) = self.exchange(role, pipeline, &subject).await?;
         let mut results = Vec::with_capacity(replies.len());
         for (command, reply) in pipeline.cmd_iter().zip(replies) {
             results.push(match reply {
@@ -166,8 +73,7 @@ impl Connections {
                     Err(shown(answer.as_bytes()))
                 }
                 Value::ServerError(error) => {
-                    let error = Err(RedisError::from(error));
-                    return self.check_route(role, &route, &subject, error).await;
+                    return Err(self.fail(role, &connection, &subject, error.into()).await);
                 }
                 value => Ok(value),
             });
@@ -175,24 +81,116 @@ impl Connections {
         Ok(results)
     }
 
+    /// The reply to the only command of a pipeline.
+    async fn only(
+        &self,
+        role: Role,
+        mut connection: Connection,
+        mut subject: Subject<'_>,
+        mut replies: Vec<Value>,
+    ) -> Result<Value> {
+        let error = match replies.pop() {
+            Some(Value::ServerError(error)) => RedisError::from(error),
+            reply => return Ok(reply.unwrap_or(Value::Nil)),
+        };
+        if let Subject::Script(_) = subject
+            && is_of_another_type(&error)
+            && let commands = &mut connection.commands
+            && let Some(key) = self.key_of_another_type(commands, &subject).await
+        {
+            subject = Subject::Key(key);
+        }
+        Err(self.fail(role, &connection, &subject, error).await)
+    }
+
+    /// Finds the key of a script that holds another type than this crate gives it, as the script's error does not name
+    /// the key.
+    async fn key_of_another_type(
+        &self,
+        commands: &mut MultiplexedConnection,
+        subject: &Subject<'_>,
+    ) -> Option<Vec<u8>> {
+        for key in subject.keys() {
+            let Some(words) = self.keys.type_check(key) else {
+                continue;
+            };
+            let mut command = cmd(words[0]);
+            command.arg(key).arg(&words[1..]);
+            let reply = command.exec_async(commands).await;
+            if reply.is_err_and(|error| is_of_another_type(&error)) {
+                return Some(key.to_vec());
+            }
+        }
+        None
+    }
+
+    /// Sends commands, and those that are redirected again. Returns the replies, and the connection of the last ones.
     async fn exchange(
         &self,
         role: Role,
-        route: &Route,
+        pipeline: &Pipeline,
+        subject: &Subject<'_>,
+    ) -> Result<(Vec<Value>, Connection)> {
+        let mut connection = self.connection(role).await?;
+        let mut replies = self.send(role, &connection, pipeline, subject).await?;
+        for _ in 0..MAX_REDIRECTS {
+            let Some((places, redirect)) = self.redirected(&connection, &replies)? else {
+                break;
+            };
+            let owner = match redirect.is_asking {
+                true => Some(connection.clone()),
+                false => None,
+            };
+            connection = match redirect.is_asking {
+                true => self.asking(role, &redirect.node).await?,
+                false => {
+                    self.topology.moved(&connection, redirect.node);
+                    self.connection(role).await?
+                }
+            };
+            let commands = pipeline.cmd_iter().enumerate();
+            let commands = commands.filter(|(at, _)| places.contains(at));
+            let mut again = Pipeline::with_capacity(2 * places.len());
+            for (_, command) in commands {
+                if redirect.is_asking {
+                    again.cmd("ASKING");
+                }
+                again.add_command(command.clone());
+            }
+            let answers = self.send(role, &connection, &again, subject).await?;
+            let every = if redirect.is_asking { 2 } else { 1 };
+            let answers = answers.into_iter().skip(every - 1).step_by(every);
+            for (at, answer) in places.into_iter().zip(answers) {
+                replies[at] = answer;
+            }
+            // The other commands go to the owner.
+            connection = owner.unwrap_or(connection);
+        }
+        Ok((replies, connection))
+    }
+
+    async fn send(
+        &self,
+        role: Role,
+        connection: &Connection,
         pipeline: &Pipeline,
         subject: &Subject<'_>,
     ) -> Result<Vec<Value>> {
-        let mut commands = route.connection.commands.clone();
-        let replies: RedisResult<Vec<Value>> = commands
-            .send_packed_commands(pipeline, 0, pipeline.len())
-            .await;
-        self.check_route(role, route, subject, replies).await
+        let mut commands = connection.commands.clone();
+        let sent = commands.send_packed_commands(pipeline, 0, pipeline.len());
+        match sent.await {
+            Ok(replies) => {
+                self.slot(role).answered();
+                Ok(replies)
+            }
+            Err(error) => Err(self.fail(role, connection, subject, error).await),
+        }
     }
 
     /// The first redirect among replies, and the indexes of all replies with the same one.
     fn redirected(
         &self,
-        route: &Route,
+        connection: &Connection,
         replies: &[Value],
     ) -> Result<Option<(Vec<usize>, Redirect)>> {
         let mut found: Option<(Vec<usize>, Redirect)> = None;
@@ -200,7 +198,8 @@ impl Connections {
             let Value::ServerError(error) = reply else {
                 continue;
             };
-            let Some(redirect) = self.redirect(route, Some(error.code()), error.details())? else {
+            let answer = (error.code(), error.details().unwrap_or_default());
+            let Some(redirect) = self.topology.redirect(answer, connection).transpose()? else {
                 continue;
             };
             match &mut found {
@@ -212,83 +211,31 @@ impl Connections {
         Ok(found)
     }
 
-    fn redirect(
-        &self,
-        route: &Route,
-        code: Option<&str>,
-        detail: Option<&str>,
-    ) -> Result<Option<Redirect>> {
-        let error = (code.unwrap_or_default(), detail.unwrap_or_default());
-        self.topology.redirect(error, &route.connection).transpose()
-    }
-
-    /// The connection to the server that has the keys.
-    async fn owner(&self, role: Role) -> Result<Route> {
-        let (generation, connection) = self.connection(role).await?;
-        Ok(Route {
-            generation: Some(generation),
-            connection,
-        })
-    }
-
-    async fn follow(&self, role: Role, route: &Route, redirect: Redirect) -> Result<Route> {
-        match redirect {
-            Redirect::Moved(owner) => {
-                self.topology.moved(&route.connection, owner);
-                self.owner(role).await
-            }
-            Redirect::Ask(node) => {
-                let connection = self.asking(role, &node).await?;
-                Ok(Route {
-                    generation: None,
-                    connection,
-                })
-            }
-        }
-    }
-
     /// The connection to a node to which the slot is being moved.
     async fn asking(&self, role: Role, node: &Address) -> Result<Connection> {
         let mut state = self.slot(role).state.lock().await;
         let changes = self.topology.changes();
-        state.drop_outdated(changes);
         if let Some(connection) = &state.asking
             && connection.node.as_ref() == Some(node)
+            && connection.changes == changes
         {
             return Ok(connection.clone());
         }
-        let dialling = self.dialer.dial_node(node, role);
+        let dialling = self.topology.dial(&self.dialer, node, role);
         let dialled = tokio::time::timeout(self.connect_deadline, dialling).await;
-        let dialled = dialled.unwrap_or_else(|_| {
-            let message = format!("no connection within {:?}", self.connect_deadline);
-            let server_info = self.server_info.of_node(node);
-            Err(server_info.error(StoreErrorKind::Unreachable, &message))
-        });
-        let mut connection = dialled.map_err(|error| self.topology.unreachable(node, error))?;
-        connection.changes = changes;
+        let dialled =
+            dialled.unwrap_or_else(|_| Err(self.too_late(&self.server_info.of_node(node))));
+        let connection = Connection {
+            changes,
+            ..dialled?
+        };
         state.asking = Some(connection.clone());
         Ok(connection)
     }
-
-    async fn check_route<T>(
-        &self,
-        role: Role,
-        route: &Route,
-        subject: &Subject<'_>,
-        result: RedisResult<T>,
-    ) -> Result<T> {
-        if route.is_asking() && matches!(&result, Err(error) if error.code().is_none()) {
-            self.slot(role).state.lock().await.asking = None;
-        }
-        // No connection has this generation, so none is dropped.
-        let generation = route.generation.unwrap_or(u64::MAX);
-        self.check_reply(role, generation, &route.connection, subject, result)
-            .await
-    }
 }
 
-impl Route {
-    fn is_asking(&self) -> bool {
-        self.generation.is_none()
-    }
+fn alone(command: Cmd) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(1);
+    pipeline.add_command(command);
+    pipeline
 }

@@ -1,29 +1,42 @@
-//! Finds the server that has all keys: one address, the owner of a cluster's slot, or the primary that Sentinel names.
+//! Finds the server that has all keys: the configured one, the owner of a cluster's slot, or the primary that Sentinel
+//! names.
 //!
-//! No call is sent here. A redirect or a Sentinel's answer says where the next connection leads, over the same
-//! transport: TLS stays TLS.
+//! The client's own ways are not used. Its cluster connects to every primary and replica, so that the connections of a
+//! fleet grow with the nodes, while all keys of a service are in one slot. Its Sentinel client asks when a connection
+//! fails, and a primary that is cut off from the others accepts writes without an error.
 
 mod address;
-mod cluster;
-mod primary;
+mod answer;
 mod race;
-mod redirect;
-mod sentinel;
 mod slot;
 
-use std::sync::Arc;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use redis::ConnectionInfo;
+use redis::{Cmd, ConnectionInfo, RedisResult, Value, cmd};
+use tokio::sync::Notify;
 
 pub(crate) use self::address::{Address, AddressMap};
-use self::cluster::Cluster;
-pub(crate) use self::redirect::Redirect;
-use self::sentinel::Sentinels;
+use self::answer::Named;
+pub(crate) use self::answer::Redirect;
+use self::race::first_answer;
 pub(crate) use self::slot::hash_tag;
 use self::slot::slot_of;
 use crate::connection::{Connection, Dialer, Role};
-use tower_pulse_core::condition::Warning;
-use tower_pulse_core::error::{Result, StoreError};
+use crate::error::ServerInfo;
+use crate::options::RedisOptions;
+use crate::permissions::is_refusal;
+use crate::value::{items, text};
+use tower_pulse_core::condition::{Condition, Warning};
+use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
+use tower_pulse_core::task::lock;
+
+/// The interval at which Sentinels are asked while there are calls. Including the time for an answer, that is at most
+/// every 5 s.
+const ASKED_EVERY: Duration = Duration::from_secs(4);
 
 /// The configured way to find the server.
 #[derive(Clone, Debug)]
@@ -40,113 +53,391 @@ pub(crate) enum Layout {
     },
 }
 
-/// The way to find the server.
-pub(crate) enum Topology {
-    Standalone,
-    Cluster(Cluster),
-    Sentinel(Sentinels),
+/// The question that finds the server.
+enum Question {
+    /// None, as the server is configured.
+    None,
+    /// The owner of a slot.
+    Slot(u16),
+    /// The primary of a service.
+    Primary(String),
+}
+
+/// The way to find the server, and the server that was found.
+pub(crate) struct Topology {
+    question: Question,
+    /// The servers to ask: the seeds of a cluster, or the Sentinels.
+    asked: Vec<Address>,
+    /// Dials them.
+    dialer: Arc<Dialer>,
+    map: Option<AddressMap>,
+    found: Mutex<Found>,
+    has_calls: AtomicBool,
+    /// Wakes [`Self::ask_while_called`] before its interval is over.
+    sooner: Notify,
+}
+
+/// The result of the last answers.
+#[derive(Default)]
+struct Found {
+    /// The server that was named last.
+    server: Option<Address>,
+    /// Whether another server may have the keys by now.
+    is_doubted: bool,
+    /// The number of changes of `server`, by which a connection knows whether it leads to it.
+    changes: u64,
+    /// The nodes of the cluster.
+    nodes: Vec<Address>,
+    /// The index of the server to ask first. It starts at random, to spread questions.
+    first: usize,
+    /// The reason why no server answered last time.
+    trouble: Option<String>,
+}
+
+impl Found {
+    fn set(&mut self, server: Address) -> u64 {
+        self.is_doubted = false;
+        if self.server.as_ref() != Some(&server) {
+            self.server = Some(server);
+            self.changes += 1;
+        }
+        self.changes
+    }
 }
 
 impl Topology {
-    /// The cluster in which all keys of a prefix are in one slot.
-    pub(crate) fn cluster(prefix: &str, seeds: Vec<Address>, map: Option<AddressMap>) -> Self {
-        Self::Cluster(Cluster::new(slot_of(prefix), seeds, map))
-    }
-
-    /// The Sentinels of a service, and how to connect to them.
-    pub(crate) fn sentinel(
-        service: String,
-        sentinels: Vec<Address>,
-        dialer: Dialer,
-        map: Option<AddressMap>,
-    ) -> Self {
-        Self::Sentinel(Sentinels::new(service, sentinels, dialer, map))
-    }
-
-    /// Connects to the server that has the keys.
-    pub(crate) async fn connect(&self, dialer: &Arc<Dialer>, role: Role) -> Result<Connection> {
-        match self {
-            Self::Standalone => dialer.dial(role).await,
-            Self::Cluster(cluster) => cluster.connect(dialer, role).await,
-            Self::Sentinel(sentinels) => sentinels.connect(dialer, role).await,
+    pub(crate) fn new(options: &RedisOptions, dialer: &Arc<Dialer>) -> Self {
+        let (question, asked, dialer) = match options.layout.clone() {
+            Layout::Standalone => (Question::None, Vec::new(), dialer.clone()),
+            Layout::Cluster { seeds } => {
+                let slot = slot_of(&options.prefix);
+                (Question::Slot(slot), seeds, dialer.clone())
+            }
+            Layout::Sentinel {
+                service,
+                sentinels,
+                info,
+            } => {
+                let server_info = ServerInfo::of_sentinel(info.redis_settings().username());
+                let dialer = Dialer::new(&info, None, options, server_info);
+                (Question::Primary(service), sentinels, Arc::new(dialer))
+            }
+        };
+        let found = Found {
+            // The keys of the hasher are random.
+            first: RandomState::new().build_hasher().finish() as usize % asked.len().max(1),
+            ..Found::default()
+        };
+        Self {
+            question,
+            asked,
+            dialer,
+            map: options.address_map.clone(),
+            found: Mutex::new(found),
+            has_calls: AtomicBool::new(false),
+            sooner: Notify::new(),
         }
     }
 
-    /// The number of times that another server was named. A connection made before a change leads to the wrong server.
-    pub(crate) fn changes(&self) -> u64 {
-        match self {
-            Self::Standalone => 0,
-            Self::Cluster(cluster) => cluster.owner().changes(),
-            Self::Sentinel(sentinels) => sentinels.primary().changes(),
-        }
-    }
-
-    /// Notes that a call is made.
-    pub(crate) fn called(&self) {
-        if let Self::Sentinel(sentinels) = self {
-            sentinels.watch();
-        }
-    }
-
-    /// Notes that no answer came in time.
-    pub(crate) fn timed_out(&self) {
-        if let Self::Sentinel(sentinels) = self {
-            sentinels.ask_soon();
-        }
-    }
-
-    /// Makes the next connection look for the server again. Sentinels are asked for each connection anyway.
-    pub(crate) fn doubt(&self) {
-        if let Self::Cluster(cluster) = self {
-            cluster.owner().doubt();
-        }
-    }
-
-    /// The redirect in a server's error, if the topology has redirects. The error is a wrong address map.
-    pub(crate) fn redirect(
-        &self,
-        error: (&str, &str),
-        connection: &Connection,
-    ) -> Option<Result<Redirect>> {
-        match (self, &connection.node) {
-            (Self::Cluster(cluster), Some(node)) => cluster.redirect(error, node),
-            _ => None,
-        }
-    }
-
-    /// Notes that the slot has another owner than the node of a connection.
-    pub(crate) fn moved(&self, connection: &Connection, owner: Address) {
-        if let Self::Cluster(cluster) = self {
-            cluster.owner().set_since(connection.changes, owner);
-        }
-    }
-
-    /// Explains why a node that the cluster has named cannot be reached.
-    pub(crate) fn unreachable(&self, node: &Address, error: StoreError) -> StoreError {
-        match self {
-            Self::Cluster(cluster) => cluster.unreachable(node, error),
-            _ => error,
+    /// The longest time for finding the server.
+    pub(crate) fn deadline(&self) -> Duration {
+        match self.question {
+            Question::None => Duration::ZERO,
+            Question::Slot(_) | Question::Primary(_) => self.dialer.deadline(),
         }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self, Self::Cluster(_))
+        matches!(self.question, Question::Slot(_))
     }
 
-    /// The server that has the keys, if it is not configured directly.
+    /// The server that was named last, unless it is configured.
     pub(crate) fn server(&self) -> Option<Address> {
-        match self {
-            Self::Standalone => None,
-            Self::Cluster(cluster) => cluster.owner().last(),
-            Self::Sentinel(sentinels) => sentinels.primary().last(),
+        lock(&self.found).server.clone()
+    }
+
+    /// The number of times that another server was named. A connection made before a change leads to the wrong server.
+    pub(crate) fn changes(&self) -> u64 {
+        lock(&self.found).changes
+    }
+
+    /// Makes the next connection look for the server again, from another server than the one that answered last, which
+    /// may be cut off.
+    pub(crate) fn doubt(&self) {
+        let mut found = lock(&self.found);
+        found.is_doubted = true;
+        found.first += 1;
+    }
+
+    /// Connects to the server that has the keys.
+    pub(crate) async fn connect(
+        self: &Arc<Self>,
+        dialer: &Dialer,
+        role: Role,
+    ) -> Result<Connection> {
+        if let Question::None = self.question {
+            return dialer.dial(role).await;
+        }
+        let known = Some(lock(&self.found)).filter(|found| !found.is_doubted);
+        let known = known.and_then(|found| Some((found.server.clone()?, found.changes)));
+        let (server, changes) = match known {
+            Some(known) => known,
+            None => self.ask().await?,
+        };
+        let connected = self.connect_to(dialer, &server, role).await;
+        if connected.is_err() {
+            self.doubt();
+        }
+        connected.map(|connection| Connection {
+            changes,
+            ..connection
+        })
+    }
+
+    async fn connect_to(
+        &self,
+        dialer: &Dialer,
+        server: &Address,
+        role: Role,
+    ) -> Result<Connection> {
+        let mut connection = self.dial(dialer, server, role).await?;
+        let Question::Primary(service) = &self.question else {
+            return Ok(connection);
+        };
+        let server_info = dialer.server_info().of_node(server);
+        let reply: RedisResult<Value> = cmd("ROLE").query_async(&mut connection.commands).await;
+        match reply {
+            Ok(reply) if items(&reply).first().and_then(text) == Some("master") => Ok(connection),
+            Ok(_) => {
+                let message = format!(
+                    "Sentinel names it as the primary of `{service}`, but it is a replica: the failover is not over"
+                );
+                Err(server_info.error(StoreErrorKind::Refused, &message))
+            }
+            // If it is a replica, it refuses the first write.
+            Err(error) if is_refusal(&error) => Ok(connection),
+            Err(error) => Err(server_info.explain(&error)),
         }
     }
 
-    /// The warning for the operator, if any.
-    pub(crate) fn warning(&self) -> Option<Warning> {
-        match self {
-            Self::Sentinel(sentinels) => sentinels.warning(),
-            _ => None,
+    /// Connects to a node that was named.
+    pub(crate) async fn dial(
+        &self,
+        dialer: &Dialer,
+        node: &Address,
+        role: Role,
+    ) -> Result<Connection> {
+        let dialled = dialer.dial_node(node, role).await;
+        dialled.map_err(|error| {
+            let namer = match &self.question {
+                Question::Primary(service) => format!("Sentinel names {node} for `{service}`"),
+                _ => "the cluster announces this address".to_owned(),
+            };
+            if error.kind() != StoreErrorKind::Unreachable || self.asked.contains(node) {
+                return error;
+            }
+            let message = format!(
+                "{error}; {namer}: if it cannot be reached from here, say where that server is by `redis_address_map`"
+            );
+            StoreError::new(error.kind(), message)
+        })
+    }
+
+    /// The redirect in an answer of a cluster, with the reachable address of the node. The error is a wrong address map.
+    pub(crate) fn redirect(
+        &self,
+        (code, detail): (&str, &str),
+        connection: &Connection,
+    ) -> Option<Result<Redirect>> {
+        let (Question::Slot(slot), Some(node)) = (&self.question, &connection.node) else {
+            return None;
+        };
+        let redirect = Redirect::parse(code, detail, *slot, &node.host)?;
+        let reached = self.reach(redirect.node);
+        Some(reached.map(|node| Redirect { node, ..redirect }))
+    }
+
+    /// Notes that the slot has another owner, unless the owner has changed since a connection was made.
+    pub(crate) fn moved(&self, connection: &Connection, owner: Address) {
+        let mut found = lock(&self.found);
+        if found.changes == connection.changes {
+            found.set(owner);
         }
+    }
+
+    /// Notes a call. Returns whether Sentinels must be asked as long as there are calls.
+    pub(crate) fn called(&self) -> bool {
+        self.has_calls.store(true, Ordering::Relaxed);
+        matches!(self.question, Question::Primary(_))
+    }
+
+    /// Asks as long as there are calls.
+    pub(crate) async fn ask_while_called(self: Arc<Self>) {
+        while self.has_calls.swap(false, Ordering::Relaxed) {
+            let _ = tokio::time::timeout(ASKED_EVERY, self.sooner.notified()).await;
+            // An error is reported as a warning, as the primary may well be the same.
+            let _ = self.ask().await;
+        }
+    }
+
+    /// Asks without waiting for the interval to end.
+    pub(crate) fn ask_soon(&self) {
+        self.sooner.notify_one();
+    }
+
+    /// The warning for the operator, if no Sentinel answers.
+    pub(crate) fn warning(&self) -> Option<Warning> {
+        let Question::Primary(service) = &self.question else {
+            return None;
+        };
+        let trouble = lock(&self.found).trouble.clone()?;
+        Some(Condition::Sentinel.warning(format!(
+            "no Sentinel tells which server is the primary of `{service}`, so that a failover would not be noticed: \
+             {trouble}"
+        )))
+    }
+
+    /// The servers to ask, in order. The last owner of a slot comes last: it is in doubt, and may be cut off from the
+    /// others.
+    fn candidates(&self) -> Vec<Address> {
+        let found = lock(&self.found);
+        let mut candidates = self.asked.clone();
+        let others = found.nodes.iter();
+        candidates.extend(others.filter(|node| !self.asked.contains(node)).cloned());
+        let first = found.first % candidates.len().max(1);
+        candidates.rotate_left(first);
+        candidates.sort_by_key(|node| Some(node) == found.server.as_ref());
+        candidates
+    }
+
+    /// Finds the server. Returns it with the number of changes.
+    async fn ask(self: &Arc<Self>) -> Result<(Address, u64)> {
+        let answer = first_answer(self.candidates(), |server| {
+            let this = self.clone();
+            Box::pin(async move { this.ask_one(server).await })
+        });
+        let answer = answer.await;
+        let mut found = lock(&self.found);
+        found.trouble = answer.as_ref().err().map(StoreError::to_string);
+        let (asked, server, nodes) = answer?;
+        if let Some(place) = self.asked.iter().position(|it| *it == asked) {
+            found.first = place;
+        }
+        if !nodes.is_empty() {
+            found.nodes = nodes;
+        }
+        Ok((server.clone(), found.set(server)))
+    }
+
+    /// Asks one server. Returns it, the server that has the keys, and the nodes of the cluster.
+    async fn ask_one(&self, asked: Address) -> Result<(Address, Address, Vec<Address>)> {
+        let mut connection = self.dialer.dial_node(&asked, Role::Read).await?;
+        let server_info = self.dialer.server_info().of_node(&asked);
+        let reply = (self.question.command())
+            .query_async(&mut connection.commands)
+            .await;
+        let Named { server, nodes } = match reply {
+            Ok(reply) => self.question.named(&reply, &asked.host),
+            // Its answer to the first command will tell the owner.
+            Err(error) if self.is_cluster() && is_refusal(&error) => {
+                return Ok((asked.clone(), asked, Vec::new()));
+            }
+            Err(error) => return Err(server_info.explain(&error)),
+        };
+        let Some(server) = server else {
+            let message = match &self.question {
+                Question::Primary(service) => {
+                    format!("it knows no primary of the name `{service}`: check the name")
+                }
+                _ => "it knows no node that serves the slot in which all keys of this service are: see its CLUSTER \
+                      INFO"
+                    .to_owned(),
+            };
+            return Err(server_info.error(StoreErrorKind::Refused, &message));
+        };
+        // A node with an invalid mapped address cannot be asked, and is not the server.
+        let nodes = nodes.into_iter().filter_map(|node| self.reach(node).ok());
+        Ok((asked, self.reach(server)?, nodes.collect()))
+    }
+
+    /// The reachable address of an announced one.
+    fn reach(&self, announced: Address) -> Result<Address> {
+        let Some(map) = &self.map else {
+            return Ok(announced);
+        };
+        map.reach(announced).map_err(|mapped| {
+            let message = format!(
+                "`redis_address_map` has given {mapped:.80?} for an address: it must be a host, a colon and a port"
+            );
+            StoreError::new(StoreErrorKind::Unexpected, message)
+        })
+    }
+}
+
+impl Question {
+    fn command(&self) -> Cmd {
+        let mut command;
+        match self {
+            Self::Primary(service) => {
+                command = cmd("SENTINEL");
+                command.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
+            }
+            Self::Slot(_) | Self::None => {
+                command = cmd("CLUSTER");
+                command.arg("SLOTS");
+            }
+        }
+        command
+    }
+
+    /// The servers in an answer. `asked` is the host that answered.
+    fn named(&self, reply: &Value, asked: &str) -> Named {
+        match self {
+            Self::Primary(_) => Named::by_sentinel(reply),
+            Self::Slot(slot) => Named::by_node(reply, *slot, asked),
+            Self::None => Named::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Keys;
+
+    fn address(text: &str) -> Address {
+        Address::parse(text, None).expect("an address")
+    }
+
+    fn cluster() -> Topology {
+        let options = RedisOptions::cluster(["redis://a:1", "redis://b:2"]).expect("URLs");
+        let server_info = ServerInfo::new("".into(), None, &Keys::new("".into()), false);
+        let dialer = Dialer::new(&options.info, None, &options, server_info);
+        Topology::new(&options, &Arc::new(dialer))
+    }
+
+    #[test]
+    fn nodes_are_asked_in_turn_and_the_last_owner_last() {
+        let cluster = cluster();
+        lock(&cluster.found).nodes = ["b:2", "c:3"].map(address).into();
+        let first = cluster.candidates();
+        assert_eq!(first.len(), 3);
+        cluster.doubt();
+        assert_ne!(cluster.candidates()[0], first[0]);
+        lock(&cluster.found).set(address("c:3"));
+        for _ in 0..3 {
+            cluster.doubt();
+            assert_eq!(cluster.candidates()[2], address("c:3"));
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_named_again_is_no_change() {
+        let mut found = Found::default();
+        assert_eq!(found.set(address("a:1")), 1);
+        found.is_doubted = true;
+        assert_eq!(found.set(address("a:1")), 1);
+        assert!(!found.is_doubted);
+        assert_eq!(found.set(address("b:2")), 2);
     }
 }

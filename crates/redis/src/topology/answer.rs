@@ -1,0 +1,207 @@
+//! Answers of nodes and Sentinels that name other servers.
+
+use redis::Value;
+
+use super::address::Address;
+use crate::value::{int, items, text};
+
+/// The most nodes that are remembered besides the seeds, and that are asked at once.
+const MAX_NODES: usize = 64;
+
+/// The servers in the answer to a question, as announced.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Named {
+    /// The server that has the keys.
+    pub(super) server: Option<Address>,
+    /// All nodes of a cluster.
+    pub(super) nodes: Vec<Address>,
+}
+
+impl Named {
+    /// Reads a Sentinel's answer: host and port.
+    pub(super) fn by_sentinel(reply: &Value) -> Self {
+        let server = match items(reply) {
+            [host, port] => announced(text(host), port),
+            _ => None,
+        };
+        Self {
+            server,
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Reads the answer to CLUSTER SLOTS: `first slot, last slot, owner, replicas…`, where each node is `host, port, id,
+    /// …`. A missing or empty host is that of the node which was asked.
+    pub(super) fn by_node(reply: &Value, slot: u16, asked: &str) -> Self {
+        let node = |node: &Value| match items(node) {
+            [Value::Nil, port, ..] => announced(Some(asked), port),
+            [host, port, ..] => {
+                let host = text(host).map(|host| if host.is_empty() { asked } else { host });
+                announced(host, port)
+            }
+            _ => None,
+        };
+        let mut named = Self::default();
+        for range in items(reply) {
+            let [first, last, nodes @ ..] = items(range) else {
+                continue;
+            };
+            let (Some(first), Some(last)) = (int(first), int(last)) else {
+                continue;
+            };
+            if (first..=last).contains(&i64::from(slot)) && named.server.is_none() {
+                named.server = nodes.first().and_then(node);
+            }
+            for node in nodes.iter().filter_map(node) {
+                if named.nodes.len() < MAX_NODES && !named.nodes.contains(&node) {
+                    named.nodes.push(node);
+                }
+            }
+        }
+        named
+    }
+}
+
+fn announced(host: Option<&str>, port: &Value) -> Option<Address> {
+    Address::announced(host?, u16::try_from(int(port)?).ok()?)
+}
+
+/// The node that must execute a command, which the answering node has not executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) node: Address,
+    /// Whether the slot is being moved to the node, which already has the key: only this command goes there, after
+    /// ASKING. Otherwise the node owns the slot now.
+    pub(crate) is_asking: bool,
+}
+
+impl Redirect {
+    /// Parses an error such as `MOVED 3999 127.0.0.1:6381`. `None` if it is not a redirect, concerns another slot, or
+    /// has no address. An empty host is that of the node which has answered.
+    pub(super) fn parse(code: &str, detail: &str, slot: u16, answered_by: &str) -> Option<Self> {
+        if !matches!(code, "MOVED" | "ASK") {
+            return None;
+        }
+        let mut words = detail.split(' ');
+        if words.next()?.parse() != Ok(slot) {
+            return None;
+        }
+        Some(Self {
+            // Some servers append the host name.
+            node: Address::parse(words.next()?, Some(answered_by))?,
+            is_asking: code == "ASK",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        Address::parse(text, None).expect("an address")
+    }
+
+    fn word(word: &str) -> Value {
+        Value::BulkString(word.as_bytes().to_vec())
+    }
+
+    fn node(host: Value, port: i64) -> Value {
+        let id = word("07c37dfeb235213a872192d90877d0cd55635b91");
+        Value::Array(vec![host, Value::Int(port), id, Value::Array(Vec::new())])
+    }
+
+    fn range(first: i64, last: i64, nodes: Vec<Value>) -> Value {
+        let mut range = vec![Value::Int(first), Value::Int(last)];
+        range.extend(nodes);
+        Value::Array(range)
+    }
+
+    #[test]
+    fn the_owner_is_the_first_node_of_the_range() {
+        let reply = Value::Array(vec![
+            range(0, 5460, vec![node(word("a"), 1), node(word("b"), 2)]),
+            range(5461, 16_383, vec![node(word(""), 3), node(Value::Nil, 4)]),
+        ]);
+        let named = Named::by_node(&reply, 5460, "seed");
+        assert_eq!(named.server, Some(address("a:1")));
+        assert_eq!(named.nodes, ["a:1", "b:2", "seed:3", "seed:4"].map(address));
+        let named = Named::by_node(&reply, 5461, "seed");
+        assert_eq!(named.server, Some(address("seed:3")));
+    }
+
+    #[test]
+    fn nonsense_names_no_owner() {
+        for reply in [
+            Value::Nil,
+            Value::Int(1),
+            Value::Array(Vec::new()),
+            Value::Array(vec![Value::Nil, Value::Array(vec![Value::Int(0)])]),
+            Value::Array(vec![range(0, 99, Vec::new())]),
+            Value::Array(vec![range(99, 0, vec![node(word("a"), 1)])]),
+            Value::Array(vec![range(i64::MIN, i64::MAX, vec![Value::Nil])]),
+            Value::Array(vec![range(0, 99, vec![node(word("?"), 1)])]),
+            Value::Array(vec![range(0, 99, vec![node(word("a\r\nb"), 1)])]),
+            Value::Array(vec![range(0, 99, vec![node(word("a"), 1 << 40)])]),
+        ] {
+            let named = Named::by_node(&reply, 7, "seed");
+            assert_eq!(named.server, None, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_answer_leaves_a_bounded_list() {
+        let nodes = (1..=10_000).map(|port| node(word("a"), port)).collect();
+        let reply = Value::Array(vec![range(0, 16_383, nodes)]);
+        assert_eq!(Named::by_node(&reply, 7, "seed").nodes.len(), MAX_NODES);
+    }
+
+    #[test]
+    fn a_sentinel_answers_with_a_host_and_a_port() {
+        let of = |words: &[&str]| {
+            let reply = Value::Array(words.iter().copied().map(word).collect());
+            let named = Named::by_sentinel(&reply).server;
+            named.map(|address| address.to_string())
+        };
+        assert_eq!(of(&["10.0.0.1", "6379"]).as_deref(), Some("10.0.0.1:6379"));
+        assert_eq!(of(&["fe80::1", "6379"]).as_deref(), Some("[fe80::1]:6379"));
+        for nonsense in [
+            &[][..],
+            &["10.0.0.1"],
+            &["10.0.0.1", "6379", "more"],
+            &["", "6379"],
+            &["10.0.0.1", "0"],
+            &["10.0.0.1", "-1"],
+            &["10.0.0.1", "65536"],
+            &["10.0.0.1", "port"],
+            &["a b", "6379"],
+        ] {
+            assert_eq!(of(nonsense), None, "{nonsense:?}");
+        }
+        assert_eq!(Named::by_sentinel(&Value::Nil), Named::default());
+    }
+
+    #[test]
+    fn a_redirect_names_a_node_and_the_slot() {
+        let parse = |code, detail| Redirect::parse(code, detail, 3999, "seed");
+        let redirect = |node, is_asking| {
+            let node = address(node);
+            Some(Redirect { node, is_asking })
+        };
+        let moved = parse("MOVED", "3999 127.0.0.1:6381");
+        assert_eq!(moved, redirect("127.0.0.1:6381", false));
+        assert_eq!(parse("ASK", "3999 :6382"), redirect("seed:6382", true));
+        for (code, nonsense) in [
+            ("MOVED", ""),
+            ("MOVED", "3999"),
+            ("MOVED", "4000 127.0.0.1:6381"),
+            ("MOVED", "x 127.0.0.1:6381"),
+            ("MOVED", "3999 127.0.0.1"),
+            ("ASK", "3999 127.0.0.1:99999"),
+            ("ASK", "3999 ?:6379"),
+            ("ERR", "3999 127.0.0.1:6381"),
+        ] {
+            assert_eq!(parse(code, nonsense), None, "{code} {nonsense}");
+        }
+    }
+}
