@@ -25,7 +25,7 @@
 //! |---|---|
 #![cfg_attr(
     feature = "admin",
-    doc = "| [The dashboard](dashboard) | which screen answers which question, keys, ranges |"
+    doc = "| [The dashboard](dashboard) | which screen answers which question, and how precise its figures are |"
 )]
 //! | [What has changed](changes) | which pages are slower than before, since when, and which deploy did it |
 //! | [Where the time goes](request_timers) | which timers take the time of a context's requests |
@@ -59,7 +59,6 @@
 )]
 //! | [Compatibility](compatibility) | Rust, crates, servers, systems and browsers, and what stays as it is |
 //! | [Keys in Redis](keys) | what each holds, and for how long |
-//! | [Limits](limits) | what the figures cannot say |
 //! | [Glossary](glossary) | each term, defined once |
 //!
 //! | The evidence | For |
@@ -147,9 +146,6 @@ pub mod compatibility {}
 
 #[doc = include_str!("keys.md")]
 pub mod keys {}
-
-#[doc = include_str!("limits.md")]
-pub mod limits {}
 
 #[doc = include_str!("glossary.md")]
 pub mod glossary {}
