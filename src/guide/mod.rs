@@ -11,7 +11,7 @@
     feature = "file",
     doc = "| [History in a file](mod@file) | what survives a restart without a server, a deploy, a disk that fails |"
 )]
-//! | [A fleet in Redis](mod@redis) | one server, a cluster or Sentinel; TLS, passwords that change, the permissions of its user |
+//! | [A fleet in Redis](mod@redis) | one server, a cluster or Sentinel; TLS, passwords that change, permissions, outages, keys |
 #![cfg_attr(
     feature = "admin",
     doc = "| [Access](access) | tokens, own sessions, reverse proxies |"
@@ -42,8 +42,7 @@
 //! | [Configuration](configuration) | each setting and feature, its default and its range |
 //! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
 //! | [Troubleshooting](troubleshooting) | what you see, why, and what to do |
-//! | [Sizing](sizing) | memory, Redis and CPU of a configuration |
-//! | [Beyond one core](beyond_one_core) | what limits a large fleet first, its interval, the age of its figures |
+//! | [Sizing](sizing) | memory, Redis and CPU of a configuration, and what limits a large fleet |
 //! | [Upgrading](upgrading) | several versions in one fleet, and rolling back |
 //! | [Security](security) | what a client, a colleague and a hostile Redis can and cannot do |
 #![cfg_attr(
@@ -58,7 +57,6 @@
     doc = "| [The API](api) | each endpoint, its fields, units and errors, and how it may change |"
 )]
 //! | [Compatibility](compatibility) | Rust, crates, servers, systems and browsers, and what stays as it is |
-//! | [Keys in Redis](keys) | what each holds, and for how long |
 //! | [Glossary](glossary) | each term, defined once |
 //!
 //! | The evidence | For |
@@ -124,9 +122,6 @@ pub mod troubleshooting {}
 #[doc = include_str!("sizing.md")]
 pub mod sizing {}
 
-#[doc = include_str!("beyond_one_core.md")]
-pub mod beyond_one_core {}
-
 #[doc = include_str!("upgrading.md")]
 pub mod upgrading {}
 
@@ -143,9 +138,6 @@ pub mod api {}
 
 #[doc = include_str!("compatibility.md")]
 pub mod compatibility {}
-
-#[doc = include_str!("keys.md")]
-pub mod keys {}
 
 #[doc = include_str!("glossary.md")]
 pub mod glossary {}
