@@ -36,9 +36,9 @@
 //! calls. A call takes effect once, however often it is sent. One instance of the fleet folds the journal into the
 //! tables that are read, so the load of the store hardly grows with the fleet.
 //!
-//! While the store is away, the process merges its batches: counts and histogram buckets add up. The number of
-//! contexts bounds them, whatever the time. A store in memory keeps the journal and the tables in this process, where
-//! one `Pulse` flushes and folds.
+//! While the store is away, the process merges its batches: counts and histogram buckets add up. Their size is
+//! bounded by the number of contexts, however long the outage lasts. A store in memory keeps the journal and the tables
+//! in this process, where one `Pulse` flushes and folds.
 //!
 //! # What is counted
 //!
