@@ -31,13 +31,14 @@
 //!            admin router (JSON, dashboard, Prometheus) ◀── answers ─────────────────────┘    cleaner
 //! ```
 //!
-//! Every recorded value is an aggregate that merges: counts add up, minima and maxima merge, histogram buckets add up.
-//! So a request never talks to the store: it adds to a cell of its context, in tens of nanoseconds. Once a second a
-//! task drains the cells. At each flush interval the pending batch is appended to the store's journal in numbered
-//! calls, each of which takes effect once however often it is sent. One instance of the fleet folds the journal into
-//! the tables that are read, so the load of the store hardly grows with the fleet. While the store is away, batches
-//! merge in the process, bounded by the number of contexts and not by time. A store in memory has the journal and the
-//! tables in this process, and the `Pulse` that flushes also folds.
+//! A request never talks to the store: it adds to a cell of its context, in tens of nanoseconds. Once a second a task
+//! drains the cells into a batch. At each flush interval the batch is appended to the store's journal, in numbered
+//! calls. A call takes effect once, however often it is sent. One instance of the fleet folds the journal into the
+//! tables that are read, so the load of the store hardly grows with the fleet.
+//!
+//! While the store is away, the process merges its batches: counts and histogram buckets add up. Their size is
+//! bounded by the number of contexts, however long the outage lasts. A store in memory keeps the journal and the tables
+//! in this process, where one `Pulse` flushes and folds.
 //!
 //! # What is counted
 //!
@@ -50,8 +51,8 @@
 //! [`Builder::count_as_error`] replaces the rule for responses.
 //!
 //! [`Pulse::timer`], [`Pulse::time`] and [`Pulse::try_time`] do the same for any other code, and [`Pulse::record`] for
-//! requests that were measured elsewhere. [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks
-//! anything that has an id within a moving window.
+//! requests that were measured elsewhere. [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks ids
+//! by what was added to them within a moving window.
 //!
 //! # Where to read on
 //!
@@ -62,10 +63,11 @@
 //!
 //! # Crates in the interface
 //!
-//! Types of these crates are in the signatures of this one, which follows their major versions: `http` 1, `http-body`
-//! 1, `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature `redis`) and `serde` 1
-//! (features `query` and `row-cache`): see [compatibility](guide::compatibility). The crates `tower-pulse-…` are
-//! internal: use their types through this crate. Items that are not re-exported here change without notice.
+//! The public interface has types of these crates, and follows their major versions: `http` 1, `http-body` 1,
+//! `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature `redis`) and `serde` 1
+//! (features `query` and `row-cache`). [Compatibility](guide::compatibility) says what else is promised. The crates
+//! `tower-pulse-…` are internal: use their types through this crate. Items that are not re-exported here change without
+//! notice.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]

@@ -9,7 +9,7 @@
 //! | [Without axum](without_axum) | tower, hyper and tonic |
 #![cfg_attr(
     feature = "file",
-    doc = "| [History in a file](mod@file) | what survives a restart without a server, a deploy, a disk that fails |"
+    doc = "| [History in a file](mod@file) | history that survives restarts and deploys, and what to do if the disk fails |"
 )]
 //! | [A fleet in Redis](mod@redis) | one server, a cluster or Sentinel; TLS, passwords that change, permissions, outages, keys |
 #![cfg_attr(
@@ -28,10 +28,10 @@
     doc = "| [The dashboard](dashboard) | which screen answers which question, and how precise its figures are |"
 )]
 //! | [What has changed](changes) | which pages are slower than before, since when, and which deploy did it |
-//! | [Where the time goes](request_timers) | which timers take the time of a context's requests |
-//! | [The slowest requests](slow_requests) | which requests were slow, which failed, their trace ids, and privacy |
+//! | [Where the time goes](request_timers) | how much of a request's time each timer takes |
+//! | [The slowest requests](slow_requests) | slow and failed requests, their trace ids, and privacy |
 //! | [Your own log](own_log) | a dashboard of the past, from an access log |
-//! | [Recipes](recipes) | counters, rankings and cached rows: the six systems of *Redis in Action*, and of an article, behind this crate |
+//! | [Recipes](recipes) | counters, rankings and cached rows, as in *Redis in Action* |
 //!
 //! | To operate it | For |
 //! |---|---|
@@ -40,14 +40,14 @@
     doc = "| [Deploying](deploying) | SIGTERM, Kubernetes, Docker, systemd, a file or replicas, starting over |"
 )]
 //! | [Configuration](configuration) | each setting and feature, its default and its range |
-//! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
+//! | [Reading health](reading_health) | conditions and fields, and what to do about them |
 //! | [Troubleshooting](troubleshooting) | what you see, why, and what to do |
 //! | [Sizing](sizing) | memory, Redis and CPU of a configuration, and what limits a large fleet |
 //! | [Upgrading](upgrading) | several versions in one fleet, and rolling back |
 //! | [Security](security) | what a client, a colleague and a hostile Redis can and cannot do |
 #![cfg_attr(
     feature = "admin",
-    doc = "| [Tests](testing) | a service's own tests, with a clock that stands still |"
+    doc = "| [Tests](testing) | tests of your service, with a clock that you move |"
 )]
 //!
 //! | To look up | For |
@@ -56,14 +56,14 @@
     feature = "admin",
     doc = "| [The API](api) | each endpoint, its fields, units and errors, and how it may change |"
 )]
-//! | [Compatibility](compatibility) | Rust, crates, servers, systems and browsers, and what stays as it is |
+//! | [Compatibility](compatibility) | versions of Rust, crates, servers and browsers, and what stays compatible |
 //! | [Glossary](glossary) | each term, defined once |
 //!
 //! | The evidence | For |
 //! |---|---|
-//! | [Exact, under faults](faults) | what was killed, frozen and cut, and what was missing then |
-//! | [How often the detector is right](detector) | its false alarms and what it finds, beside usual rules |
-//! | [What it costs](cost) | a request, beside other layers; a fleet, in Redis; the dashboard |
+//! | [Exact, under faults](faults) | which faults were tried, and which requests were missing afterwards |
+//! | [How often the detector is right](detector) | false alarms and slowdowns found, compared with usual rules |
+//! | [What it costs](cost) | the cost of a request, of a fleet in Redis, and of the dashboard |
 
 #[cfg(feature = "admin")]
 #[doc = include_str!("quick_start.md")]
