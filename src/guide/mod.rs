@@ -31,7 +31,7 @@
 //! | [Where the time goes](request_timers) | which timers take the time of a context's requests |
 //! | [The slowest requests](slow_requests) | which requests were slow, which failed, their trace ids, and privacy |
 //! | [Your own log](own_log) | a dashboard of the past, from an access log |
-//! | [Recipes](recipes) | counters, rankings and cached rows: the six systems of *Redis in Action*, and of an article, behind this crate |
+//! | [Counters, rankings, cached rows](counters_rankings_rows) | counting anything, ranking ids within a moving window, rows of a database in Redis |
 //!
 //! | To operate it | For |
 //! |---|---|
@@ -106,8 +106,8 @@ pub mod slow_requests {}
 #[doc = include_str!("own_log.md")]
 pub mod own_log {}
 
-#[doc = include_str!("recipes.md")]
-pub mod recipes {}
+#[doc = include_str!("counters_rankings_rows.md")]
+pub mod counters_rankings_rows {}
 
 #[cfg(feature = "admin")]
 #[doc = include_str!("deploying.md")]
