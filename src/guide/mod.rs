@@ -30,7 +30,7 @@
 //! | [What has changed](changes) | which pages are slower than before, since when, and which deploy did it |
 //! | [Where the time goes](request_timers) | which timers take the time of a context's requests |
 //! | [The slowest requests](slow_requests) | which requests were slow, which failed, their trace ids, and privacy |
-//! | [Your own log](own_log) | a dashboard of the past, from an access log |
+//! | [Your own log](https://github.com/tower-pulse/tower-pulse/blob/main/docs/examples.md#your-own-log) | a dashboard of the past, from an access log |
 //! | [Counters, rankings, cached rows](counters_rankings_rows) | counting anything, ranking ids within a moving window, rows of a database in Redis |
 //!
 //! | To operate it | For |
@@ -102,9 +102,6 @@ pub mod request_timers {}
 
 #[doc = include_str!("slow_requests.md")]
 pub mod slow_requests {}
-
-#[doc = include_str!("own_log.md")]
-pub mod own_log {}
 
 #[doc = include_str!("counters_rankings_rows.md")]
 pub mod counters_rankings_rows {}
