@@ -10,7 +10,7 @@
 //! The dashboard, at `/admin/pulse`, shows the changes of the last three hours of the log. Its clock runs on from the
 //! last line. Percentiles of the last two days are at most 2.2 % off, of older ones 9 %. Contexts beyond 100,000 are
 //! `<overflow>`. Requests without durations are only counted, as `requests`, `5xx`, `requests:CONTEXT` and
-//! `5xx:CONTEXT`, up to 49,998 contexts.
+//! `5xx:CONTEXT` (49,998 contexts).
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
