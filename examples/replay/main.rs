@@ -10,7 +10,7 @@
 //! The dashboard, at `/admin/pulse`, shows the changes of the last three hours of the log. Its clock runs on from the
 //! last line. Percentiles of the last two days are at most 2.2 % off, of older ones 9 %. Contexts beyond 100,000 are
 //! `<overflow>`. Requests without durations are only counted, as `requests`, `5xx`, `requests:CONTEXT` and
-//! `5xx:CONTEXT` (49,998 contexts).
+//! `5xx:CONTEXT` (at most 49,998 contexts).
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
@@ -19,7 +19,7 @@
 //! | `LISTEN` | address and port, for `--serve` | `127.0.0.1:3000` |
 //! | `PULSE_TOKEN` | token of the dashboard | absent: open, on loopback only |
 //!
-//! Read `args`, `input` (the file, read twice), `drive` (the clock), `serve`.
+//! Read `args`, `input` (the file, read twice), `drive`, `serve`.
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 mod args;
