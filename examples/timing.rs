@@ -1,4 +1,4 @@
-//! Timing and counting any code, without HTTP: the recipes *time-series counters* and *access times*.
+//! Timing and counting any code, without HTTP.
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 use std::time::Duration;

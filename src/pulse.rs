@@ -120,8 +120,8 @@ impl Pulse {
         PulseLayer::new(self.recorder().clone(), source, self.0.skips.clone())
     }
 
-    /// Starts a timer that runs until it is dropped, under a context of its own: a query, a template, a job. See the
-    /// recipe [access times](crate::guide::recipes#4-access-times-and-the-slowest-100).
+    /// Starts a timer that runs until it is dropped, under a context of its own: a query, a template, a job. See
+    /// [where the time goes](crate::guide::request_timers).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -244,10 +244,9 @@ impl Pulse {
         entry.record_measured(duration, Outcome::Completed, false);
     }
 
-    /// Returns the counter of this name. See the recipe [time-series
-    /// counters](crate::guide::recipes#1-time-series-counters). A reserved name (`hits`, `errors`, `micros`, alone or
-    /// before a colon) is counted with a backslash before it, and logged once; [`try_counter`](Self::try_counter)
-    /// refuses it.
+    /// Returns the counter of this name. See [counters](crate::guide::counters_rankings_rows#counters). A reserved name
+    /// (`hits`, `errors`, `micros`, alone or before a colon) is counted with a backslash before it, and logged once;
+    /// [`try_counter`](Self::try_counter) refuses it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -270,9 +269,8 @@ impl Pulse {
         Ok(self.counter(name))
     }
 
-    /// Configures a ranking of anything within a moving window, by default 24 hours by the hour. See the recipe
-    /// [ranking within a moving time window](crate::guide::recipes#5-ranking-within-a-moving-time-window). Build it
-    /// once, and keep it.
+    /// Configures a ranking of anything within a moving window, by default 24 hours by the hour. See
+    /// [rankings](crate::guide::counters_rankings_rows#rankings-within-a-moving-window). Build it once, and keep it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

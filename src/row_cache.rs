@@ -1,4 +1,4 @@
-//! Rows in Redis that are refreshed on schedule: the recipe [row cache](crate::guide::recipes#6-row-cache).
+//! Rows in Redis that are refreshed on schedule: [cached rows](crate::guide::counters_rankings_rows#cached-rows).
 //!
 //! A hot page loads the same rows over and over. Schedule these rows, and let the page read them from the cache: you
 //! choose how old they may be, and the database is asked once per row and turn, however many instances the service has.

@@ -52,8 +52,8 @@ impl Store {
         Ok(slices.map(|slice| (slice.start, slice.count)).collect())
     }
 
-    /// The slowest contexts, at most `limit`, slowest first, each with its mean in seconds. See the recipe [access
-    /// times](crate::guide::recipes#4-access-times-and-the-slowest-100).
+    /// The slowest contexts, at most `limit`, slowest first, each with its mean in seconds. Redis has them in
+    /// [`slowest:AccessTime`](crate::guide::counters_rankings_rows#keys-that-other-programs-can-read).
     ///
     /// # Errors
     /// The store failed.

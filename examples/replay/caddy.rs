@@ -3,6 +3,10 @@
 //! ```text
 //! {"ts":1795639212.27,"msg":"handled request","request":{"method":"GET","uri":"/users/7",…},"duration":0.0037,"status":200,…}
 //! ```
+//!
+//! Caddy's `log` with `format json` writes them. `time_format` is one of `unix_seconds_float` (its default),
+//! `unix_milli_float`, `unix_nano`, `iso8601`, `rfc3339` and `rfc3339_nano`; `duration_format` is `seconds`, its
+//! default. Lines with another one are refused. So are the lines of `http.log.error`, which repeat a failed request.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -8,7 +8,20 @@
 //! … 200 2326 "http://example.com/" "Mozilla/5.0" "-" rt=0.012 ut="0.010"   the same by its name
 //! ```
 //!
-//! nginx writes the time when the request has ended, Apache that at which it has begun.
+//! nginx writes the time when the request has ended, Apache that at which it has begun. The configuration of nginx:
+//!
+//! ```text
+//! log_format timed '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
+//!                  '"$http_referer" "$http_user_agent" $request_time';
+//! access_log /var/log/nginx/access.log timed;
+//! ```
+//!
+//! The time may also be behind the size. Other fields may follow the agent if they are in quotes or have a name, as
+//! `ut="$upstream_response_time"`. If there is another field with neither, name the time: `rt=$request_time` or
+//! `request_time=$request_time`.
+//!
+//! `$request_time` includes the time that the client takes to send the request and to read the response, in whole
+//! milliseconds. A whole number at the end, as of Apache's `%D` and `%T`, is refused, because its unit is unknown.
 
 use std::time::Duration;
 

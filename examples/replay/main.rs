@@ -1,19 +1,25 @@
-//! Shows a log of yours on the dashboard: `cargo run --release --example replay -- --serve access.log`.
+//! Shows your log on the dashboard, before the crate is added to the service:
 //!
-//! `FILE` (`-`: standard input) is an access log of nginx or Caddy, a common log, or has lines
-//! `unix_seconds,context,micros,status`, sorted by time. `line` says how a line is read. Each line is recorded as a
-//! request in the second in which it ended; one of a format without durations is counted (`counts`). With `--serve`, the
-//! dashboard is at `/admin/pulse` once every line is in the store, with what has changed in the last three hours of the
-//! log, and the clock goes on from the time of the last line.
+//! ```console
+//! $ cargo run --release --example replay -- --serve access.log
+//! ```
+//!
+//! `-` is standard input. `line` has the formats. Lines are sorted by time; some seconds of disorder are fine. The end
+//! reports lines that cannot be read, or are more than an hour older than one before.
+//!
+//! The dashboard, at `/admin/pulse`, shows the changes of the last three hours of the log. Its clock runs on from the
+//! last line. Percentiles of the last two days are at most 2.2 % off, of older ones 9 %. Contexts beyond 100,000 are
+//! `<overflow>`. Requests without durations are only counted, as `requests`, `5xx`, `requests:CONTEXT` and
+//! `5xx:CONTEXT` (at most 49,998 contexts).
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `REDIS_URL` | the Redis to store everything in | absent: in memory |
-//! | `PULSE_PREFIX` | what every key in Redis begins with; nothing may be stored below it | `pulse:` |
+//! | `PULSE_PREFIX` | what every key in Redis begins with; no requests may be stored below it | `pulse:` |
 //! | `LISTEN` | address and port, for `--serve` | `127.0.0.1:3000` |
 //! | `PULSE_TOKEN` | token of the dashboard | absent: open, on loopback only |
 //!
-//! Read `args`, `input` (the file, read twice), `drive` (the clock), `serve`.
+//! Read `args`, `input` (the file, read twice), `drive`, `serve`.
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 mod args;

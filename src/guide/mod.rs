@@ -30,8 +30,8 @@
 //! | [What has changed](changes) | which pages are slower than before, since when, and which deploy did it |
 //! | [Where the time goes](request_timers) | how much of a request's time each timer takes |
 //! | [The slowest requests](slow_requests) | slow and failed requests, their trace ids, and privacy |
-//! | [Your own log](own_log) | a dashboard of the past, from an access log |
-//! | [Recipes](recipes) | counters, rankings and cached rows, as in *Redis in Action* |
+//! | [Your own log](https://github.com/tower-pulse/tower-pulse/blob/main/docs/examples.md#your-own-log) | a dashboard of the past, from an access log |
+//! | [Counters, rankings, cached rows](counters_rankings_rows) | counting anything, ranking ids within a moving window, rows of a database in Redis |
 //!
 //! | To operate it | For |
 //! |---|---|
@@ -100,11 +100,8 @@ pub mod request_timers {}
 #[doc = include_str!("slow_requests.md")]
 pub mod slow_requests {}
 
-#[doc = include_str!("own_log.md")]
-pub mod own_log {}
-
-#[doc = include_str!("recipes.md")]
-pub mod recipes {}
+#[doc = include_str!("counters_rankings_rows.md")]
+pub mod counters_rankings_rows {}
 
 #[cfg(feature = "admin")]
 #[doc = include_str!("deploying.md")]

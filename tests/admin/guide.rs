@@ -167,7 +167,10 @@ async fn the_guide_names_every_metric_with_its_labels() {
             "quick_start.md",
             include_str!("../../src/guide/quick_start.md"),
         ),
-        ("recipes.md", include_str!("../../src/guide/recipes.md")),
+        (
+            "counters_rankings_rows.md",
+            include_str!("../../src/guide/counters_rankings_rows.md"),
+        ),
         ("prometheus.md", include_str!("../../docs/prometheus.md")),
     ] {
         for (name, labels) in named(text) {

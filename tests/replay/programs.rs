@@ -116,7 +116,7 @@ fn of_nginx() {
 
 #[test]
 fn of_nginx_as_csv() {
-    // The format of the guide: a path as it is, and milliseconds with three more digits.
+    // The format that `line` shows: a path as it is, and milliseconds with three more digits.
     let (format, lines) = read("nginx.csv");
     let lines: Vec<_> = lines.into_iter().map(Result::unwrap).collect();
     assert_eq!((format, lines.len()), (Format::Csv, 16));

@@ -1,7 +1,5 @@
-//! The daemon of the recipe *cleaning counters* (see
-//! [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html)). About once a minute it
-//! asks the store to remove data that is older than its retention, until the `Pulse` shuts down. Any number of
-//! instances may run it.
+//! The daemon that cleans. About once a minute it asks the store to remove data that is older than its retention, until
+//! the `Pulse` shuts down. Any number of instances may run it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

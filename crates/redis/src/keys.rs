@@ -46,10 +46,10 @@
 //! | `{prefix}pulse:marks1` | HASH id -> packed mark | the newest 50 marks of versions, and the newest 50 others | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
-//! The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
-//! [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html). `slot_`, `stats_` and
-//! `last_slot_` are those of the article on rankings. `delay:`, `schedule:` and `inv:` of the unnamed cache are those
-//! of the book's row cache. With an empty prefix, all of them are shared with the functions of the book and of the
+//! The first six are the book's, byte for byte: see [keys that other programs can
+//! read](https://docs.rs/tower-pulse/latest/tower_pulse/guide/counters_rankings_rows/index.html#keys-that-other-programs-can-read).
+//! `slot_`, `stats_` and `last_slot_` are those of the article on rankings. `delay:`, `schedule:` and `inv:` of the
+//! unnamed cache are those of the book's row cache. With an empty prefix, all of them are shared with the functions of the book and of the
 //! article in any language.
 
 use tower_pulse_core::store::table::Table;

@@ -126,10 +126,9 @@ impl CounterEntry {
     }
 }
 
-/// A counter of anything, stored at every precision: the recipe
-/// [time-series
-/// counters](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html#1-time-series-counters).
-/// Cheap to clone. Keep a counter that is used often.
+/// A counter of anything, stored at every precision: see
+/// [counters](https://docs.rs/tower-pulse/latest/tower_pulse/guide/counters_rankings_rows/index.html#counters). Cheap
+/// to clone. Keep a counter that is used often.
 #[derive(Clone, Debug)]
 pub struct Counter(pub(super) Arc<CounterEntry>);
 

@@ -115,16 +115,14 @@ pub trait Query: Send + Sync {
     /// The state of the fleet at `now`.
     fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot>;
 
-    /// The counters in a query, in its order. See *time-series counters* in
-    /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
+    /// The counters in a query, in its order.
     fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>>;
 
     /// The names of the user's counters that the store has at any of the given precisions, in order; at most
     /// [`MAX_COUNTER_NAMES`].
     fn counter_names<'a>(&'a self, precisions: &'a [u32]) -> StoreFuture<'a, Vec<String>>;
 
-    /// The slowest contexts, slowest first. See *access times* in
-    /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
+    /// The slowest contexts, slowest first.
     fn slowest<'a>(&'a self, query: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>>;
 
     /// The contexts of a name, of any kind, with their statistics of the hour of `now` and of the hour before. Problems

@@ -181,7 +181,6 @@ pub trait Upkeep: Send + Sync {
     /// Removes an instance that has ended.
     fn deregister<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()>;
 
-    /// Removes data that is older than its retention. `None` while another instance cleans. See *cleaning counters* in
-    /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
+    /// Removes data that is older than its retention. `None` while another instance cleans.
     fn clean<'a>(&'a self, pass: &'a Pass) -> StoreFuture<'a, Option<Cleaned>>;
 }

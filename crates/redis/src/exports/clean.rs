@@ -1,6 +1,5 @@
-//! Cleaning (*cleaning counters* in
-//! [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html)): a pass is a series of
-//! bounded steps. Each step takes the lease; the pass ends if another instance holds it.
+//! Cleaning: a pass is a series of bounded steps. Each step takes the lease; the pass ends if another instance holds
+//! it.
 
 use redis::cmd;
 
