@@ -59,20 +59,21 @@ pub struct Health {
     pub warnings: Vec<String>,
     /// The conditions that these sentences are about.
     pub conditions: Vec<Condition>,
-    /// Name of this instance: that of `Builder::instance`, or the host's name with a random suffix. Empty in a process
-    /// that is not an instance.
+    /// Name of this instance: that of `Builder::instance`, or the host's name with a random suffix. Empty, in
+    /// JSON null, in a process that is not an instance.
     pub instance: String,
     /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing is
-    /// missing.
+    /// missing. In JSON absent unless the process is an instance.
     pub completeness: f64,
     /// Requests to the admin routers of this process with wrong credentials. Requests without credentials are not
     /// counted.
     pub wrong_credentials: u64,
-    /// Recording: from requests and other code to the pending batch.
+    /// Recording: from requests and other code to the pending batch. In JSON absent unless the process is an instance.
     pub recording: RecordingHealth,
-    /// Flushing: from the pending batch to the store.
+    /// Flushing: from the pending batch to the store. In JSON absent unless the process is an instance.
     pub flush: FlushHealth,
-    /// Cleaning, by this instance. One instance of a fleet cleans at a time.
+    /// Cleaning, by this instance. One instance of a fleet cleans at a time. In JSON absent unless the process is an
+    /// instance.
     pub cleaning: CleaningHealth,
     /// Folding: from the journal to the data that is read.
     pub fold: FoldHealth,

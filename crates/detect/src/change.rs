@@ -222,7 +222,6 @@ packed! {
         pub ended: Option<i64>,
         /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing, and
         /// for an instance that fails; requests per minute for surging and silent.
-        ///
         /// Seconds are as expected now without the change: the mean before, times the shift that all contexts share
         /// since, such as that of a busy host. For an instance, they are the mean of the others on the same pages.
         pub then: f64,

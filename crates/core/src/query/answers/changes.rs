@@ -18,8 +18,10 @@ use tower_pulse_detect::detector::{Coverage, Watched};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::mark::Marks;
 
-/// The contexts and instances that behave differently than before: [`ChangesQuery`](crate::query::ChangesQuery). The
-/// JSON also has the detector's coverage and the contexts that it watches.
+/// The contexts and instances that behave differently than before.
+///
+/// The answer to [`ChangesQuery`](crate::query::ChangesQuery). The JSON also has the detector's coverage and the
+/// contexts that it watches.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Changes {

@@ -25,7 +25,9 @@ const NEWEST_SLICES: i64 = 60;
 /// Seconds over which a rate is averaged, without the current slice.
 const RATE_SECONDS: u32 = 60;
 
-/// A counter over time: [`CounterSamplesQuery`](crate::query::drawn::CounterSamplesQuery).
+/// A counter over time.
+///
+/// The answer to [`CounterSamplesQuery`](crate::query::drawn::CounterSamplesQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterSamples {
@@ -37,7 +39,9 @@ pub struct CounterSamples {
     pub samples: Vec<(i64, i64)>,
 }
 
-/// The user's counters: [`CountersQuery`](crate::query::CountersQuery).
+/// The user's counters.
+///
+/// The answer to [`CountersQuery`](crate::query::CountersQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Counters {

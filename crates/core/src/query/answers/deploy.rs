@@ -20,7 +20,9 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::FINEST;
 
-/// The contexts before and after a mark: [`DeployQuery`](crate::query::drawn::DeployQuery).
+/// The contexts before and after a mark.
+///
+/// The answer to [`DeployQuery`](crate::query::drawn::DeployQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Deploy {

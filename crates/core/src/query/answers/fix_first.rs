@@ -21,7 +21,9 @@ use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::slices::Merge;
 
-/// The contexts to fix first: [`FixFirstQuery`](crate::query::drawn::FixFirstQuery).
+/// The contexts to fix first.
+///
+/// The answer to [`FixFirstQuery`](crate::query::drawn::FixFirstQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixFirst {

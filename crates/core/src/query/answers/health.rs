@@ -26,15 +26,23 @@ type Losses = BTreeMap<&'static str, u64>;
 /// The status, the warnings and the losses. They change seldom, so that a polling page gets 304.
 #[derive(Debug, Serialize)]
 pub struct HealthStatus {
+    /// Whether the store answers, in one word.
     status: Status,
+    /// Sentences for the operator. Each ends with what to do.
     warnings: Vec<String>,
     /// The conditions that the warnings are about.
     pub conditions: Vec<Condition>,
+    /// The `dropped`, `dropped_additions` and `overflowed` of [`RecordingHealth`](crate::health::RecordingHealth), and
+    /// with a header of the queue in front the requests whose wait is ignored, `queue_ignored`, or negative,
+    /// `queue_negative`.
     #[serde(skip_serializing_if = "Option::is_none")]
     recording: Option<Losses>,
+    /// The `lost`, `lost_additions`, `lost_details` and `store_resets` of [`FlushHealth`](crate::health::FlushHealth).
     #[serde(skip_serializing_if = "Option::is_none")]
     flush: Option<Losses>,
+    /// The `late`, `skewed` and `quarantined` of [`FoldHealth`].
     fold: Losses,
+    /// The days of history; `None` if the store keeps none, or cannot be read.
     history: Option<HistoryHealth>,
 }
 
@@ -48,15 +56,16 @@ pub struct HistoryHealth {
     pub since: Option<i64>,
 }
 
-/// The health of this process, with the facts that only the store knows:
-/// [`Reader::health`](crate::query::Reader::health).
+/// The health of this process, with the facts that only the store knows.
+///
+/// The answer of [`Reader::health`](crate::query::Reader::health).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FullHealth {
     /// The health of this process.
     #[serde(flatten)]
     pub health: Health,
-    /// Keys whose value has the wrong form.
+    /// Keys whose value has the wrong form. In JSON the field `unreadable`, a list of [`Problem`].
     #[serde(rename = "reading", serialize_with = "reading")]
     pub unreadable: Vec<Problem>,
     /// The days of history; `None` if the store keeps none, or cannot be read.

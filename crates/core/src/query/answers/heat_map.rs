@@ -19,7 +19,9 @@ use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 /// rows per octave.
 const MAX_ROWS: u16 = 48;
 
-/// The requests of a context, or of all, by time and by duration: [`HeatMapQuery`](crate::query::drawn::HeatMapQuery).
+/// The requests of a context, or of all, by time and by duration.
+///
+/// The answer to [`HeatMapQuery`](crate::query::drawn::HeatMapQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatMap {

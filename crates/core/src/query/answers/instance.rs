@@ -21,7 +21,9 @@ use tower_pulse_model::order::keep_first;
 /// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
-/// One instance compared with the others: [`InstanceQuery`](crate::query::drawn::InstanceQuery).
+/// One instance compared with the others.
+///
+/// The answer to [`InstanceQuery`](crate::query::drawn::InstanceQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {

@@ -23,7 +23,8 @@ pub enum Spread {
     All,
 }
 
-/// Whether an instance is slower or fails more often than the others, as a whole or in part.
+/// Whether an instance is slower or fails more often than the others, as a whole or in part. By chance alone, one path
+/// in some hundred is slower, or fails more often.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InstanceVerdict {

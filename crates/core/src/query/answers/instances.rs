@@ -20,7 +20,9 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 
-/// The instances of the fleet: [`InstancesQuery`](crate::query::drawn::InstancesQuery).
+/// The instances of the fleet.
+///
+/// The answer to [`InstancesQuery`](crate::query::drawn::InstancesQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {

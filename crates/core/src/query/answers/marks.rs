@@ -6,7 +6,9 @@ use crate::query::error::QueryError;
 use crate::query::source::Source;
 use tower_pulse_model::mark::Mark;
 
-/// The newest 50 marks of versions and the newest 50 others: [`MarksQuery`](crate::query::MarksQuery).
+/// The newest 50 marks of versions and the newest 50 others.
+///
+/// The answer to [`MarksQuery`](crate::query::MarksQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Marks {

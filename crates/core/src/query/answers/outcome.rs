@@ -27,7 +27,9 @@ pub struct OutcomeQuery {
     pub limit: Option<usize>,
 }
 
-/// The paths with the most requests of an outcome: [`OutcomeQuery`](crate::query::OutcomeQuery).
+/// The paths with the most requests of an outcome.
+///
+/// The answer to [`OutcomeQuery`](crate::query::OutcomeQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct OutcomePaths {

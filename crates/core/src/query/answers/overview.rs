@@ -18,7 +18,9 @@ use tower_pulse_model::snapshot::FleetSnapshot;
 /// Number of complete seconds over which the rate is averaged.
 const SECONDS: i64 = 10;
 
-/// The fleet's main numbers: [`OverviewQuery`](crate::query::drawn::OverviewQuery).
+/// The fleet's main numbers.
+///
+/// The answer to [`OverviewQuery`](crate::query::drawn::OverviewQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Overview {

@@ -23,11 +23,10 @@ use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::snapshot::HourSnapshot;
 
-/// A bucket of a histogram: its lower and upper bound in seconds, and its count.
-type Bucket = (f64, f64, u64);
-
-/// The data of one context: [`PathQuery`](crate::query::PathQuery). The JSON also has the hours, the timers, the
-/// requests to look at, advice, and the context's own target.
+/// The data of one context.
+///
+/// The answer to [`PathQuery`](crate::query::PathQuery). The JSON also has the hours, the timers, the requests to look
+/// at, advice, and the context's own target.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Path {
@@ -38,8 +37,8 @@ pub struct Path {
     hour: Option<ContextHour>,
     /// The hour before; `None` without samples.
     last_hour: Option<ContextHour>,
-    /// Each non-empty bucket of the current hour, or of the last one while the current one has no samples.
-    pub histogram: Vec<Bucket>,
+    /// Each non-empty bucket, with its bounds in seconds and its count, of the current hour, or of the last one while the current one has no samples.
+    pub histogram: Vec<(f64, f64, u64)>,
     /// Counts by outcome, of the same hour.
     pub outcomes: Outcomes,
     /// The 5 slowest requests of each hour, slowest first.
@@ -68,10 +67,10 @@ pub struct PathWindow {
     /// The measurements in the window and in the window before.
     #[serde(flatten)]
     pub window: ComparedWindow,
-    /// Each non-empty bucket: its bounds in seconds, and its count.
-    pub histogram: Vec<Bucket>,
+    /// Each non-empty bucket, with its bounds in seconds and its count.
+    pub histogram: Vec<(f64, f64, u64)>,
     /// The non-empty buckets of the window before.
-    pub histogram_before: Vec<Bucket>,
+    pub histogram_before: Vec<(f64, f64, u64)>,
     /// The timers within the requests.
     #[serde(flatten)]
     timers: RequestTimers,
@@ -79,7 +78,8 @@ pub struct PathWindow {
     timers_before: RequestTimers,
     /// The requests to look at.
     worst_requests: WorstRequests,
-    /// The paths within whose requests a timer ran, at most 100; empty for other contexts.
+    /// The paths within whose requests a timer ran, at most 100; empty for other contexts. Each path has the times of the 16
+    /// timers that take most of its time.
     run_by: Vec<TimerPath>,
 }
 
@@ -213,7 +213,7 @@ fn aggregate<'a>(
     hour.map(|hour| &hour.aggregate)
 }
 
-fn buckets(histogram: &Histogram) -> Vec<Bucket> {
+fn buckets(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
     let scale = histogram.scale();
     let bucket = |(index, n): &(u16, u64)| {
         let (low, high) = (

@@ -146,8 +146,9 @@ impl Row {
 /// The share of a window that must be recorded to say that a context was not in it.
 const WHOLE: f64 = 0.995;
 
-/// A page of the table: [`PathsQuery`](crate::query::PathsQuery). The JSON also has series, if the question asks for
-/// them.
+/// A page of the table.
+///
+/// The answer to [`PathsQuery`](crate::query::PathsQuery). The JSON also has series, if the question asks for them.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Paths {

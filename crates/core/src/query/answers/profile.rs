@@ -16,7 +16,10 @@ const ENOUGH_HOURS: usize = 24;
 /// Significant digits of a figure. A profile is not more exact.
 const DIGITS: i32 = 4;
 
-/// The usual requests at each hour of the week: [`ProfileQuery`](crate::query::drawn::ProfileQuery).
+/// The usual requests at each hour of the week. An hour is added some minutes after its end. Samples that arrive later,
+/// and hours that were not folded for two days, are left out.
+///
+/// The answer to [`ProfileQuery`](crate::query::drawn::ProfileQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Profile {

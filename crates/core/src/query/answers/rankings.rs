@@ -12,7 +12,9 @@ use crate::store::read::RankedId;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::ranking::RankingSpec;
 
-/// The rankings of the store and of this process: [`RankingsQuery`](crate::query::drawn::RankingsQuery).
+/// The rankings of the store and of this process.
+///
+/// The answer to [`RankingsQuery`](crate::query::drawn::RankingsQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rankings {
@@ -31,8 +33,9 @@ pub struct RankingRow {
     pub ids: usize,
 }
 
-/// A part of a ranking: [`RankingQuery`](crate::query::RankingQuery). The JSON also has the configuration of the
-/// ranking.
+/// A part of a ranking.
+///
+/// The answer to [`RankingQuery`](crate::query::RankingQuery). The JSON also has the configuration of the ranking.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingPart {

@@ -9,7 +9,9 @@ use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::row_lists::{FailedRow, RowInfo, RowList, RowSums, RowsQuery};
 
-/// The scheduled rows of a row cache: [`RowsQuery`](crate::row_lists::RowsQuery).
+/// The scheduled rows of a row cache.
+///
+/// The answer to [`RowsQuery`](crate::row_lists::RowsQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rows {

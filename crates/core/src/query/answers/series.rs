@@ -14,7 +14,9 @@ use crate::store::CounterQuery;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::records::SliceSums;
 
-/// A metric of a context, or of all requests, over time: [`SeriesQuery`](crate::query::SeriesQuery).
+/// A metric of a context, or of all requests, over time.
+///
+/// The answer to [`SeriesQuery`](crate::query::SeriesQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Series {

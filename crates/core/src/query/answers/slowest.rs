@@ -12,7 +12,9 @@ use crate::query::window::Window;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::slowest::RankedContext;
 
-/// The ranking of the slowest contexts: [`SlowestQuery`](crate::query::drawn::SlowestQuery).
+/// The ranking of the slowest contexts.
+///
+/// The answer to [`SlowestQuery`](crate::query::drawn::SlowestQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Slowest {

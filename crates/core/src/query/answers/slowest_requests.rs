@@ -167,8 +167,9 @@ impl FromStr for RequestStatus {
     }
 }
 
-/// The slowest requests of an hour or two:
-/// [`SlowestRequestsQuery`](crate::query::SlowestRequestsQuery).
+/// The slowest requests of an hour or two.
+///
+/// The answer to [`SlowestRequestsQuery`](crate::query::SlowestRequestsQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowestRequests {

@@ -1,0 +1,279 @@
+//! Writes `src/guide/objects.md`, the guide's page of the objects of the API, for `make objects`. Its test fails when
+//! the page is not what this writes.
+//!
+//! The page has the structs and the enums of `crates/` to which `src/guide/api.md` links, each followed by those that it
+//! names: of a type, of its fields and of its variants the first paragraph of the docs. Serde's attributes say how a
+//! field is called and whether it may be absent. Where serializing is written by hand, the docs say so: a field may be
+//! absent if they contain the word *absent*, and null if they contain the word *null*. The sources are read line by
+//! line, as rustfmt leaves each field and each variant on a line of its own.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The page begins with this.
+const HEAD: &str = "\
+# Objects of the API
+
+The fields of the objects that [the API](crate::guide::api) answers with, under the names of their types in
+[`query`](crate::query).
+
+<!-- Written by `make objects`: change the docs of the types instead. -->
+
+- `name?` may be absent, and a `T?` may be null.
+- `T[]` is a list of `T`, and `[T, U]` a list of a `T` and a `U`. `...T` stands for the fields of a `T`.
+- *seconds*, *moment* (Unix seconds), *share* (0 to 1), *integer* and *number* are numbers, and *text* is a string.
+- *counts* is an object of integers by the names of outcomes, such as `2xx` and `cancelled`.
+- *object* has the fields that its description names.
+";
+
+/// Units of numbers, and how the docs say them.
+const UNITS: [(&str, &str); 3] = [
+    ("moment", ", in Unix seconds"),
+    ("seconds", ", in seconds"),
+    ("share", ", 0 to 1"),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    Ok(fs::write(root().join("src/guide/objects.md"), page()?)?)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The page, as it should be.
+fn page() -> Result<String, Box<dyn Error>> {
+    let mut types = Types::new();
+    read(&root().join("crates"), &mut types)?;
+    let api = fs::read_to_string(root().join("src/guide/api.md"))?;
+    let links = api.match_indices("`](crate::guide::objects#");
+    let names = links.filter_map(|(end, _)| Some(api[..end].rsplit_once('`')?.1.to_owned()));
+    let mut next: Vec<String> = names.collect();
+    let (mut page, mut done) = (HEAD.to_owned(), Vec::new());
+    while !next.is_empty() {
+        let name = next.remove(0);
+        if !done.contains(&name) {
+            let of = types.get(&name).ok_or(format!("no type {name}"))?;
+            page += &format!("\n## `{name}`\n\n{}", of[0].docs());
+            page += match () {
+                () if of[0].has("tag =") => {
+                    " Its `kind` is one of these, and has the fields below it:\n\n"
+                }
+                () if of[0].has("untagged") => " One of these values:\n\n",
+                () if of[0].code.contains("enum ") => " One of these texts:\n\n",
+                () => "\n\n",
+            };
+            let mut named = Vec::new();
+            page.extend(of[1..].iter().map(|part| part.describe(&of[0], &mut named)));
+            next.splice(..0, named);
+            done.push(name);
+        }
+    }
+    Ok(page)
+}
+
+/// By its name, the line that begins a type, and those of its fields or variants.
+type Types = BTreeMap<String, Vec<Line>>;
+
+/// Adds the types of all files of a folder. Of one name, the one that serde serializes counts.
+fn read(folder: &Path, types: &mut Types) -> Result<(), Box<dyn Error>> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            read(&path, types)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let mut lines = lines(&fs::read_to_string(&path)?).into_iter();
+            while let Some(line) = lines.next() {
+                let code = line.code.trim_start();
+                let end = line.code.replace(code, "}");
+                let of_type = code.trim_start_matches("pub ").strip_suffix(" {");
+                let Some(("struct" | "enum", name)) = of_type.and_then(|of| of.split_once(' '))
+                else {
+                    continue;
+                };
+                let (name, is_serialized) = (name.to_owned(), line.has("Serialize"));
+                let within = lines.by_ref().take_while(|line| line.code != end);
+                let of: Vec<_> = [line].into_iter().chain(within).collect();
+                let is_known = (types.get(&name)).is_some_and(|known| known[0].has("Serialize"));
+                assert!(!is_known || !is_serialized, "two types are {name}");
+                if !is_known {
+                    types.insert(name, of);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A line of code, with the lines of docs and the attributes above it.
+#[derive(Default)]
+struct Line {
+    docs: Vec<String>,
+    attributes: String,
+    code: String,
+}
+
+fn lines(text: &str) -> Vec<Line> {
+    let (mut lines, mut line) = (Vec::new(), Line::default());
+    let mut is_attribute = false;
+    for code in text.lines() {
+        if let Some(docs) = code.trim().strip_prefix("///") {
+            line.docs.push(docs.trim().to_owned());
+        } else if is_attribute || code.trim().starts_with("#[") {
+            line.attributes += code.trim();
+            is_attribute = !code.ends_with(']');
+        } else {
+            line.code = code.to_owned();
+            lines.push(std::mem::take(&mut line));
+        }
+    }
+    lines
+}
+
+impl Line {
+    fn has(&self, attribute: &str) -> bool {
+        self.attributes.contains(attribute)
+    }
+
+    /// What an attribute assigns to a word.
+    fn value(&self, word: &str) -> Option<&str> {
+        let (_, value) = self.attributes.split_once(&format!("{word} = \""))?;
+        value.split('"').next()
+    }
+
+    /// The first paragraph of the docs without links, and with the null of JSON.
+    fn docs(&self) -> String {
+        let lines = self.docs.iter().take_while(|line| !line.is_empty());
+        let docs = lines.map(|line| &line[..]).collect::<Vec<_>>().join(" ");
+        let (mut text, mut rest) = (String::new(), &docs[..]);
+        while let Some((before, link)) = rest.split_once('[') {
+            let (shown, after) = link.split_once(']').unwrap_or((link, ""));
+            text += before;
+            text += shown;
+            let target = after.strip_prefix('(').and_then(|of| of.split_once(')'));
+            rest = target.map_or(after, |(_, after)| after);
+        }
+        (text + rest).replace("`None`", "`null`")
+    }
+
+    /// Describes a field or a variant of a type, and adds the names of its types to `named`.
+    fn describe(&self, of: &Self, named: &mut Vec<String>) -> String {
+        let mut docs = self.docs();
+        let code = self.code.trim_start();
+        let is_within = self.code.len() - code.len() > of.code.find("pub").unwrap_or(0) + 4;
+        let indent = if is_within { "  " } else { "" };
+        let code = code.trim_end_matches([',', ' ', '{']);
+        if self.has("(skip)") || ["", ";", "}"].contains(&code) || code.starts_with("//") {
+            return String::new();
+        }
+        let Some((name, of_rust)) = code.split_once(": ") else {
+            let (name, within) = code.split_once(['(', ' ']).unwrap_or((code, ""));
+            return match of.has("untagged") {
+                true => format!(
+                    "- {}: {docs}\n",
+                    linked(&json(&within.replace(')', ""), named))
+                ),
+                false => format!("- `{}`: {docs}\n", renamed(name, of.value("rename_all"))),
+            };
+        };
+        let of_json = json(of_rust, named);
+        let mut of_json = of_json.trim_end_matches('?');
+        if self.has("flatten") {
+            let further = docs.split_once(". ").map_or("", |(_, further)| further);
+            let line = format!("- {} {further}", linked(&format!("...{of_json}")));
+            return line.trim_end().to_owned() + "\n";
+        }
+        let is_said = |word| docs.split([' ', ',', '.', ';']).any(|said| said == word);
+        let is_optional = self.has("skip_serializing_if");
+        let absent = if is_optional || is_said("absent") {
+            "?"
+        } else {
+            ""
+        };
+        let is_null = of_rust.starts_with("Option<") && !is_optional || is_said("null");
+        let null = if is_null { "?" } else { "" };
+        if self.has("serialize_with") {
+            of_json = "object";
+        }
+        let unit = UNITS.iter().find(|(_, said)| docs.contains(said));
+        if let Some((unit, said)) = unit.filter(|_| ["integer", "number"].contains(&of_json)) {
+            (of_json, docs) = (unit, docs.replacen(said, "", 1));
+        }
+        let name = name.rsplit(' ').next().unwrap_or(name);
+        let name = self.value("rename").unwrap_or(name);
+        let of_json = linked(&format!("{of_json}{null}"));
+        format!("{indent}- `{name}{absent}` {of_json}: {docs}\n")
+    }
+}
+
+/// The name in JSON of a variant of an enum.
+fn renamed(variant: &str, form: Option<&str>) -> String {
+    let mut name = String::new();
+    for c in variant.chars() {
+        if c.is_uppercase() && form == Some("snake_case") && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(c.to_lowercase());
+    }
+    name
+}
+
+/// The type in JSON of a type in Rust, whose name is added to `named`.
+fn json(of: &str, named: &mut Vec<String>) -> String {
+    let generic = of.strip_suffix('>').and_then(|of| of.split_once('<'));
+    if let Some((around, within)) = generic {
+        let within = json(within, named);
+        return match around {
+            "Option" => within + "?",
+            "Vec" => within + "[]",
+            _ => within,
+        };
+    }
+    let tuple = of.strip_prefix('(').and_then(|of| of.strip_suffix(')'));
+    if let Some(tuple) = tuple {
+        let values: Vec<_> = tuple.split(", ").map(|of| json(of, named)).collect();
+        return format!("[{}]", values.join(", "));
+    }
+    let of_json = match of {
+        "&'static str" | "str" | "String" | "Condition" => "text",
+        "bool" => "boolean",
+        "f32" | "f64" => "number",
+        "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "integer",
+        "Outcomes" => "counts",
+        "Losses" => "object",
+        name => {
+            named.push(name.to_owned());
+            name
+        }
+    };
+    of_json.to_owned()
+}
+
+/// A type in JSON, with a link to the object in it.
+fn linked(of: &str) -> String {
+    let mut words = of.split(|c: char| !c.is_alphanumeric());
+    match words.find(|word| word.starts_with(char::is_uppercase)) {
+        Some(name) => format!("[`{of}`](#{})", name.to_lowercase()),
+        None if of.contains('[') => format!("`{of}`"),
+        None => of.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_of_the_types() {
+        let written = fs::read_to_string(root().join("src/guide/objects.md")).expect("the page");
+        let page = page().expect("the types");
+        let mut lines = written.lines().zip(page.lines());
+        let first = lines.find(|(is, should)| is != should);
+        assert!(
+            written == page,
+            "objects.md is not of the types: run `make objects`; {first:#?}"
+        );
+    }
+}
