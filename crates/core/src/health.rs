@@ -59,23 +59,27 @@ pub struct Health {
     pub warnings: Vec<String>,
     /// The conditions that these sentences are about.
     pub conditions: Vec<Condition>,
-    /// Name of this instance: that of `Builder::instance`, or the host's name with a random suffix. Empty, in
-    /// JSON null, in a process that is not an instance.
+    /// The name of this instance: that of `Builder::instance`, or the host's with a random suffix; empty, in JSON null,
+    /// unless the process is an instance.
+    ///
+    /// Empty, in JSON null, in a process that is not an instance.
     pub instance: String,
-    /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing is
-    /// missing. In JSON absent unless the process is an instance.
+    /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller, 0 to 1; absent in
+    /// JSON unless the process is an instance.
     pub completeness: f64,
-    /// Requests to the admin routers of this process with wrong credentials. Requests without credentials are not
-    /// counted.
+    /// Requests to the admin routers of this process with wrong credentials.
+    ///
+    /// Requests without credentials are not counted.
     pub wrong_credentials: u64,
-    /// Recording: from requests and other code to the pending batch. In JSON absent unless the process is an instance.
+    /// Recording, from requests to the pending batch; absent in JSON unless the process is an instance.
     pub recording: RecordingHealth,
-    /// Flushing: from the pending batch to the store. In JSON absent unless the process is an instance.
+    /// Flushing, from the pending batch to the store; absent in JSON unless the process is an instance.
     pub flush: FlushHealth,
-    /// Cleaning, by this instance. One instance of a fleet cleans at a time. In JSON absent unless the process is an
-    /// instance.
+    /// Cleaning, by this instance; absent in JSON unless the process is an instance.
+    ///
+    /// One instance of a fleet cleans at a time.
     pub cleaning: CleaningHealth,
-    /// Folding: from the journal to the data that is read.
+    /// Folding, from the journal to the data that is read.
     pub fold: FoldHealth,
     /// Change detection.
     pub changes: ChangeHealth,
@@ -132,7 +136,7 @@ pub struct CleaningHealth {
     pub counters: u64,
     /// Number of contexts that they have removed.
     pub contexts: u64,
-    /// Why cleaning fails or skips a key; `None` if it does neither.
+    /// Why cleaning fails or skips a key.
     pub last_error: Option<String>,
 }
 
@@ -270,11 +274,11 @@ pub(crate) fn shown_name(holder: &str) -> String {
 pub struct QueueHealth {
     /// Requests whose wait was recorded.
     pub timed: u64,
-    /// Requests among these whose wait was negative, and counts as 0.
+    /// Those of them whose wait was negative, and counts as 0.
     pub negative: u64,
-    /// Requests with a wait of more than a minute, which is ignored.
+    /// Requests whose wait is ignored, as it was more than a minute.
     pub too_long: u64,
-    /// Requests with a header that is not a time, which is ignored.
+    /// Requests whose header is ignored, as it is not a time.
     pub unreadable: u64,
 }
 
@@ -283,18 +287,21 @@ pub struct QueueHealth {
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RecordingHealth {
-    /// Samples that were recorded. They are in the store or on the way to it.
+    /// Samples that were recorded.
+    ///
+    /// They are in the store or on the way to it.
     pub recorded: u64,
-    /// The amount added to counters and rankings: the sum of the absolute values.
+    /// The amount added to counters and rankings, without signs.
     pub recorded_additions: u64,
     /// Requests in flight.
     pub in_flight: i64,
-    /// Samples that were dropped because they came after the shutdown.
+    /// Samples that came after the shutdown.
     pub dropped: u64,
-    /// The amount added to counters and rankings after the shutdown, which was dropped: the sum of the absolute values.
+    /// The amount added to counters and rankings after the shutdown, without signs.
+    ///
     /// A removal from a ranking counts as 1.
     pub dropped_additions: u64,
-    /// Samples that overflowed: their context came after `max_contexts` others.
+    /// Samples whose context came after `max_contexts` others.
     pub overflowed: u64,
     /// Contexts and counters with pending data.
     pub pending_series: usize,
@@ -302,7 +309,7 @@ pub struct RecordingHealth {
     pub drain_lag_seconds: f64,
     /// Longest delay of any drain, in seconds.
     pub max_drain_lag_seconds: f64,
-    /// The waits in front of this instance; `None` unless `Builder::queue_time_header` is set.
+    /// The waits in front of this instance; `None` without `Builder::queue_time_header`.
     #[cfg_attr(feature = "query", serde(skip_serializing_if = "Option::is_none"))]
     pub queue: Option<QueueHealth>,
 }
@@ -312,26 +319,28 @@ pub struct RecordingHealth {
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FlushHealth {
-    /// Seconds between flushes. Unless the builder sets the interval, it grows with the fleet. It is shorter while so
-    /// many ids are added to a ranking that it flushes early.
+    /// Seconds between flushes.
+    ///
+    /// Unless the builder sets the interval, it grows with the fleet. It is shorter while so many ids are added to a
+    /// ranking that it flushes early.
     pub interval_seconds: f64,
-    /// Seconds since the store last acknowledged a call; `None` before the first time.
+    /// Since the store last acknowledged a call, in seconds.
     pub last_flush_age_seconds: Option<f64>,
-    /// Age of the oldest sample that is not known to be in the store, in seconds; `None` if there is none.
+    /// Age of the oldest sample that may not be in the store, in seconds.
     pub pending_age_seconds: Option<f64>,
-    /// Seconds since the call in doubt was sent, if there is one.
+    /// Since the call in doubt was sent, in seconds.
     pub in_doubt_age_seconds: Option<f64>,
-    /// Calls that failed: with an error, or without an answer.
+    /// Calls that failed, or had no answer.
     pub errors: u64,
     /// Calls that were replayed after a gap.
     pub replayed: u64,
-    /// Samples that were lost: by the store after it had acknowledged them, or by a shutdown that could not flush them.
+    /// Samples that the store lost after acknowledging them, or a shutdown could not flush.
     pub lost: u64,
-    /// The lost amount of additions to counters and rankings: the sum of the absolute values. A removal from a ranking
-    /// counts as 1.
+    /// The lost amount of additions to counters and rankings, without signs.
+    ///
+    /// A removal from a ranking counts as 1.
     pub lost_additions: u64,
-    /// Other losses: marks, and minute reports and listed slow or failed requests, which are details of samples that
-    /// are counted.
+    /// Lost marks, minute reports and listed requests.
     pub lost_details: u64,
     /// Resets of the store that this instance has seen.
     pub store_resets: u64,
@@ -342,15 +351,17 @@ pub struct FlushHealth {
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FoldHealth {
-    /// Late samples, from an hour before the last one: in the counters, not in the statistics.
+    /// Late samples, from before the last hour: in the counters, not in the statistics.
     pub late: u64,
-    /// Skewed samples, which were more than an hour ahead of the store's time and were refused.
+    /// Skewed samples, more than an hour ahead of the store's time: refused.
     pub skewed: u64,
-    /// How often data of the fleet was dropped because its key holds something else and is quarantined.
+    /// How often data was dropped because its key is quarantined.
     pub quarantined: u64,
-    /// Quarantined keys that still hold something else, the newest last. Checked every 5 s.
+    /// Quarantined keys, the newest last.
+    ///
+    /// Checked every 5 s.
     pub quarantined_keys: Vec<Problem>,
-    /// Calls in the journal that no instance has folded yet; `None` for a store in memory.
+    /// The calls that are not folded; `None` for a store in memory.
     pub journal: Option<JournalHealth>,
 }
 
@@ -363,7 +374,7 @@ pub struct JournalHealth {
     pub entries: u64,
     /// Bytes of entries that are not folded.
     pub bytes: u64,
-    /// Seconds since the oldest entry that is not folded was appended.
+    /// Age of the oldest entry that is not folded, in seconds.
     pub oldest_age_seconds: Option<f64>,
     /// Name of the instance that folds.
     pub folder: Option<String>,
@@ -373,9 +384,9 @@ pub struct JournalHealth {
     pub last_fold_seconds: Option<f64>,
     /// Samples that were set aside.
     pub set_aside: u64,
-    /// Bytes of entries that were acknowledged and then lost before they were folded.
+    /// Bytes of acknowledged entries that were lost before they were folded.
     pub hole_bytes: u64,
-    /// Orphaned entries: of an earlier generation whose state was missing.
+    /// Entries of an earlier generation whose state was missing.
     pub orphaned: u64,
 }
 
@@ -386,11 +397,13 @@ pub struct JournalHealth {
 pub struct ChangeHealth {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
     pub judged_until: Option<i64>,
-    /// HTTP contexts with requests in the last hour, up to the number of contexts in the fleet. Timers are not judged.
+    /// HTTP contexts with requests in the last hour.
+    ///
+    /// Timers are not judged.
     pub contexts: usize,
-    /// Contexts among these that can be compared with their past: they have enough requests, over a long enough time.
+    /// Those with enough requests, for long enough, to be compared with their past.
     pub compared: usize,
-    /// Minutes of the last hour in which no context had a request.
+    /// Minutes of the last hour without a request.
     pub gaps: usize,
     /// Sentences about what the detector cannot see, and why.
     pub blind_spots: Vec<String>,
@@ -436,13 +449,11 @@ impl ChangeHealth {
 pub struct StoreHealth {
     /// Kind and address of the store, without the password.
     pub description: String,
-    /// Seconds since the store last answered a flush or a heartbeat or, in a process that is not an instance, a query;
-    /// `None` before the first answer.
+    /// Since the store last answered, in seconds.
     pub contact_age_seconds: Option<f64>,
-    /// The last error of the store; `None` once it has recovered.
+    /// The last error of the store, until it recovers.
     pub last_error: Option<String>,
-    /// Seconds by which the clock of this process is ahead of the store's, according to the last answer. `None` before
-    /// the first answer, for a store in this process, and for a user who may not ask for the time.
+    /// Seconds by which the clock of this process is ahead of the store's; `None` if unknown.
     pub clock_skew_seconds: Option<i64>,
 }
 

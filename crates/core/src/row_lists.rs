@@ -32,19 +32,19 @@ pub struct RowInfo {
     pub id: String,
     /// Seconds between two refreshes.
     pub every: f64,
-    /// Seconds until it is due; negative for a row that is late.
+    /// Seconds until it is due; negative if it is late.
     pub due_in: f64,
     /// Seconds since it was loaded; `None` if it is not cached.
     pub age: Option<f64>,
-    /// Failures of its loader in a row, in all processes together.
+    /// Successive failures of its loader, in all processes.
     pub failures: u32,
     /// The last error of its loader; `None` after a success.
     pub last_error: Option<String>,
-    /// How often this process has read it from the cache.
+    /// Reads by this process from the cache.
     pub hits: u64,
-    /// How often this process has not found it in the cache.
+    /// Reads by this process that found no row.
     pub misses: u64,
-    /// How often this process has failed to load it.
+    /// Failed loads in this process.
     pub failed_loads: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct RowList {
 pub struct FailedRow {
     /// The id of the row.
     pub id: String,
-    /// Failures in a row of its loader in this process.
+    /// Successive failures of its loader in this process.
     pub failures: u32,
     /// Why it failed last.
     pub last_error: String,
@@ -87,11 +87,11 @@ pub struct RowSums {
     pub hits: u64,
     /// Reads that found no row.
     pub misses: u64,
-    /// Rows that were read while the store was unreachable, as this process had last seen them.
+    /// Rows that were read as last seen, while the store was unreachable.
     pub stale: u64,
     /// Loads that were written to the cache.
     pub refreshes: u64,
-    /// Failed loads, including those of rows without a schedule, or that have left it.
+    /// Failed loads, also of rows without a schedule.
     pub failures: u64,
 }
 

@@ -170,7 +170,7 @@ packed! {
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
     pub struct Taken {
-        /// The name of the person: at most 64 bytes, without hidden characters.
+        /// The name of the person: at most 64 bytes.
         pub by: Arc<str>,
         /// When the change was taken, in Unix seconds.
         pub at: i64,
@@ -209,19 +209,20 @@ packed! {
         pub id: Arc<str>,
         /// The kind of the change.
         pub kind: ChangeKind,
-        /// The context; `<all>` if all contexts have changed together, `<queue>` if requests wait longer, or less,
-        /// before they reach the service.
+        /// The context; `<all>` if all contexts have changed together, `<queue>` if the wait in front of the service
+        /// has changed.
         pub context: Arc<str>,
         /// The instance, for [`ChangeKind::Instance`].
         pub instance: Option<Arc<str>>,
-        /// When the change began, in Unix seconds: the start of a minute.
+        /// The start of the minute in which the change began, in Unix seconds.
         pub since: i64,
-        /// When it was detected, in Unix seconds: the end of a minute.
+        /// The end of the minute in which it was detected, in Unix seconds.
         pub detected: i64,
-        /// When it ended, in Unix seconds. `None` while it stands.
+        /// When it ended, in Unix seconds; `None` while it stands.
         pub ended: Option<i64>,
         /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing, and
         /// for an instance that fails; requests per minute for surging and silent.
+        ///
         /// Seconds are as expected now without the change: the mean before, times the shift that all contexts share
         /// since, such as that of a busy host. For an instance, they are the mean of the others on the same pages.
         pub then: f64,
@@ -229,24 +230,27 @@ packed! {
         pub now: f64,
         /// `now` divided by `then`. If `then` was zero, a lower bound.
         pub ratio: f64,
-        /// For slower: only the slowest tenth of the requests is slower. `then`, `now` and `ratio` are about its mean.
+        /// For slower: only the slowest tenth of the requests is slower, and `then`, `now` and `ratio` are about its
+        /// mean.
+        ///
+        /// `then`, `now` and `ratio` are about its mean.
         pub is_tail: bool,
-        /// The confidence in the change: 1 minus the probability of such a difference by chance.
+        /// 1 minus the probability of such a difference by chance.
         pub confidence: f64,
         /// The number of requests since the change behind the figure.
         pub requests: u64,
-        /// The number of minutes behind the figures: those since the change, at most the last 76. Minutes without a
-        /// request of any context do not count.
+        /// The minutes behind the figures: those since the change, at most the last 76.
+        ///
+        /// Minutes without a request of any context do not count.
         pub minutes: u32,
-        /// Seconds of service time per minute in the same minutes, of the context, or of the instance for
-        /// [`ChangeKind::Instance`].
+        /// Seconds of service time per minute in these minutes, of the context or the instance.
         pub seconds_per_minute: f64,
         /// Seconds of service time per minute beyond those before, at most `seconds_per_minute`.
         pub extra_seconds_per_minute: f64,
-        /// The part of `extra_seconds_per_minute` that comes from more requests; 0 if chance explains their number.
+        /// The part of `extra_seconds_per_minute` from more requests; 0 if chance explains them.
         pub from_traffic: f64,
-        /// The part of `extra_seconds_per_minute` that comes from slower requests, at most `seconds_per_minute`; 0 if
-        /// chance explains their times.
+        /// The part of `extra_seconds_per_minute` from slower requests, at most `seconds_per_minute`; 0 if chance
+        /// explains them.
         pub from_code: f64,
         /// The possible causes, most likely first.
         pub suspects: Vec<Suspect>,
@@ -256,7 +260,7 @@ packed! {
         pub week_ago: Option<Earlier>,
         // Stored beside the judgements, which do not have this field.
         ;
-        /// The person who works on the change. `None` if the change was not taken, and once it has ended.
+        /// The person who works on the change; `None` if the change was not taken, and once it has ended.
         pub taken: Option<Taken>,
     }
 }

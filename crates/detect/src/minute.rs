@@ -83,11 +83,11 @@ pub struct Watched {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Coverage {
-    /// The number of contexts with requests in the last hour.
+    /// Contexts with requests in the last hour.
     pub contexts: usize,
-    /// How many of them have enough requests, for long enough, to be compared with their past.
+    /// Those with enough requests, for long enough, to be compared with their past.
     pub compared: usize,
-    /// The number of minutes of the last hour without a request of any context.
+    /// Minutes of the last hour without a request.
     pub gaps: usize,
 }
 

@@ -33,13 +33,13 @@ struct Sides {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SideBySide {
-    /// The number of minutes in which both had requests of the context.
+    /// Number of minutes with requests of both.
     pub minutes: usize,
     /// The new version.
     pub new: Side,
     /// The other versions.
     pub old: Side,
-    /// The mean of the new version divided by that of the others; `None` if either has fewer than 10 responses.
+    /// The mean of the new version divided by that of the others; `None` with fewer than 10 responses of either.
     pub ratio: Option<f64>,
 }
 
@@ -51,15 +51,15 @@ pub struct SideBySide {
 pub struct Side {
     /// Number of requests.
     pub count: u64,
-    /// The share of the requests that are errors.
+    /// Errors divided by `count`, 0 to 1.
     pub error_share: Option<f64>,
     /// The mean of the successful responses, in seconds.
     pub mean: Option<f64>,
-    /// The median of the successful responses, in seconds.
+    /// Their median, in seconds.
     pub p50: Option<f64>,
-    /// The 95th percentile of the successful responses, in seconds.
+    /// Their 95th percentile, in seconds.
     pub p95: Option<f64>,
-    /// The 99th percentile of the successful responses, in seconds.
+    /// Their 99th percentile, in seconds.
     pub p99: Option<f64>,
 }
 

@@ -63,7 +63,7 @@ pub struct Mark {
     pub at: i64,
     /// The description of the action.
     pub text: Arc<str>,
-    /// The version of the application, if an instance of a new version made the mark.
+    /// The version of the application, if one of its instances made the mark.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")

@@ -155,7 +155,16 @@ impl Line {
             let target = after.strip_prefix('(').and_then(|of| of.split_once(')'));
             rest = target.map_or(after, |(_, after)| after);
         }
-        (text + rest).replace("`None`", "`null`")
+        let none = if self.is_left_out() {
+            "absent"
+        } else {
+            "`null`"
+        };
+        (text + rest).replace("`None`", none)
+    }
+
+    fn is_left_out(&self) -> bool {
+        self.has("skip_serializing_if")
     }
 
     /// Describes a field or a variant of a type, and adds the names of its types to `named`.
@@ -186,13 +195,12 @@ impl Line {
             return line.trim_end().to_owned() + "\n";
         }
         let is_said = |word| docs.split([' ', ',', '.', ';']).any(|said| said == word);
-        let is_optional = self.has("skip_serializing_if");
-        let absent = if is_optional || is_said("absent") {
+        let absent = if self.is_left_out() || is_said("absent") {
             "?"
         } else {
             ""
         };
-        let is_null = of_rust.starts_with("Option<") && !is_optional || is_said("null");
+        let is_null = of_rust.starts_with("Option<") && !self.is_left_out() || is_said("null");
         let null = if is_null { "?" } else { "" };
         if self.has("serialize_with") {
             of_json = "object";

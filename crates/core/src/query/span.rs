@@ -35,15 +35,15 @@ pub struct Covered {
     pub from: i64,
     /// The end of the last slice, in Unix seconds, which may be in the future.
     pub to: i64,
-    /// The share of the window until now that was recorded, 0 to 1.
+    /// The recorded share of the window until now, 0 to 1.
     pub complete: f64,
-    /// The number of recorded seconds. Rates are per recorded second.
+    /// The recorded seconds, which rates are per.
     pub recorded_seconds: i64,
-    /// The number of seconds, after the first recorded one, in which the service was not running. Always 0 if the store
-    /// cannot know this, as with Redis.
+    /// The seconds, after the first recorded one, in which the service was not running.
+    ///
+    /// Always 0 if the store cannot know this, as with Redis.
     pub not_running_seconds: i64,
-    /// The number of missing requests: instances served them, but the store lost them, or their time was too far ahead
-    /// of the store's.
+    /// Requests that instances served, but the store lost or refused for their time.
     pub missing: u64,
 }
 

@@ -37,8 +37,9 @@ pub struct Changes {
     pub problems: usize,
     /// The changes: standing ones first, by the time that they cost, then ended ones.
     pub changes: Vec<ChangeRow>,
-    /// Contexts that were probably slower at the end of that minute: the most certain first, at most 10. These are not
-    /// changes yet, and nothing is announced for them.
+    /// Contexts that were probably slower in that minute, but not certainly: the most certain first, at most 10.
+    ///
+    /// These are not changes yet, and nothing is announced for them.
     watched: Vec<WatchedRow>,
 }
 
@@ -76,15 +77,15 @@ pub struct ChangeRow {
     /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// The method of its context; `None` if the change concerns all contexts.
+    /// The method of its context; `None` if it concerns all contexts.
     pub method: Option<String>,
-    /// The route template of its context; `None` if the change concerns all contexts.
+    /// The route template of its context; `None` if it concerns all contexts.
     pub path: Option<String>,
     /// Whether it stands.
     pub stands: bool,
-    /// The share of the extra time that comes from more requests; `None` without extra time.
+    /// The share of the extra time from more requests; `None` without extra time.
     pub traffic_share: Option<f64>,
-    /// The share of the extra time that comes from slower requests; `None` without extra time.
+    /// The share of the extra time from slower requests; `None` without extra time.
     pub code_share: Option<f64>,
     /// Whether a deploy caused it.
     pub deploy: DeployVerdict,

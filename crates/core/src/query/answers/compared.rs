@@ -124,7 +124,7 @@ pub struct ComparedWindow {
     pub now: Measured,
     /// The window before.
     pub before: Before,
-    /// `now` divided by `before`; `None` if the context had no requests in one of them.
+    /// `now` divided by `before`; `None` without requests in one of them.
     pub change: Option<Ratios>,
 }
 

@@ -35,7 +35,7 @@ pub struct CounterSamples {
     pub name: String,
     /// The length of a slice, in seconds.
     pub precision: u32,
-    /// The start, in Unix seconds, and the count of each slice that is kept, oldest first.
+    /// The start, in Unix seconds, and the count of each kept slice, oldest first.
     pub samples: Vec<(i64, i64)>,
 }
 
@@ -53,7 +53,7 @@ pub struct Counters {
     pub to: i64,
     /// Number of counters on all pages.
     pub total: usize,
-    /// The slices of the rows' series, if a series was asked for.
+    /// The slices of the rows' series, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<SeriesSpan>,
     /// The counters, by name.
@@ -66,7 +66,7 @@ pub struct Counters {
 pub struct CounterRow {
     /// Its name.
     pub name: String,
-    /// The count of the last slice that has ended and can be read; `None` if it was not recorded.
+    /// The count of the last complete slice that can be read; `None` if not recorded.
     pub last: Option<i64>,
     /// The start of that slice, in Unix seconds.
     pub last_start: Option<i64>,

@@ -53,10 +53,10 @@ pub struct DeployRow {
     pub after: Option<Measured>,
     /// `after` divided by `before`.
     pub change: Option<Ratios>,
-    /// The additional service time per minute since the mark, in seconds, compared with the same number of requests
-    /// before: more requests alone add nothing. `None` if the two sides cannot be compared.
+    /// The additional service time per minute since the mark, for the same number of requests, in seconds; `None` if
+    /// both sides cannot be compared.
     pub extra_seconds_per_minute: Option<f64>,
-    /// The new version compared with the others in the same minutes; `None` if they did not run side by side.
+    /// Both versions in the same minutes; `None` if they did not run side by side.
     pub side_by_side: Option<SideBySide>,
 }
 

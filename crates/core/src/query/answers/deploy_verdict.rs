@@ -11,11 +11,11 @@ use tower_pulse_model::mark::{Mark, Marks};
 pub struct DeployVerdict {
     /// The verdict.
     pub verdict: Verdict,
-    /// The suspected mark, or else the last deploy before the change.
+    /// The suspected mark, or else the last deploy before.
     pub mark: Option<Mark>,
-    /// Seconds from the mark to the beginning of the change; 0 if the change began shortly before the mark.
+    /// Seconds from the mark to the change; 0 if the change began shortly before the mark.
     pub seconds_before: Option<i64>,
-    /// The ratio of the new version to the old one in the minutes in which both ran.
+    /// The new version divided by the old one in the minutes in which both ran.
     pub side_by_side: Option<f64>,
 }
 

@@ -32,8 +32,8 @@ pub struct FixFirst {
     pub covered: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// The rows in this order: an instance that is out of line; silent and failing pages; pages that became slower or
-    /// are requested more often, by cost; pages that take most time.
+    /// The rows: first an instance that is out of line, then silent and failing pages, then slower and busier ones by
+    /// cost, then those that take most time.
     pub rows: Vec<FixRow>,
 }
 
@@ -50,7 +50,7 @@ pub struct FixRow {
     pub reason: FixReason,
     /// The change that is the reason.
     pub cause: Option<Change>,
-    /// The time that the figures cover: the window, or its part since the change began.
+    /// The window, or its part since the change began.
     pub window: Covered,
     /// The measurements in that time.
     #[serde(flatten)]
@@ -59,10 +59,10 @@ pub struct FixRow {
     pub per_minute: Option<f64>,
     /// The share of the time of all requests, 0 to 1.
     pub share: Option<f64>,
-    /// The ratio of the means, as measured by the change that is the reason, or else to the window before.
+    /// The ratio of the means of the change that is the reason, or else to the window before.
     pub ratio: Option<f64>,
-    /// The service time per minute, in seconds, that would be saved if it were as fast as before; at most `per_minute`.
-    /// `None` unless it has become slower, or the instance is out of line.
+    /// The service time per minute beyond that before, in seconds, at most `per_minute`; `None` unless it has become
+    /// slower, or the instance is out of line.
     pub saved_per_minute: Option<f64>,
 }
 

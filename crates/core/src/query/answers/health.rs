@@ -32,17 +32,16 @@ pub struct HealthStatus {
     warnings: Vec<String>,
     /// The conditions that the warnings are about.
     pub conditions: Vec<Condition>,
-    /// The `dropped`, `dropped_additions` and `overflowed` of [`RecordingHealth`](crate::health::RecordingHealth), and
-    /// with a header of the queue in front the requests whose wait is ignored, `queue_ignored`, or negative,
-    /// `queue_negative`.
+    /// `dropped`, `dropped_additions` and `overflowed` of [`RecordingHealth`](crate::health::RecordingHealth), and of
+    /// its `queue` the ignored waits, `queue_ignored`, and the negative ones, `queue_negative`.
     #[serde(skip_serializing_if = "Option::is_none")]
     recording: Option<Losses>,
-    /// The `lost`, `lost_additions`, `lost_details` and `store_resets` of [`FlushHealth`](crate::health::FlushHealth).
+    /// `lost`, `lost_additions`, `lost_details` and `store_resets` of [`FlushHealth`](crate::health::FlushHealth).
     #[serde(skip_serializing_if = "Option::is_none")]
     flush: Option<Losses>,
-    /// The `late`, `skewed` and `quarantined` of [`FoldHealth`].
+    /// `late`, `skewed` and `quarantined` of [`FoldHealth`].
     fold: Losses,
-    /// The days of history; `None` if the store keeps none, or cannot be read.
+    /// The days of history; `None` without any, or if the store cannot be read.
     history: Option<HistoryHealth>,
 }
 
@@ -52,7 +51,7 @@ pub struct HealthStatus {
 pub struct HistoryHealth {
     /// The number of days.
     pub days: u32,
-    /// The start of the history, in Unix seconds; `None` if it is as old as the samples of the store.
+    /// The start of the history, in Unix seconds; `None` if it is as old as the store's samples.
     pub since: Option<i64>,
 }
 
@@ -65,10 +64,10 @@ pub struct FullHealth {
     /// The health of this process.
     #[serde(flatten)]
     pub health: Health,
-    /// Keys whose value has the wrong form. In JSON the field `unreadable`, a list of [`Problem`].
+    /// Keys whose value has the wrong form: in JSON, the list `unreadable` of [`Problem`].
     #[serde(rename = "reading", serialize_with = "reading")]
     pub unreadable: Vec<Problem>,
-    /// The days of history; `None` if the store keeps none, or cannot be read.
+    /// The days of history; `None` without any, or if the store cannot be read.
     pub history: Option<HistoryHealth>,
     /// The version of this crate.
     pub version: &'static str,

@@ -34,10 +34,11 @@ pub struct HeatMap {
     pub window: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// The times of the window in which the service was not running, oldest first: start and end in Unix seconds, the
-    /// end excluded.
+    /// From when, and until before when, the service was not running, in Unix seconds, oldest first.
     pub not_running: Vec<(i64, i64)>,
-    /// The bounds of the rows in seconds, ascending: row `n` has the durations from bound `n` to before bound `n + 1`.
+    /// The bounds of the rows in seconds, ascending, one more than rows: row `n` is from bound `n` to before bound `n +
+    /// 1`.
+    ///
     /// The bounds grow by a constant factor. There is one bound more than rows, or none without requests. A first row
     /// that starts at 1 µs includes shorter durations, and a last row longer ones.
     pub bounds: Vec<f64>,
@@ -54,7 +55,7 @@ pub struct HeatSlice {
     /// The statistics of its access times.
     #[serde(flatten)]
     pub times: SliceTimes,
-    /// The rows that have requests, shortest durations first: the number of the row, and the count of its requests.
+    /// The number of each row with requests, shortest durations first, and their count.
     pub cells: Vec<(u16, u64)>,
 }
 

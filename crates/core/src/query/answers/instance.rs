@@ -36,26 +36,27 @@ pub struct Instance {
     /// The instance, as in the list of all instances.
     #[serde(flatten)]
     pub row: InstanceRow,
-    /// Whether there is no other instance. Then all requests of the service are its own, and it makes no reports.
+    /// Whether there is no other instance.
+    ///
+    /// Then all requests of the service are its own, and it makes no reports.
     pub alone: bool,
-    /// The largest number of other instances that reported requests in the same minute.
+    /// The most other instances with requests in the same minute.
     pub others: usize,
-    /// The start of the first minute of the window in which it reported requests, in Unix seconds.
+    /// The start of its first minute with requests in the window, in Unix seconds.
     pub first_minute: Option<i64>,
-    /// The end of the last one, in Unix seconds.
+    /// The end of its last one, in Unix seconds.
     pub last_minute: Option<i64>,
     /// Whether all of its paths, or some, are slower or fail.
     pub verdict: InstanceVerdict,
     /// The length of the slices of `points`, in seconds.
     pub precision: u32,
-    /// Each minute in which it reported requests, by its start in Unix seconds, oldest first.
+    /// The start, in Unix seconds, of each minute with requests, and its figures, oldest first.
     pub points: Vec<(i64, InstancePoint)>,
-    /// Its runtime and its process in each minute in which it was alive, by the start in Unix seconds, oldest first.
+    /// The start, in Unix seconds, of each minute in which it was alive, and its runtime and process, oldest first.
     pub machine: Vec<(i64, MachinePoint)>,
     /// Number of its paths, at most 256.
     pub total: usize,
-    /// Its paths: first those that are slower or fail more often than on the other instances, then those with the most
-    /// additional time compared with the others.
+    /// Its paths: slower and failing ones first, then those with the most additional time beside the others.
     pub paths: Vec<InstancePath>,
 }
 
@@ -65,15 +66,15 @@ pub struct Instance {
 pub struct InstancePoint {
     /// Number of its requests.
     pub count: u64,
-    /// Number of requests that are errors.
+    /// Number of errors.
     pub errors: u64,
     /// Their mean, in seconds.
     pub mean: Option<f64>,
     /// Their 95th percentile, in seconds.
     pub p95: Option<f64>,
-    /// The mean number of requests of each other instance; `None` if no other instance had requests.
+    /// The mean number of requests of the others; `None` without requests.
     pub others_count: Option<f64>,
-    /// The expected mean in seconds, if each request had taken as long as on the others on the same path.
+    /// Their mean if each request had taken as long as on the others, in seconds.
     pub others_mean: Option<f64>,
 }
 
@@ -86,27 +87,27 @@ pub struct MachinePoint {
     pub cpus: u64,
     /// The share of their time that the process used, 0 to 1.
     pub cpu: Option<f64>,
-    /// Resident memory at the end of the minute, in bytes.
+    /// Resident memory in bytes.
     pub resident_bytes: Option<u64>,
-    /// Open files at the end of the minute.
+    /// Open files.
     pub open_files: Option<u64>,
     /// The maximum number of open files.
     pub max_open_files: Option<u64>,
-    /// Threads at the end of the minute.
+    /// Threads.
     pub threads: Option<u64>,
     /// Workers of the runtime.
     pub workers: u64,
-    /// The share of the time in which the workers were busy, 0 to 1.
+    /// The share of the time in which they were busy, 0 to 1.
     pub busy: Option<f64>,
-    /// Tasks in the global queue of the runtime at the end of the minute.
+    /// Tasks in the global queue of the runtime.
     pub queued_tasks: u64,
-    /// Tasks that were alive at the end of the minute.
+    /// Tasks that are alive.
     pub alive_tasks: u64,
-    /// The median delay, in seconds, of a task that is scheduled every 100 ms.
+    /// The median delay of a task that is due every 100 ms, in seconds.
     pub delay: Option<f64>,
     /// The longest of these delays, in seconds.
     pub worst_delay: Option<f64>,
-    /// Whether the median delay is 10 ms or more: tasks that are ready wait for a CPU.
+    /// Whether the median is 10 ms or more: ready tasks wait for a CPU.
     pub is_delayed: bool,
 }
 
@@ -141,14 +142,13 @@ pub struct InstancePath {
     /// The measurements of its requests.
     #[serde(flatten)]
     pub measured: Measured,
-    /// The measurements of the others, in the minutes in which this instance had requests; `None` without such
-    /// requests.
+    /// The others in the minutes in which this instance had requests; `None` without such requests.
     pub others: Option<Measured>,
-    /// The ratio of the time of its requests to the expected time on the others, in the same minutes.
+    /// The time of its requests divided by that on the others, in the same minutes.
     pub ratio: Option<f64>,
-    /// Whether it is slower than on the others, beyond chance.
+    /// Whether it is slower than the others, beyond chance.
     pub slower: bool,
-    /// Whether it fails more often than on the others, beyond chance.
+    /// Whether it fails more often than the others, beyond chance.
     pub failing: bool,
 }
 

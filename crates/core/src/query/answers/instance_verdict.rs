@@ -28,13 +28,13 @@ pub enum Spread {
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InstanceVerdict {
-    /// The compared paths: those with at least 10 requests on this instance, and on the others in the same minutes.
+    /// Number of paths with at least 10 requests on it, and on the others in the same minutes: only these are compared.
     pub compared: usize,
-    /// How many of the paths are slower.
+    /// How many of them are slower.
     pub slower: Spread,
     /// Number of slower paths.
     pub slower_paths: usize,
-    /// How many of the paths fail more often.
+    /// How many of them fail more often.
     pub failing: Spread,
     /// Number of paths that fail more often.
     pub failing_paths: usize,

@@ -51,16 +51,16 @@ pub struct InstanceRow {
     pub alive: bool,
     /// Requests in flight at the last heartbeat; `None` unless it is alive.
     pub in_flight: Option<i64>,
-    /// The last heartbeat of an instance that is alive, or else the end of the last minute in which it had requests. In
-    /// Unix seconds.
+    /// Its last heartbeat while it is alive, or else the end of the last minute with requests, in Unix seconds.
     pub last_seen: Option<i64>,
     /// The measurements of its requests.
     #[serde(flatten)]
     pub measured: Measured,
     /// The share of the total of all instances, 0 to 1.
     pub share: Option<f64>,
-    /// The ratio of the time of its requests to the expected time on the others, from the same contexts in the same
-    /// minutes. At least two such minutes are needed.
+    /// The time of its requests divided by that on the others, on the same contexts in the same minutes.
+    ///
+    /// At least two such minutes are needed.
     pub ratio: Option<f64>,
     /// Whether a change about it stands.
     pub out_of_line: bool,
@@ -69,7 +69,7 @@ pub struct InstanceRow {
     pub stands_out: bool,
     /// The id of the standing change about it.
     pub change: Option<Arc<str>>,
-    /// Seconds by which its clock is ahead of the store's; `None` if unknown, or if it is not alive.
+    /// Seconds by which its clock is ahead of the store's; `None` if unknown or not alive.
     pub clock_skew_seconds: Option<i64>,
 }
 

@@ -45,13 +45,13 @@ pub(super) fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ContextName {
-    /// The context: method and route template, or the name of a timer.
+    /// Method and route template, or the name of a timer.
     pub context: String,
-    /// Whether it stands for requests, for other code or for all requests.
+    /// Whether it is of requests, of other code or of all requests.
     pub kind: Kind,
-    /// The method of requests; `None` for all other contexts.
+    /// The method of requests.
     pub method: Option<String>,
-    /// The route template of requests; `None` for all other contexts.
+    /// The route template of requests.
     pub path: Option<String>,
 }
 
@@ -86,11 +86,11 @@ pub struct Times {
     pub min: Option<f64>,
     /// The largest.
     pub max: Option<f64>,
-    /// The median, with the relative error of the answer.
+    /// The median.
     pub p50: Option<f64>,
-    /// The 95th percentile, with the relative error of the answer.
+    /// The 95th percentile.
     pub p95: Option<f64>,
-    /// The 99th percentile, with the relative error of the answer.
+    /// The 99th percentile.
     pub p99: Option<f64>,
 }
 
@@ -127,13 +127,13 @@ impl Times {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PollTimes {
-    /// The mean time of a request within its polls, in which it computes or blocks its worker thread. This is wall
-    /// time: it includes time in which the system ran other threads.
+    /// The mean time of a request within its polls, in which it computes or blocks its worker.
+    ///
+    /// This is wall time: it includes time in which the system ran other threads.
     pub computing: Option<f64>,
     /// The mean time of a request outside of its polls, in which it waits.
     pub waiting: Option<f64>,
-    /// The longest single poll, which held a worker thread, to the microsecond; `None` in the window before, once
-    /// slices have left it.
+    /// The longest poll, to the microsecond; `None` in the window before, once slices have left it.
     pub longest: Option<f64>,
     /// The mean duration of a poll.
     pub mean: f64,
@@ -216,7 +216,7 @@ pub struct Measured {
     pub below_target: Option<f64>,
     /// Counts by outcome.
     pub outcomes: Outcomes,
-    /// The time within polls and outside of them; `None` for timers, and if no polls were measured.
+    /// The time within and outside of polls; `None` for timers, and if no polls were measured.
     pub polls: Option<PollTimes>,
 }
 

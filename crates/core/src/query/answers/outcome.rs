@@ -38,7 +38,7 @@ pub struct OutcomePaths {
     pub covered: Covered,
     /// The number of paths that had such requests.
     pub total: usize,
-    /// The paths with the most such requests, in descending order.
+    /// The paths, those with the most such requests first.
     pub paths: Vec<OutcomeRow>,
 }
 

@@ -26,24 +26,24 @@ const SECONDS: i64 = 10;
 pub struct Overview {
     /// All requests of the current hour, UTC.
     pub hour: HourTotal,
-    /// All requests of the hour before; `None` if there were none.
+    /// All requests of the hour before; `None` without requests.
     pub last_hour: Option<HourTotal>,
     /// Requests in flight in all instances.
     pub in_flight: i64,
-    /// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that
-    /// is longer; `None` if recent requests cannot be read.
+    /// Requests per second over the last ten complete seconds, or the last complete slice if that is longer; `None` if
+    /// recent requests cannot be read.
     pub requests_per_second: Option<f64>,
-    /// Number of contexts that the fleet has recorded, both pages and timers.
+    /// Number of contexts that the fleet has recorded, pages and timers.
     pub contexts: usize,
-    /// Number of these that are timers.
+    /// Number of timers among these.
     pub timers: usize,
     /// Number of instances that are alive.
     pub instances: u64,
-    /// The target: the time in seconds that requests should stay below.
+    /// The target, in seconds: the time that requests should stay below.
     pub target: Option<f64>,
-    /// Contexts whose own target's error budget burns, the fastest in the last hour first.
+    /// Contexts whose own error budget burns, the fastest in the last hour first.
     pub burning: Vec<BurningPath>,
-    /// Explains why paths are missing, if the cause is how the service uses the layer.
+    /// Why paths are missing, if the use of the layer causes it.
     pub advice: Option<Advice>,
     /// All requests of the window, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -37,20 +37,24 @@ pub struct Path {
     hour: Option<ContextHour>,
     /// The hour before; `None` without samples.
     last_hour: Option<ContextHour>,
-    /// Each non-empty bucket, with its bounds in seconds and its count, of the current hour, or of the last one while the current one has no samples.
+    /// The non-empty buckets, with bounds in seconds and count, of the current hour, or of the last one while the
+    /// current one has no samples.
     pub histogram: Vec<(f64, f64, u64)>,
     /// Counts by outcome, of the same hour.
     pub outcomes: Outcomes,
     /// The 5 slowest requests of each hour, slowest first.
     slowest_requests: BothHours,
-    /// The 5 newest failed requests of each hour, newest first. They may include some of the slowest.
+    /// The 5 newest failed requests of each hour, newest first.
+    ///
+    /// They may include some of the slowest.
     failed_requests: BothHours,
     /// The changes of the context, or those that the timer is a suspect of: standing ones first.
     pub changes: Vec<ChangeRow>,
     /// The timers within its requests, in the same hour as the histogram.
     #[serde(flatten)]
     timers: RequestTimers,
-    /// Explains why requests are recorded here, or end as they do, if the cause is how the service uses the layer.
+    /// Why requests are recorded here, or end as they do, if the use of the layer causes it.
+    ///
     /// Covers the window, or else the hour of the histogram.
     advice: Vec<Advice>,
     /// Its own target, if it has one.
@@ -67,7 +71,7 @@ pub struct PathWindow {
     /// The measurements in the window and in the window before.
     #[serde(flatten)]
     pub window: ComparedWindow,
-    /// Each non-empty bucket, with its bounds in seconds and its count.
+    /// The non-empty buckets, with bounds in seconds and count.
     pub histogram: Vec<(f64, f64, u64)>,
     /// The non-empty buckets of the window before.
     pub histogram_before: Vec<(f64, f64, u64)>,
@@ -78,8 +82,9 @@ pub struct PathWindow {
     timers_before: RequestTimers,
     /// The requests to look at.
     worst_requests: WorstRequests,
-    /// The paths within whose requests a timer ran, at most 100; empty for other contexts. Each path has the times of the 16
-    /// timers that take most of its time.
+    /// The paths within whose requests the timer ran, at most 100; empty for other contexts.
+    ///
+    /// Each path has the times of the 16 timers that take most of its time.
     run_by: Vec<TimerPath>,
 }
 

@@ -21,15 +21,15 @@ const BUDGET_SECONDS: i64 = 30 * DAY as i64;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct TargetBurn {
-    /// The time in seconds that a good request stays below.
+    /// The time that a good request stays below, in seconds.
     pub duration: f64,
-    /// The share of the requests that should be good, between 0 and 1.
+    /// The share of the requests that should be good, 0 to 1.
     pub share: f64,
-    /// Whether the budget burns too fast in the last hour and in the last six: both rates are above 1.
+    /// Whether the burn rates of the last hour and of the last six are above 1.
     pub burns: bool,
-    /// The last hour; `None` if its sums do not fit into `query_bytes`.
+    /// The last hour; `None` if its sums exceed `query_bytes`.
     pub one_hour: Option<Burn>,
-    /// The last six hours; `None` if their sums do not fit into `query_bytes`.
+    /// The last six hours; `None` if their sums exceed `query_bytes`.
     pub six_hours: Option<Burn>,
 }
 
@@ -40,17 +40,19 @@ pub struct Burn {
     /// The time that the window covers.
     #[serde(flatten)]
     pub covered: Covered,
-    /// Number of requests that count: successes and errors. A 4xx that is not an error does not count, nor does a
-    /// request that was cut off.
+    /// Number of requests that count: successes and errors.
+    ///
+    /// A 4xx that is not an error does not count, nor does a request that was cut off.
     pub counted: u64,
-    /// Number of counted requests that were errors or took too long.
+    /// Number of these that were errors or took too long.
     pub bad: u64,
     /// `bad` divided by `counted`, 0 to 1; `None` if no request counts.
     pub bad_share: Option<f64>,
-    /// `bad_share` divided by the share that may be bad. At 1, the budget is used up exactly at the end of its time.
-    /// `None` if no request counts.
+    /// `bad_share` divided by the share that may be bad; `None` if no request counts.
+    ///
+    /// At 1, the budget is used up exactly at the end of its time.
     pub burn_rate: Option<f64>,
-    /// The largest relative error of the duration: the counts are exact for a duration that differs by at most this.
+    /// The largest relative error of the duration.
     pub error: f64,
 }
 
@@ -61,10 +63,9 @@ pub struct TargetBudget {
     /// The target.
     #[serde(flatten)]
     pub target: TargetBurn,
-    /// The last 30 days, or as much of them as is kept.
+    /// The last 30 days, or what is kept of them.
     pub budget: Burn,
-    /// The rest of the error budget of that time: 1 without bad requests, below 0 if there were more than allowed.
-    /// `None` if no request counts.
+    /// The rest of that error budget: 1 without bad requests, below 0 if overspent; `None` if no request counts.
     pub budget_left: Option<f64>,
 }
 

@@ -155,15 +155,15 @@ pub struct Paths {
     /// The time that the window covers.
     #[serde(flatten)]
     pub now: Covered,
-    /// The time that the window before covers.
+    /// The time covered by the window before.
     pub before: Covered,
     /// The largest relative error of the percentiles of both windows.
     pub error: f64,
-    /// The target: the time in seconds that requests should stay below.
+    /// The target, in seconds: the time that requests should stay below.
     pub target: Option<f64>,
     /// Number of rows on all pages.
     pub total: usize,
-    /// The slices of the rows' series, if a series was asked for.
+    /// The slices of the rows' series, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<SeriesSpan>,
     /// The contexts.
@@ -186,12 +186,11 @@ pub struct PathRow {
     pub before: Option<Measured>,
     /// `now` divided by `before`.
     pub change: Option<Ratios>,
-    /// Whether it had no samples in the window before, although that was recorded.
+    /// Whether the window before was recorded, without samples of it.
     pub is_new: bool,
     /// Its own target, if it has one.
     path_target: Option<TargetBurn>,
-    /// The timer that the path runs more than 20 times per request; for a timer, the path that runs it so often. `None`
-    /// if there is none.
+    /// The timer that the path runs more than 20 times per request, or the path that runs the timer so often.
     repeated: Option<Repeated>,
     /// One value for each slice, oldest first; `None` where nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -28,9 +28,9 @@ pub struct Profile {
     pub name: ContextName,
     /// The end of the last hour in the profile, in Unix seconds; `None` before the first.
     pub until: Option<i64>,
-    /// Whether at least 24 hours of the week were recorded since the context had its first request.
+    /// Whether 24 hours of the week or more were recorded since the first request.
     pub enough: bool,
-    /// The recorded hours of the week, Monday 00:00 UTC first: at most 168.
+    /// The recorded hours, at most 168, Monday 00:00 UTC first.
     pub hours: Vec<HourOfWeek>,
 }
 
@@ -38,9 +38,9 @@ pub struct Profile {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourOfWeek {
-    /// Its number within the week, 0 to 167: Monday 00:00 to 01:00 UTC is 0.
+    /// 0, which is Monday 00:00 to 01:00 UTC, to 167.
     pub hour: usize,
-    /// The number of weeks in which it was recorded, at least in part; 255 for more.
+    /// The number of weeks in which it was recorded, at least in part; at most 255.
     pub weeks: u8,
     /// The sum of the weights of the weeks: at most 4.
     pub weight: f64,
@@ -50,8 +50,7 @@ pub struct HourOfWeek {
     pub errors: f64,
     /// The mean access time, in seconds; `None` without requests.
     pub mean: Option<f64>,
-    /// The 95th percentile in seconds: the mean of the weeks' percentiles, weighted by requests; `None` without
-    /// requests.
+    /// The mean of the weeks' 95th percentiles, weighted by requests, in seconds; `None` without requests.
     pub p95: Option<f64>,
 }
 

@@ -60,7 +60,7 @@ pub struct RankingHead {
     pub interval: u32,
     /// The maximum number of ids.
     pub max_ids: u32,
-    /// The sum of the additions to ids for which there was no room.
+    /// The sum of additions to ids that found no room.
     pub dropped: u64,
 }
 

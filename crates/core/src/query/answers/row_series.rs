@@ -44,7 +44,7 @@ pub enum PointValue {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SeriesSpan {
-    /// The metric of the values: `"hits"`, `"mean"` or `"p95"`, or `"count"` for counters.
+    /// `"hits"`, `"mean"` or `"p95"`, or `"count"` for counters.
     pub metric: &'static str,
     /// The length of a slice, in seconds.
     pub precision: u32,

@@ -15,7 +15,7 @@ use crate::row_lists::{FailedRow, RowInfo, RowList, RowSums, RowsQuery};
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rows {
-    /// The names of the caches of this process; `""` is the unnamed one.
+    /// The names of the caches of this process, `""` for the unnamed one.
     pub caches: Vec<String>,
     /// The cache that has the rows; `None` without a cache.
     pub name: Option<String>,
@@ -23,9 +23,9 @@ pub struct Rows {
     pub total: usize,
     /// The rows: failing ones first, then the latest due.
     pub rows: Vec<RowInfo>,
-    /// Rows that have no schedule, or no longer have one, and whose last load in this process failed; newest first.
+    /// Rows without a schedule whose last load in this process failed, newest first.
     pub failed: Vec<FailedRow>,
-    /// Totals over all rows of the cache in this process; `None` without a cache.
+    /// The sums over all rows of the cache in this process; `None` without a cache.
     pub sums: Option<RowSums>,
 }
 

@@ -29,15 +29,16 @@ pub struct Series {
     /// The time that the window covers, if a window was asked for.
     #[serde(flatten)]
     pub window: Option<Covered>,
-    /// The largest relative error of the points, if a window was asked for.
+    /// The largest relative error of the points, with a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// The times of the window in which the service was not running, oldest first: start and end in Unix seconds, the
-    /// end excluded. Slices have no points there because nothing was recorded, not for lack of requests. `None` without
-    /// a window.
+    /// From when, and until before when, the service was not running, in Unix seconds, oldest first; `None` without a
+    /// window.
+    ///
+    /// Slices have no points there because nothing was recorded, not for lack of requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_running: Option<Vec<(i64, i64)>>,
-    /// The start, in Unix seconds, and the value of each slice that has data, oldest first.
+    /// The start, in Unix seconds, and the value of each slice with data, oldest first.
     pub points: Vec<(i64, SeriesValue)>,
 }
 

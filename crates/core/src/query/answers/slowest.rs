@@ -28,11 +28,11 @@ pub struct Slowest {
 pub struct SlowContext {
     /// The context.
     pub context: String,
-    /// The kind of the context; `None` if neither hour has samples of it, or if a page and a timer share the name.
+    /// Its kind; `None` without samples in both hours, or if a page and a timer share the name.
     pub kind: Option<Kind>,
-    /// The method of the context, if it stands for requests.
+    /// The method of requests.
     pub method: Option<String>,
-    /// The route template of the context, if it stands for requests.
+    /// The route template of requests.
     pub path: Option<String>,
     /// The mean by which it is ranked, in seconds.
     pub mean: f64,

@@ -178,13 +178,15 @@ pub struct SlowestRequests {
     /// The time that the hours cover.
     #[serde(flatten)]
     pub covered: Covered,
-    /// The number of contexts whose own lists were read, in addition to the list of all. A context counts once per
-    /// hour.
+    /// Number of contexts whose own lists were read, beside the list of all.
+    ///
+    /// A context counts once per hour.
     pub lists: usize,
-    /// The number of such lists that may have a matching request. If more than `lists`, only the lists of the contexts
-    /// with the slowest requests were read.
+    /// Number of such lists that may have a matching request.
+    ///
+    /// If more than `lists`, only the lists of the contexts with the slowest requests were read.
     pub lists_in_all: usize,
-    /// The instances of the requests that match everything but `instance`, by name; at most 100.
+    /// The instances of the requests that match all but `instance`, by name, at most 100.
     pub instances: Vec<String>,
     /// The number of listed requests that match.
     pub total: usize,

@@ -19,16 +19,15 @@ use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue
 pub struct RequestTimers {
     /// The timers, the largest share first.
     pub timers: Vec<RequestTimer>,
-    /// The share of the time during which any timer ran, 0 to 1.
+    /// The share of the time with any timer, 0 to 1.
     pub timed_share: Option<f64>,
-    /// The share of the time during which no timer ran, 0 to 1.
+    /// The share of the time without any timer, 0 to 1.
     pub untimed_share: Option<f64>,
-    /// The mean time per request during which no timer ran, in seconds.
+    /// The mean time per request without any timer, in seconds.
     pub untimed_per_request: Option<f64>,
-    /// The ratio of `untimed_per_request` to that of the window before, if both can be compared.
+    /// `untimed_per_request` divided by that of the window before.
     pub untimed_change: Option<f64>,
-    /// The waiting time in front of the service, which is not part of the requests' own time; `None` if no header has
-    /// it.
+    /// The wait in front of the service, before the requests' own time; `None` if no header has it.
     pub queue: Option<QueueWait>,
 }
 
@@ -42,7 +41,7 @@ pub struct QueueWait {
     pub total: f64,
     /// The mean wait, in seconds.
     pub mean: Option<f64>,
-    /// The ratio of `mean` to that of the window before, if both can be compared.
+    /// `mean` divided by that of the window before.
     pub change: Option<f64>,
 }
 
@@ -76,20 +75,19 @@ pub struct RequestTimer {
     pub covered: f64,
     /// `covered` divided by the time of all requests, 0 to 1.
     pub share: Option<f64>,
-    /// Seconds of `total` in which several runs overlapped, or a run outlasted the request.
+    /// Seconds of `total` in which runs overlapped or outlasted the request.
     pub overlap: f64,
-    /// The mean time per request during which it ran, in seconds: `covered` divided by the number of all requests.
+    /// `covered` divided by the number of all requests, in seconds.
     pub seconds_per_request: Option<f64>,
-    /// The ratio of `seconds_per_request` to that of the window before, if both can be compared.
+    /// `seconds_per_request` divided by that of the window before.
     pub change: Option<f64>,
-    /// Number of runs that failed in the same window, on all paths: errors of timers are not recorded by path. `None`
-    /// without a window.
+    /// Number of runs that failed in the window, on all paths; `None` without a window.
     pub errors: Option<u64>,
-    /// `errors` divided by the runs of the timer on all paths, 0 to 1.
+    /// `errors` divided by all runs on all paths, 0 to 1.
     pub error_share: Option<f64>,
     /// Whether it fails more often than in the window before, beyond chance.
     pub failing: bool,
-    /// Whether it runs more than 20 times per request, such as a query that runs once for each row of another.
+    /// Whether it runs more than 20 times per request.
     pub repeated: bool,
 }
 
@@ -113,9 +111,9 @@ pub struct TimerPath {
     pub mean: Option<f64>,
     /// The share of the path's time during which the timer ran, 0 to 1.
     pub share: Option<f64>,
-    /// The mean time per request of the path during which the timer ran, in seconds.
+    /// The mean time per request during which the timer ran, in seconds.
     pub seconds_per_request: Option<f64>,
-    /// The share of the timer's total time that it ran within this path, 0 to 1.
+    /// The share of the timer's total time within this path, 0 to 1.
     pub share_of_timer: Option<f64>,
     /// Whether a request runs the timer more than 20 times.
     pub repeated: bool,

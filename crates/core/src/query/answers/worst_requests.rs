@@ -21,7 +21,7 @@ const WORST: usize = 5;
 pub struct WorstRequests {
     /// Whether the page fails, so that failed requests come first.
     pub failing: bool,
-    /// Whether the requests ended within the window of the question; otherwise they are from the last two hours.
+    /// Whether the requests ended within the window; otherwise, within the last two hours.
     pub in_window: bool,
     /// At most 5 requests: failed ones if the page fails, those since the standing change began, then the slowest.
     pub requests: Vec<ListedRequest>,
