@@ -1,5 +1,5 @@
 # A newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
-.PHONY: test check setup fmt scripts lint check-sets lint-sets unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
+.PHONY: test check setup fmt scripts lint check-sets lint-sets unit repeat browser screenshots page-figures loom surface objects instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
 # The form, the lints with all features, and every test.
 test: setup fmt scripts lint check-sets unit
@@ -85,6 +85,10 @@ page-figures: setup
 # Rewrites tests/surface/public-api.txt, which lists what is public.
 surface:
 	cargo run --locked -p pulse-surface
+
+# Rewrites src/guide/objects.md, the fields of the API's answers, from the docs of their types.
+objects:
+	cargo run --locked -p pulse-objects
 
 # Every interleaving, of at most four preemptions, of the one primitive that exchanges cells under writers.
 loom:

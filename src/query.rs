@@ -26,7 +26,8 @@
 //!
 //! A question is a type whose fields are parameters of the API, with the same defaults:
 //! `PathsQuery::default().with(|of| of.limit = Some(3))`, with the trait [`Question`] in scope. Or a question is a
-//! text, for [`Reader::json`]. The [API](crate::guide::api) lists the questions, and the fields of their answers.
+//! text, for [`Reader::json`]. The [API](crate::guide::api) lists the questions, and its [objects](crate::guide::objects) the fields of their
+//! answers.
 //!
 //! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
 //! The API and the page render these answers: their JSON has the same names, and adds only what is drawn.

@@ -54,8 +54,9 @@
 //! |---|---|
 #![cfg_attr(
     feature = "admin",
-    doc = "| [The API](api) | each endpoint, its fields, units and errors, and how it may change |"
+    doc = "| [The API](api) | endpoints, parameters, metrics and errors, and how they may change |"
 )]
+//! | [Objects of the API](objects) | the fields of each answer, with their units |
 //! | [Compatibility](compatibility) | versions of Rust, crates, servers and browsers, and what stays compatible |
 //! | [Glossary](glossary) | each term, defined once |
 //!
@@ -132,6 +133,9 @@ pub mod testing {}
 #[cfg(feature = "admin")]
 #[doc = include_str!("api.md")]
 pub mod api {}
+
+#[doc = include_str!("objects.md")]
+pub mod objects {}
 
 #[doc = include_str!("compatibility.md")]
 pub mod compatibility {}

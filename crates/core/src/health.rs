@@ -128,13 +128,13 @@ pub struct CleaningHealth {
     pub passes: u64,
     /// When the last of them ended, in Unix seconds.
     pub last_pass_at: Option<i64>,
-    /// Number of counters that they have examined.
+    /// Counters that they have examined.
     pub examined: u64,
-    /// Number of slices that they have removed.
+    /// Slices that they have removed.
     pub slices: u64,
-    /// Number of counters that they have removed.
+    /// Counters that they have removed.
     pub counters: u64,
-    /// Number of contexts that they have removed.
+    /// Contexts that they have removed.
     pub contexts: u64,
     /// Why cleaning fails or skips a key.
     pub last_error: Option<String>,

@@ -140,7 +140,7 @@ packed! {
         pub ratio: f64,
         /// The largest relative error of the figure.
         pub error: f64,
-        /// The number of requests behind the figure.
+        /// Number of requests behind the figure.
         pub requests: u64,
     }
 }
@@ -205,7 +205,7 @@ packed! {
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
     pub struct Change {
-        /// Identifies the change in the whole fleet.
+        /// Identifies it in the whole fleet.
         pub id: Arc<str>,
         /// The kind of the change.
         pub kind: ChangeKind,
@@ -237,7 +237,7 @@ packed! {
         pub is_tail: bool,
         /// 1 minus the probability of such a difference by chance.
         pub confidence: f64,
-        /// The number of requests since the change behind the figure.
+        /// Number of requests behind the figure.
         pub requests: u64,
         /// The minutes behind the figures: those since the change, at most the last 76.
         ///

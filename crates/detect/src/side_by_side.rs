@@ -53,7 +53,7 @@ pub struct Side {
     pub count: u64,
     /// Errors divided by `count`, 0 to 1.
     pub error_share: Option<f64>,
-    /// The mean of the successful responses, in seconds.
+    /// The mean of its successful responses, in seconds.
     pub mean: Option<f64>,
     /// Their median, in seconds.
     pub p50: Option<f64>,

@@ -13,21 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The page begins with this.
-const HEAD: &str = "\
-# Objects of the API
-
-The fields of the objects that [the API](crate::guide::api) answers with, under the names of their types in
-[`query`](crate::query).
-
-<!-- Written by `make objects`: change the docs of the types instead. -->
-
-- `name?` may be absent, and a `T?` may be null.
-- `T[]` is a list of `T`, and `[T, U]` a list of a `T` and a `U`. `...T` stands for the fields of a `T`.
-- *seconds*, *moment* (Unix seconds), *share* (0 to 1), *integer* and *number* are numbers, and *text* is a string.
-- *counts* is an object of integers by the names of outcomes, such as `2xx` and `cancelled`.
-- *object* has the fields that its description names.
-";
-
+const HEAD: &str = include_str!("../head.md");
 /// Units of numbers, and how the docs say them.
 const UNITS: [(&str, &str); 3] = [
     ("moment", ", in Unix seconds"),
@@ -56,15 +42,7 @@ fn page() -> Result<String, Box<dyn Error>> {
         let name = next.remove(0);
         if !done.contains(&name) {
             let of = types.get(&name).ok_or(format!("no type {name}"))?;
-            page += &format!("\n## `{name}`\n\n{}", of[0].docs());
-            page += match () {
-                () if of[0].has("tag =") => {
-                    " Its `kind` is one of these, and has the fields below it:\n\n"
-                }
-                () if of[0].has("untagged") => " One of these values:\n\n",
-                () if of[0].code.contains("enum ") => " One of these texts:\n\n",
-                () => "\n\n",
-            };
+            page += &format!("\n## `{name}`\n\n{}\n\n", of[0].docs());
             let mut named = Vec::new();
             page.extend(of[1..].iter().map(|part| part.describe(&of[0], &mut named)));
             next.splice(..0, named);
@@ -93,13 +71,10 @@ fn read(folder: &Path, types: &mut Types) -> Result<(), Box<dyn Error>> {
                 else {
                     continue;
                 };
-                let (name, is_serialized) = (name.to_owned(), line.has("Serialize"));
-                let within = lines.by_ref().take_while(|line| line.code != end);
-                let of: Vec<_> = [line].into_iter().chain(within).collect();
-                let is_known = (types.get(&name)).is_some_and(|known| known[0].has("Serialize"));
-                assert!(!is_known || !is_serialized, "two types are {name}");
-                if !is_known {
-                    types.insert(name, of);
+                if line.has("Serialize") || !types.contains_key(name) {
+                    let (name, within) = (name.to_owned(), lines.by_ref());
+                    let within = within.take_while(|line| line.code != end);
+                    types.insert(name, [line].into_iter().chain(within).collect());
                 }
             }
         }
@@ -155,11 +130,7 @@ impl Line {
             let target = after.strip_prefix('(').and_then(|of| of.split_once(')'));
             rest = target.map_or(after, |(_, after)| after);
         }
-        let none = if self.is_left_out() {
-            "absent"
-        } else {
-            "`null`"
-        };
+        let none = ["`null`", "absent"][usize::from(self.is_left_out())];
         (text + rest).replace("`None`", none)
     }
 
@@ -179,13 +150,11 @@ impl Line {
         }
         let Some((name, of_rust)) = code.split_once(": ") else {
             let (name, within) = code.split_once(['(', ' ']).unwrap_or((code, ""));
-            return match of.has("untagged") {
-                true => format!(
-                    "- {}: {docs}\n",
-                    linked(&json(&within.replace(')', ""), named))
-                ),
-                false => format!("- `{}`: {docs}\n", renamed(name, of.value("rename_all"))),
+            let shown = match of.has("untagged") {
+                true => linked(&json(within.trim_end_matches(')'), named)),
+                false => format!("`{}`", renamed(name, of.value("rename_all"))),
             };
+            return format!("- {shown}: {docs}\n");
         };
         let of_json = json(of_rust, named);
         let mut of_json = of_json.trim_end_matches('?');
@@ -195,13 +164,10 @@ impl Line {
             return line.trim_end().to_owned() + "\n";
         }
         let is_said = |word| docs.split([' ', ',', '.', ';']).any(|said| said == word);
-        let absent = if self.is_left_out() || is_said("absent") {
-            "?"
-        } else {
-            ""
-        };
-        let is_null = of_rust.starts_with("Option<") && !self.is_left_out() || is_said("null");
-        let null = if is_null { "?" } else { "" };
+        let mark = |is| if is { "?" } else { "" };
+        let absent = mark(self.is_left_out() || is_said("absent"));
+        let is_option = of_rust.starts_with("Option<") && !self.is_left_out();
+        let null = mark(is_option || is_said("null"));
         if self.has("serialize_with") {
             of_json = "object";
         }
@@ -218,14 +184,12 @@ impl Line {
 
 /// The name in JSON of a variant of an enum.
 fn renamed(variant: &str, form: Option<&str>) -> String {
-    let mut name = String::new();
-    for c in variant.chars() {
-        if c.is_uppercase() && form == Some("snake_case") && !name.is_empty() {
-            name.push('_');
-        }
-        name.extend(c.to_lowercase());
-    }
-    name
+    let is_snake = form == Some("snake_case");
+    let chars = variant.char_indices().flat_map(|(at, c)| {
+        let between = at > 0 && is_snake && c.is_uppercase();
+        between.then_some('_').into_iter().chain(c.to_lowercase())
+    });
+    chars.collect()
 }
 
 /// The type in JSON of a type in Rust, whose name is added to `named`.

@@ -33,7 +33,7 @@ pub struct Span {
 pub struct Covered {
     /// The start of the first slice, in Unix seconds.
     pub from: i64,
-    /// The end of the last slice, in Unix seconds, which may be in the future.
+    /// The end of the last slice, in Unix seconds; may be in the future.
     pub to: i64,
     /// The recorded share of the window until now, 0 to 1.
     pub complete: f64,

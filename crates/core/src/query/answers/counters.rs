@@ -47,7 +47,7 @@ pub struct CounterSamples {
 pub struct Counters {
     /// The length of a slice, in seconds.
     pub precision: u32,
-    /// The start of the time that the rates cover, in Unix seconds.
+    /// The start of the time of the rates, in Unix seconds.
     pub from: i64,
     /// Its end, which may be in the future.
     pub to: i64,
@@ -70,7 +70,7 @@ pub struct CounterRow {
     pub last: Option<i64>,
     /// The start of that slice, in Unix seconds.
     pub last_start: Option<i64>,
-    /// The mean count per second from `from` until now.
+    /// The count per second from `from` until now.
     pub rate: f64,
     /// The sum of all slices that are kept.
     pub sum: i64,

@@ -34,7 +34,7 @@ pub struct Deploy {
     pub after: Option<Covered>,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// Number of contexts that had requests before or after.
+    /// Number of contexts with requests before or after.
     pub total: usize,
     /// The contexts, the most costly first.
     pub contexts: Vec<DeployRow>,

@@ -17,9 +17,6 @@ use tower_pulse_model::tiers::History;
 /// The interval at which the store is asked for its status while a dashboard is open.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
-/// The version of this crate.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 /// Counts of lost samples, by the names in [`Health`].
 type Losses = BTreeMap<&'static str, u64>;
 
@@ -132,7 +129,7 @@ pub(in crate::query) async fn health(source: &Source) -> FullHealth {
         health: of_process(source, &unreadable).await,
         unreadable,
         history: history(source).await,
-        version: VERSION,
+        version: env!("CARGO_PKG_VERSION"),
     }
 }
 

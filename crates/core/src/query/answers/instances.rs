@@ -31,7 +31,7 @@ pub struct Instances {
     pub covered: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// The context that was asked for.
+    /// The context, if one was asked for.
     pub context: Option<String>,
     /// Number of instances on all pages.
     pub total: usize,
@@ -43,7 +43,7 @@ pub struct Instances {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstanceRow {
-    /// The name of the instance.
+    /// Its name.
     pub instance: Arc<str>,
     /// The version of the application.
     pub version: Option<Arc<str>>,
@@ -56,7 +56,7 @@ pub struct InstanceRow {
     /// The measurements of its requests.
     #[serde(flatten)]
     pub measured: Measured,
-    /// The share of the total of all instances, 0 to 1.
+    /// Its share of the total of all instances, 0 to 1.
     pub share: Option<f64>,
     /// The time of its requests divided by that on the others, on the same contexts in the same minutes.
     ///

@@ -203,7 +203,7 @@ pub struct Measured {
     pub count: u64,
     /// Requests per recorded second.
     pub per_second: Option<f64>,
-    /// Number of samples that are errors.
+    /// Number of errors.
     pub errors: u64,
     /// Errors divided by `count`, 0 to 1.
     pub error_share: Option<f64>,

@@ -36,7 +36,7 @@ pub struct OutcomePaths {
     /// The time that the window covers.
     #[serde(flatten)]
     pub covered: Covered,
-    /// The number of paths that had such requests.
+    /// Number of paths with such requests.
     pub total: usize,
     /// The paths, those with the most such requests first.
     pub paths: Vec<OutcomeRow>,
@@ -49,7 +49,7 @@ pub struct OutcomeRow {
     /// The path.
     #[serde(flatten)]
     pub name: ContextName,
-    /// The number of its requests with the outcome.
+    /// Number of its requests with the outcome.
     pub count: u64,
     /// The share of its requests that have the outcome, 0 to 1.
     pub share: Option<f64>,

@@ -58,7 +58,7 @@ pub struct HourTotal {
     pub start: i64,
     /// Number of requests.
     pub requests: u64,
-    /// Number of requests that are errors.
+    /// Number of errors.
     pub errors: u64,
     /// Statistics of the access times.
     #[serde(flatten)]

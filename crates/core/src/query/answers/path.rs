@@ -40,11 +40,11 @@ pub struct Path {
     /// The non-empty buckets, with bounds in seconds and count, of the current hour, or of the last one while the
     /// current one has no samples.
     pub histogram: Vec<(f64, f64, u64)>,
-    /// Counts by outcome, of the same hour.
+    /// Counts by outcome in that hour.
     pub outcomes: Outcomes,
-    /// The 5 slowest requests of each hour, slowest first.
+    /// The 5 slowest of each hour, slowest first.
     slowest_requests: BothHours,
-    /// The 5 newest failed requests of each hour, newest first.
+    /// The 5 newest failed ones of each hour, newest first.
     ///
     /// They may include some of the slowest.
     failed_requests: BothHours,
@@ -73,12 +73,12 @@ pub struct PathWindow {
     pub window: ComparedWindow,
     /// The non-empty buckets, with bounds in seconds and count.
     pub histogram: Vec<(f64, f64, u64)>,
-    /// The non-empty buckets of the window before.
+    /// Those of the window before.
     pub histogram_before: Vec<(f64, f64, u64)>,
     /// The timers within the requests.
     #[serde(flatten)]
     timers: RequestTimers,
-    /// The timers of the window before.
+    /// Those of the window before.
     timers_before: RequestTimers,
     /// The requests to look at.
     worst_requests: WorstRequests,
@@ -101,7 +101,7 @@ pub struct ContextHour {
     pub times: Times,
     /// Sum of all access times, in seconds.
     pub total: f64,
-    /// Number of samples that are errors.
+    /// Number of errors.
     pub errors: u64,
 }
 

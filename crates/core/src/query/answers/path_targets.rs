@@ -40,7 +40,7 @@ pub struct Burn {
     /// The time that the window covers.
     #[serde(flatten)]
     pub covered: Covered,
-    /// Number of requests that count: successes and errors.
+    /// Number of successes and errors.
     ///
     /// A 4xx that is not an error does not count, nor does a request that was cut off.
     pub counted: u64,

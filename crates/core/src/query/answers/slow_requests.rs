@@ -22,17 +22,17 @@ pub struct ListedRequest {
     pub duration: f64,
     /// When it ended, in Unix seconds.
     pub ended: f64,
-    /// The status of its response; `None` if it had none.
+    /// The status of its response, if it had one.
     pub status: Option<u16>,
     /// The outcome, such as `"5xx"`.
     pub outcome: &'static str,
     /// Whether it counts as an error.
     pub error: bool,
-    /// The name of the instance that answered it.
+    /// The instance that answered it.
     pub instance: String,
-    /// The id of its trace, if it had one.
+    /// Its trace id, if it had one.
     pub trace_id: Option<String>,
-    /// The literal path of the request, if paths are recorded.
+    /// Its literal path, if paths are recorded.
     pub request_path: Option<String>,
 }
 

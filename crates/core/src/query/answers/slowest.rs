@@ -18,7 +18,7 @@ use tower_pulse_model::slowest::RankedContext;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Slowest {
-    /// At most 100 contexts, the slowest first.
+    /// The contexts, slowest first, at most 100.
     pub slowest: Vec<SlowContext>,
 }
 

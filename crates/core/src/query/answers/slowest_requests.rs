@@ -188,7 +188,7 @@ pub struct SlowestRequests {
     pub lists_in_all: usize,
     /// The instances of the requests that match all but `instance`, by name, at most 100.
     pub instances: Vec<String>,
-    /// The number of listed requests that match.
+    /// Number of listed requests that match.
     pub total: usize,
     /// The requests, slowest first.
     pub requests: Vec<ListedRequest>,

@@ -17,7 +17,7 @@ use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RequestTimers {
-    /// The timers, the largest share first.
+    /// The timers, largest share first.
     pub timers: Vec<RequestTimer>,
     /// The share of the time with any timer, 0 to 1.
     pub timed_share: Option<f64>,
@@ -65,13 +65,13 @@ pub struct RequestTimer {
     pub timer: String,
     /// Number of runs.
     pub count: u64,
-    /// `count` divided by the number of all requests.
+    /// `count` divided by all requests.
     pub per_request: Option<f64>,
     /// Number of requests within which it ran.
     pub requests: u64,
     /// The sum of its durations, in seconds.
     pub total: f64,
-    /// Seconds of the requests' time during which it ran.
+    /// Seconds of requests during which it ran.
     pub covered: f64,
     /// `covered` divided by the time of all requests, 0 to 1.
     pub share: Option<f64>,
@@ -103,11 +103,11 @@ pub struct TimerPath {
     pub name: ContextName,
     /// Number of its requests.
     pub requests: u64,
-    /// Number of runs of the timer within them.
+    /// Number of runs within them.
     pub count: u64,
     /// `count` divided by `requests`.
     pub per_request: Option<f64>,
-    /// The mean duration of the timer within them, in seconds.
+    /// The mean duration of these, in seconds.
     pub mean: Option<f64>,
     /// The share of the path's time during which the timer ran, 0 to 1.
     pub share: Option<f64>,
