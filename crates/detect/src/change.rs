@@ -89,7 +89,9 @@ pub enum Suspect {
         /// The part of the slowdown that this timer covers, 0 to 1.
         share: f64,
     },
-    /// The code outside of all timers within the requests of the context. Contexts without timers never have it.
+    /// The code outside of all timers within the requests of the context.
+    ///
+    /// Contexts without timers never have it.
     #[non_exhaustive]
     Code {
         /// Seconds per request before.
@@ -99,8 +101,10 @@ pub enum Suspect {
         /// The part of the slowdown that is outside of timers, 0 to 1.
         share: f64,
     },
-    /// The requests compute for longer, or block their workers. Never reported while the scheduling delay of an
-    /// instance is high, as the time of a poll then includes time that the system gives to others.
+    /// The requests compute for longer, or block their workers.
+    ///
+    /// Never reported while the scheduling delay of an instance is high, as the time of a poll then includes time that the
+    /// system gives to others.
     #[non_exhaustive]
     Computing {
         /// Seconds per request within polls before.

@@ -36,8 +36,7 @@ fn page() -> Result<String, Box<dyn Error>> {
     let api = fs::read_to_string(root().join("src/guide/api.md"))?;
     let links = api.match_indices("`](crate::guide::objects#");
     let names = links.filter_map(|(end, _)| Some(api[..end].rsplit_once('`')?.1.to_owned()));
-    let mut next: Vec<String> = names.collect();
-    let (mut page, mut done) = (HEAD.to_owned(), Vec::new());
+    let (mut page, mut next, mut done) = (HEAD.to_owned(), names.collect::<Vec<_>>(), vec![]);
     while !next.is_empty() {
         let name = next.remove(0);
         if !done.contains(&name) {
@@ -157,12 +156,12 @@ impl Line {
             return format!("- {shown}: {docs}\n");
         };
         let of_json = json(of_rust, named);
-        let mut of_json = of_json.trim_end_matches('?');
         if self.has("flatten") {
             let further = docs.split_once(". ").map_or("", |(_, further)| further);
             let line = format!("- {} {further}", linked(&format!("...{of_json}")));
             return line.trim_end().to_owned() + "\n";
         }
+        let mut of_json = of_json.trim_end_matches('?');
         let is_said = |word| docs.split([' ', ',', '.', ';']).any(|said| said == word);
         let mark = |is| if is { "?" } else { "" };
         let absent = mark(self.is_left_out() || is_said("absent"));

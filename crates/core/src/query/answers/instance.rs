@@ -78,8 +78,8 @@ pub struct InstancePoint {
     pub others_mean: Option<f64>,
 }
 
-/// The runtime and the process of an instance in a minute. Values that the system does not provide are `None`, as are
-/// all values of the process without the feature `process`.
+/// The runtime and the process of an instance in a minute, counts at its end. Values that the system does not provide
+/// are `None`, as are all values of the process without the feature `process`.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct MachinePoint {

@@ -64,7 +64,9 @@ pub struct Path {
     pub window: Option<PathWindow>,
 }
 
-/// The measurements of a context in a window, with histograms. The JSON also has timers and the requests to look at.
+/// The measurements of a context in a window, with histograms.
+///
+/// The JSON also has timers and the requests to look at.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathWindow {
