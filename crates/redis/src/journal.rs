@@ -137,7 +137,7 @@ impl Journal for RedisStore {
             let reply = items(&reply);
             let word = |at: usize| reply.get(at).and_then(text);
             match word(0) {
-                Some("HELD") => Ok(Acquired::Held),
+                Some("HELD") => Ok(Acquired::HeldByOther),
                 Some("NEWER") => Ok(Acquired::Newer),
                 Some("NONE") => Ok(Acquired::Nothing),
                 Some("MINE") => {

@@ -29,7 +29,7 @@ impl Folder {
     /// Cancel safe: steps that took effect stay, and the compared field tells whether all did.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let ended = self.rounds(None, Some(write)).await?;
-        if ended.written != Written::Held && ended.has_acquired {
+        if ended.written != Written::NoLease && ended.has_acquired {
             // The instance that holds the lease must fold at intervals.
             self.attend();
         }
@@ -41,7 +41,7 @@ impl Folder {
     pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let mut written = self.write(write).await?;
         for _ in 0..TAKEOVERS {
-            if written != Written::Held {
+            if written != Written::NoLease {
                 break;
             }
             written = match self.end_lease_of_another().await? {
@@ -70,7 +70,7 @@ impl Folder {
     /// Writes, and releases the lease so that the other instance can continue.
     async fn write_in_passing(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let written = self.rounds(None, Some(write)).await?.written;
-        if written != Written::Held {
+        if written != Written::NoLease {
             self.release().await?;
             lock(&self.status).is_folder = false;
         }

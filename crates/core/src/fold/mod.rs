@@ -77,7 +77,7 @@ pub struct Folder {
     limits: FoldLimits,
     /// The lease, and the features with the data that they remember under it. Taken out of the slot during a step: if
     /// the future is dropped then, the slot stays empty, and the next call begins by acquiring the lease.
-    held: tokio::sync::Mutex<Option<(Lease, Features)>>,
+    leadership: tokio::sync::Mutex<Option<(Lease, Features)>>,
     /// Notified when entries wait and no instance seems to fold.
     unattended: Arc<Notify>,
     status: Mutex<FoldStatus>,
@@ -135,7 +135,7 @@ impl Folder {
             clock,
             instance,
             limits,
-            held: tokio::sync::Mutex::default(),
+            leadership: tokio::sync::Mutex::default(),
             unattended,
             status: Mutex::default(),
         }
@@ -187,7 +187,7 @@ impl Folder {
         let journal = self.store.journal();
         let mut ended = Ended {
             attendance: Attendance::Mine,
-            written: Written::Held,
+            written: Written::NoLease,
             has_acquired: false,
         };
         let turn = match journal.turn() {
@@ -195,25 +195,25 @@ impl Folder {
             None => None,
         };
         let mut slot = match position {
-            Some(_) if turn.is_none() => match self.held.try_lock() {
+            Some(_) if turn.is_none() => match self.leadership.try_lock() {
                 Ok(slot) => slot,
                 // Another task of this instance is folding.
                 Err(_) => return Ok(ended),
             },
-            _ => self.held.lock().await,
+            _ => self.leadership.lock().await,
         };
         // Try twice more: the lease may have been lost through this instance's own step, which took effect and changed
         // the version although its answer was lost.
         let mut losses = 0;
         loop {
             let (mut lease, mut features) = match slot.take() {
-                Some(held) => held,
+                Some(leadership) => leadership,
                 None => {
                     ended.has_acquired = true;
                     match journal.acquire(&self.instance, &random_name()).await? {
                         Acquired::Mine(progress) => self.begin(progress),
                         Acquired::Newer => return Ok(ended.by(Attendance::Newer)),
-                        Acquired::Held | Acquired::Nothing => {
+                        Acquired::HeldByOther | Acquired::Nothing => {
                             return Ok(ended.by(Attendance::Others));
                         }
                     }
@@ -300,7 +300,7 @@ impl Folder {
     /// Releases the lease, so that another instance can fold at once.
     pub async fn release(&self) -> Result<(), StoreError> {
         let journal = self.store.journal();
-        let mut slot = self.held.lock().await;
+        let mut slot = self.leadership.lock().await;
         if slot.take().is_some() {
             journal.release(&self.instance).await?;
         }
@@ -366,7 +366,7 @@ impl Folder {
 
     async fn remove_fences(&self, journal: &dyn Journal) {
         let version = {
-            let slot = self.held.lock().await;
+            let slot = self.leadership.lock().await;
             slot.as_ref()
                 .map(|(lease, _)| lease.progress.version.clone())
         };

@@ -113,7 +113,7 @@ impl Handle {
         match boxed(self.0.stages.folder.write_by_hand(write)).await? {
             Written::Done => Ok(true),
             Written::Differs => Ok(false),
-            Written::Held => Err(written_by_others()),
+            Written::NoLease => Err(written_by_others()),
         }
     }
 

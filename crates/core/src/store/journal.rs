@@ -51,7 +51,7 @@ pub enum Acquired {
     /// This instance holds the lease.
     Mine(Progress),
     /// Another instance holds the lease.
-    Held,
+    HeldByOther,
     /// The next entries can be read by a newer version of this crate only, and wait for an instance of that version.
     Newer,
     /// There is no journal yet.

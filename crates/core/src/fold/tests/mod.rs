@@ -54,7 +54,7 @@ enum Behaviour {
     #[default]
     Free,
     /// Another instance holds the lease.
-    Held,
+    HeldByOther,
     /// The lease is lost as soon as it is acquired.
     Stolen,
     Failing(StoreErrorKind),
@@ -178,7 +178,7 @@ impl Journal for Scripted {
         let mut progress = lock(&self.progress);
         version.clone_into(&mut progress.version);
         let acquired = match *lock(&self.behaviour) {
-            Behaviour::Held => Acquired::Held,
+            Behaviour::HeldByOther => Acquired::HeldByOther,
             _ => Acquired::Mine(progress.clone()),
         };
         self.answer(Call::Acquire, acquired)

@@ -16,7 +16,7 @@ fn call(offset: u64) -> AppendedCall {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_waited_for_until_it_can_be_read_or_is_lost() {
-    let folding = Folding::new(Behaviour::Held);
+    let folding = Folding::new(Behaviour::HeldByOther);
     for (last, is_readable) in [(Readable::Yes, true), (Readable::Lost, false)] {
         let mut answers = vec![last];
         answers.extend([Readable::NotYet; 7]);

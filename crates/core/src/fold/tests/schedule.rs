@@ -47,7 +47,7 @@ async fn the_folder_reads_at_intervals_and_removes_fences_every_hour() {
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_does_not_fold_tries_again_when_entries_wait() {
-    let folding = Folding::new(Behaviour::Held);
+    let folding = Folding::new(Behaviour::HeldByOther);
     let _stop = folding.start();
     sleep(HOUR).await;
     assert_eq!(folding.journal.times(&Call::Acquire).len(), 1);
