@@ -36,7 +36,7 @@ pub struct Detector {
     last: Option<Tick>,
 }
 
-/// The number of a context, by which pages take turns.
+/// The number of a context, which sets the phase of its page.
 fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
 }
@@ -198,7 +198,7 @@ impl Detector {
         true
     }
 
-    /// Renews the pasts whose turn it is, and scores the minute.
+    /// Renews the pasts that are due, and scores the minute.
     fn refresh(&mut self, now: Tick) {
         let mut pages = std::mem::take(&mut self.pages);
         for (id, page) in &mut pages {

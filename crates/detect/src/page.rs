@@ -30,13 +30,13 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The latest minute, up to `now`, for which this page's past is made. Pages take turns.
+    /// The latest minute, up to `now`, for which this page's past is made. The phase differs between pages.
     fn epoch(number: u64, now: Tick) -> Tick {
-        let turn = (number % RENEWED as u64) as Tick;
-        now - (now - turn).rem_euclid(RENEWED)
+        let phase = (number % RENEWED as u64) as Tick;
+        now - (now - phase).rem_euclid(RENEWED)
     }
 
-    /// Renews the lens, if it is the page's turn. `excluded` are times that may not be part of a past. `before` is the
+    /// Renews the lens, if a new epoch has begun. `excluded` are times that may not be part of a past. `before` is the
     /// end and the past of the last alarm, used if there is no other past.
     pub(crate) fn renew(
         &mut self,

@@ -333,7 +333,7 @@ impl Flusher {
                 return Ok(self.newest(&sending));
             }
             // A shutdown that was dropped or gave up has left what it had taken, and no other task would send it.
-            if is_taken && let Ok(_turn) = self.finish.try_lock() {
+            if is_taken && let Ok(_guard) = self.finish.try_lock() {
                 boxed(self.flush_with(&mut sending)).await?;
                 self.restore_given_up();
                 return Ok(self.newest(&sending));

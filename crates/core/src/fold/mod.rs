@@ -51,8 +51,8 @@ use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, Position, Readable, Store, StoreFuture};
 use crate::task::{DENIED_WAIT, Stopped, lock};
 
-/// The delay after the turn of a second at which the journal is read, when most instances have just flushed.
-const AFTER_TURN: Duration = Duration::from_millis(150);
+/// The delay after the start of a second at which the journal is read, when most instances have just flushed.
+const READ_DELAY: Duration = Duration::from_millis(150);
 /// The waits after an error, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
@@ -190,12 +190,12 @@ impl Folder {
             written: Written::NoLease,
             has_acquired: false,
         };
-        let turn = match journal.turn() {
-            Some(turn) => Some(turn.lock().await),
+        let fold_guard = match journal.fold_mutex() {
+            Some(mutex) => Some(mutex.lock().await),
             None => None,
         };
         let mut slot = match position {
-            Some(_) if turn.is_none() => match self.leadership.try_lock() {
+            Some(_) if fold_guard.is_none() => match self.leadership.try_lock() {
                 Ok(slot) => slot,
                 // Another task of this instance is folding.
                 Err(_) => return Ok(ended),
@@ -335,8 +335,8 @@ impl Folder {
             };
             if admission.denies(&result) {
                 // Waiting entries do not shorten this wait.
-                let turn = admission.wait(|| self.clock.sleep(DENIED_WAIT));
-                if stopped.or(Box::pin(turn)).await.is_none() {
+                let admitted = admission.wait(|| self.clock.sleep(DENIED_WAIT));
+                if stopped.or(Box::pin(admitted)).await.is_none() {
                     return;
                 }
                 (wait, backoff) = (Some(Duration::ZERO), *BACKOFF.start());
@@ -380,8 +380,8 @@ impl Folder {
     /// The wait until the next read of the journal.
     fn until_next(&self, interval: Duration) -> Duration {
         let interval = interval.as_nanos() as i64;
-        let since_turn = self.clock.now_nanos() - AFTER_TURN.as_nanos() as i64;
-        let wait = interval - since_turn.rem_euclid(interval);
+        let delayed = self.clock.now_nanos() - READ_DELAY.as_nanos() as i64;
+        let wait = interval - delayed.rem_euclid(interval);
         Duration::from_nanos(wait.unsigned_abs())
     }
 }

@@ -197,7 +197,7 @@ pub type FieldValues = Vec<Option<Vec<u8>>>;
 pub trait Journal: TableReader {
     /// The mutex that instances wait for before they fold, if all are in one process. So an instance need not find out
     /// whether the folder is alive, and a flush has folded what it appended when it returns.
-    fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
+    fn fold_mutex(&self) -> Option<&tokio::sync::Mutex<()>> {
         None
     }
 

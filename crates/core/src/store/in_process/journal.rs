@@ -95,8 +95,8 @@ impl State {
 }
 
 impl Journal for InProcessStore {
-    fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
-        Some(&self.turn)
+    fn fold_mutex(&self) -> Option<&tokio::sync::Mutex<()>> {
+        Some(&self.fold_mutex)
     }
 
     fn acquire<'a>(&'a self, _: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {

@@ -85,7 +85,7 @@ pub struct InProcessStore {
     /// Whether each context has counters of its own.
     pub has_context_counters: bool,
     /// Locked by the instance that folds.
-    turn: AsyncMutex<()>,
+    fold_mutex: AsyncMutex<()>,
 }
 
 impl InProcessStore {
@@ -96,7 +96,7 @@ impl InProcessStore {
             place,
             journal_bytes: JOURNAL_BYTES,
             has_context_counters: true,
-            turn: AsyncMutex::default(),
+            fold_mutex: AsyncMutex::default(),
             clock,
         }
     }
