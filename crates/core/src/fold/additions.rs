@@ -21,7 +21,7 @@ pub(super) async fn plan(leased: &LeasedStore<'_>, round: &Round, plans: &mut Pl
     let mut seen = 0;
     for group in &round.groups {
         let contexts = group.contexts.iter();
-        let contexts = contexts.map(|(context, judged)| (&*context.name, judged.delta.cost()));
+        let contexts = contexts.map(|(context, accepted)| (&*context.name, accepted.delta.cost()));
         let counters = group.counters.iter().map(|(name, series)| {
             let slices = series.iter().map(|slices| slices.len());
             (&**name, slices.sum())
@@ -52,15 +52,15 @@ pub(super) fn additions(
     let mut additions = Additions::default();
     let mut counters = BySlice::new();
     for group in &round.groups {
-        for (context, judged) in group.contexts_of(partitions) {
+        for (context, accepted) in group.contexts_of(partitions) {
             if has_context_counters || context.kind == Kind::All {
-                count_requests(&mut counters, group, context, judged);
+                count_requests(&mut counters, group, context, accepted);
             }
             additions.skewed += match context.kind {
                 Kind::All => 0,
-                _ => judged.skewed,
+                _ => accepted.skewed,
             };
-            additions.statistics.push(statistics(context, judged));
+            additions.statistics.push(statistics(context, accepted));
         }
         for (name, series) in group.counters_of(partitions) {
             for (precision, slices) in group.precisions.counters.iter().zip(series) {
@@ -89,10 +89,10 @@ fn count_requests(
     counters: &mut BySlice,
     group: &Group,
     context: &ContextId,
-    judged: &AcceptedDelta,
+    accepted: &AcceptedDelta,
 ) {
     let names = Metric::ALL.map(|metric| (metric, Arc::from(metric.counter(&context.name))));
-    for (precision, slices) in group.precisions.counters.iter().zip(&judged.delta.counters) {
+    for (precision, slices) in group.precisions.counters.iter().zip(&accepted.delta.counters) {
         for (slice, counts) in slices.iter() {
             let into = sorted::entry(counters, (*precision, slice), Vec::new);
             for (metric, name) in &names {
@@ -114,11 +114,11 @@ fn of_metric(metric: Metric, counts: &RequestCounts) -> u64 {
     }
 }
 
-fn statistics(context: &ContextId, judged: &AcceptedDelta) -> StatisticsAdditions {
-    let hours = judged.delta.hours.iter();
+fn statistics(context: &ContextId, accepted: &AcceptedDelta) -> StatisticsAdditions {
+    let hours = accepted.delta.hours.iter();
     StatisticsAdditions {
         context: context.clone(),
-        last_seen: judged.delta.last_seen,
+        last_seen: accepted.delta.last_seen,
         hours: hours
             .map(|(hour, times)| (hour, AccessTimeStats::from(times)))
             .collect(),

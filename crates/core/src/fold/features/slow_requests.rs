@@ -25,8 +25,8 @@ pub(super) async fn merge(
     let mut added: Map<(i64, ContextId), SlowRequests> = Map::default();
     for group in &round.groups {
         let contexts = group.contexts.iter();
-        for (context, judged) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
-            let lists = judged.delta.slowest.iter();
+        for (context, accepted) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
+            let lists = accepted.delta.slowest.iter();
             for (hour, list) in lists.filter(|(hour, _)| *hour >= oldest) {
                 let merged = added
                     .or_insert_with((hour, context.clone()), || SlowRequests::of(context.kind));

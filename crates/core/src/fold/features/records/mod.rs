@@ -94,13 +94,13 @@ impl RecordTables {
         self.stamp = round.stamp;
         for group in &round.groups {
             let contexts = group.contexts.iter();
-            for (context, judged) in contexts {
+            for (context, accepted) in contexts {
                 if !leased.is_left(partition(&context.name)) {
                     continue;
                 }
                 let changed = (self.changed).or_insert_with(partition(&context.name), Vec::new);
                 let id = RecordId::new(context.kind, &context.name);
-                for (at, _) in round::records(&judged.delta, tiers, &rolled, round.stamp) {
+                for (at, _) in round::records(&accepted.delta, tiers, &rolled, round.stamp) {
                     changed.push((at, id));
                     if at.0 == FINEST.seconds {
                         leased.lease.progress.rolled.add(at.1);
@@ -123,9 +123,9 @@ impl RecordTables {
         self.load(leased, &missing).await?;
         for group in &round.groups {
             let contexts = group.contexts.iter();
-            for (context, judged) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
+            for (context, accepted) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
                 let id = RecordId::new(context.kind, &context.name);
-                for (at, added) in round::records(&judged.delta, tiers, &rolled, round.stamp) {
+                for (at, added) in round::records(&accepted.delta, tiers, &rolled, round.stamp) {
                     self.records.add((at, id), added, &rolled);
                 }
                 seen += 1;
