@@ -257,7 +257,7 @@ pub fn records<'a>(
             let tiers = tiers.iter().skip(from);
             let tiers = tiers.filter(move |tier| is_rolled || *tier == FINEST);
             let slices = tiers.map(move |tier| (tier, tier.slice(start)));
-            let retained = slices.filter(move |(tier, start)| *start > tier.cut_off(now));
+            let retained = slices.filter(move |(tier, start)| *start > tier.cutoff(now));
             retained.map(move |(tier, start)| ((tier.seconds, start), added))
         })
     })

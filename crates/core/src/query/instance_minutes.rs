@@ -198,8 +198,8 @@ impl InstanceMinutes {
                 ..State::default()
             };
         }
-        let cut_off = REPORTED_MINUTES.cut_off(now);
-        state.retain(|minute| minute > cut_off);
+        let cutoff = REPORTED_MINUTES.cutoff(now);
+        state.retain(|minute| minute > cutoff);
         let minutes: VecDeque<i64> = minutes.step_by(MINUTE as usize).collect();
         let due = minutes.iter().copied().filter(|of| state.is_due(*of, now));
         Reading {

@@ -89,7 +89,7 @@ fn reports_are_merged_and_those_that_are_not_retained_dropped() {
         machine: None,
     };
     let newest = FINEST.slice(NOW);
-    let oldest = FINEST.slice(FINEST.cut_off(NOW)) + 60;
+    let oldest = FINEST.slice(FINEST.cutoff(NOW)) + 60;
     let mut round = empty(NOW);
     for (minute, numbers) in [
         (newest, &[3, 1][..]),
