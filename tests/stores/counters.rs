@@ -170,10 +170,7 @@ async fn check_list(
         let values = row["series"].as_array().unwrap();
         assert_eq!(values.len(), 60);
         for (start, value) in starts.zip(values) {
-            match slices
-                .get(&start)
-                .filter(|_| start > precision.cutoff(now))
-            {
+            match slices.get(&start).filter(|_| start > precision.cutoff(now)) {
                 Some(n) => assert_eq!(value, *n, "{name} {start}"),
                 None => assert!(value.is_null() || value == 0, "{name} {start}: {value}"),
             }

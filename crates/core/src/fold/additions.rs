@@ -92,7 +92,12 @@ fn count_requests(
     accepted: &AcceptedDelta,
 ) {
     let names = Metric::ALL.map(|metric| (metric, Arc::from(metric.counter(&context.name))));
-    for (precision, slices) in group.precisions.counters.iter().zip(&accepted.delta.counters) {
+    for (precision, slices) in group
+        .precisions
+        .counters
+        .iter()
+        .zip(&accepted.delta.counters)
+    {
         for (slice, counts) in slices.iter() {
             let into = sorted::entry(counters, (*precision, slice), Vec::new);
             for (metric, name) in &names {

@@ -64,7 +64,10 @@ fn what_lies_in_the_future_is_refused_and_counted() {
     };
     let accepted = &group.contexts[&get()];
     assert_eq!((accepted.skewed, accepted.delta.requests()), (2, 4));
-    assert_eq!(accepted.delta.last_seen, NOW, "it was not seen in the future");
+    assert_eq!(
+        accepted.delta.last_seen, NOW,
+        "it was not seen in the future"
+    );
     let sales: Vec<_> = group.counters["sales"][0].iter().collect();
     let slice = |second| precisions.counters[0].slice(second);
     assert_eq!(sales, [(slice(NOW), &2), (slice(allowed), &2)]);

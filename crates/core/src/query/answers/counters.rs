@@ -264,8 +264,7 @@ fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     // A slice that has just ended has usually not been flushed yet.
     let readable = recorded.as_of.min(recorded.now).saturating_sub(1);
     let last = precision.slice(readable).saturating_sub(width);
-    let was_recorded =
-        last > cutoff && recorded.recorded.has_any(last, last.saturating_add(width));
+    let was_recorded = last > cutoff && recorded.recorded.has_any(last, last.saturating_add(width));
     RateSpan {
         last: was_recorded.then_some(last),
         cutoff,

@@ -123,7 +123,8 @@ impl RecordTables {
         self.load(leased, &missing).await?;
         for group in &round.groups {
             let contexts = group.contexts.iter();
-            for (context, accepted) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
+            for (context, accepted) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name)))
+            {
                 let id = RecordId::new(context.kind, &context.name);
                 for (at, added) in round::records(&accepted.delta, tiers, &rolled, round.stamp) {
                     self.records.add((at, id), added, &rolled);
