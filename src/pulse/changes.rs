@@ -55,7 +55,7 @@ impl Pulse {
         self.0.handle.on_condition(Arc::new(on_condition));
     }
 
-    /// The changes of the fleet: first those that stand, by the time that they cost, then those that have ended.
+    /// The changes of the fleet: first ongoing ones, by the time that they cost, then ended ones.
     ///
     /// # Errors
     /// The store failed.

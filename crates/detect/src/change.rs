@@ -218,7 +218,7 @@ packed! {
         pub since: i64,
         /// When it was detected, in Unix seconds: the end of a minute.
         pub detected: i64,
-        /// When it ended, in Unix seconds. `None` while it stands.
+        /// When it ended, in Unix seconds. `None` while it is ongoing.
         pub ended: Option<i64>,
         /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing, and
         /// for an instance that fails; requests per minute for surging and silent.
@@ -263,7 +263,7 @@ packed! {
 }
 
 impl Change {
-    /// Orders changes by urgency: standing changes first, by the time that they cost; then ended ones, latest end
+    /// Orders changes by urgency: ongoing changes first, by the time that they cost; then ended ones, latest end
     /// first.
     #[doc(hidden)]
     pub fn by_urgency(&self, other: &Self) -> Ordering {

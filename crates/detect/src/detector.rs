@@ -12,7 +12,7 @@ pub use super::minute::{Cost, Coverage, InstanceMinute, Minute, Verdict, Watched
 use super::page::Page;
 pub use super::state::DetectorState;
 use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes, hundredths};
-use super::verdict::Standing;
+use super::verdict::OngoingAlarms;
 use super::{all, failing, speed, traffic};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
@@ -85,7 +85,7 @@ impl Detector {
         }
     }
 
-    /// Judges a minute that has ended. Returns all verdicts that stand at its end. Minutes must be in order; those
+    /// Judges a minute that has ended. Returns all verdicts ongoing at its end. Minutes must be in order; those
     /// without any request may be left out.
     pub fn judge(&mut self, minute: &Minute<'_>) -> Vec<Verdict> {
         let now = tick(minute.start);
@@ -119,8 +119,8 @@ impl Detector {
             return Vec::new();
         };
         let alone = find::are_alone(&self.pages);
-        let stands = |id: RecordId| self.state.stands(id, &AlarmKind::SPEED);
-        let pages = self.pages.iter().filter(|(id, _)| !stands(**id));
+        let has_ongoing = |id: RecordId| self.state.has_ongoing(id, &AlarmKind::SPEED);
+        let pages = self.pages.iter().filter(|(id, _)| !has_ongoing(**id));
         let mut likely: Vec<_> = pages
             .filter_map(|(id, page)| {
                 let after = self.state.last_end(*id, &AlarmKind::SPEED);
@@ -202,7 +202,7 @@ impl Detector {
     fn refresh(&mut self, now: Tick) {
         let mut pages = std::mem::take(&mut self.pages);
         for (id, page) in &mut pages {
-            let alarms = self.state.standing(*id, &AlarmKind::SPEED);
+            let alarms = self.state.ongoing(*id, &AlarmKind::SPEED);
             match alarms.max_by_key(|alarm| alarm.since) {
                 Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
@@ -325,14 +325,14 @@ impl Detector {
     }
 
     fn verdicts(&self, now: Tick) -> Vec<Verdict> {
-        let standing = Standing {
+        let ongoing = OngoingAlarms {
             state: &self.state,
             pages: &self.pages,
             now,
         };
         let alarms = self.state.alarms.iter();
         let alarms = alarms.filter(|alarm| self.state.is_told(alarm, now));
-        let mut verdicts: Vec<_> = alarms.map(|alarm| standing.verdict(alarm)).collect();
+        let mut verdicts: Vec<_> = alarms.map(|alarm| ongoing.verdict(alarm)).collect();
         verdicts.order_by_key(|verdict| (verdict.context, verdict.kind as u8));
         verdicts
     }

@@ -52,10 +52,10 @@ impl Finder<'_> {
         for (id, page) in &*self.pages {
             let state = &*self.state;
             let seen = page.history.last().is_some_and(|last| last.tick == now);
-            let stands = |kinds: &[AlarmKind]| state.stands(*id, kinds);
+            let has_ongoing = |kinds: &[AlarmKind]| state.has_ongoing(*id, kinds);
             if let Some(lens) = &page.lens
                 && seen
-                && !stands(&AlarmKind::SPEED)
+                && !has_ongoing(&AlarmKind::SPEED)
             {
                 let (shared, after) =
                     (state.shared.of(*id), state.last_end(*id, &AlarmKind::SPEED));
@@ -90,17 +90,17 @@ impl Finder<'_> {
                     let size = (change.strength, change.now);
                     Alarm::new((*id, kind), (change.since, now), size, past)
                 };
-                if seen && !stands(&[AlarmKind::Surging]) {
+                if seen && !has_ongoing(&[AlarmKind::Surging]) {
                     let after = state.last_end(*id, &[AlarmKind::Surging]);
                     let surge = traffic::surge(&traffic, &state.shared, after);
                     begun.extend(surge.map(|surge| alarm(AlarmKind::Surging, surge)));
                 }
-                if !seen && !stands(&[AlarmKind::Silent]) {
+                if !seen && !has_ongoing(&[AlarmKind::Silent]) {
                     let silence = traffic::silence(&traffic);
                     silent.extend(silence.map(|silence| alarm(AlarmKind::Silent, silence)));
                 }
             }
-            if seen && !stands(&[AlarmKind::Failing]) {
+            if seen && !has_ongoing(&[AlarmKind::Failing]) {
                 let excluded = state.excluded(*id, &[AlarmKind::Failing], now);
                 let after = state.last_end(*id, &[AlarmKind::Failing]);
                 let failing = failing::search(&page.history, now, after, &excluded);
@@ -169,7 +169,7 @@ impl Finder<'_> {
         let silences = silences.filter(|alarm| alarm.kind == AlarmKind::Silent);
         if silent.len() < 2 || 2 * (silent.len() + silences.count()) < steady {
             begun.extend(silent);
-        } else if !self.state.stands(all_id(), &[AlarmKind::Silent]) {
+        } else if !self.state.has_ongoing(all_id(), &[AlarmKind::Silent]) {
             let first = silent.into_iter().min_by_key(|alarm| alarm.since);
             begun.extend(first.map(|alarm| Alarm {
                 context: all_id(),
@@ -178,7 +178,7 @@ impl Finder<'_> {
             }));
         }
         if let Some(level) = all::search(&self.state.shared, now)
-            && !self.state.stands(all_id(), &AlarmKind::SPEED)
+            && !self.state.has_ongoing(all_id(), &AlarmKind::SPEED)
         {
             let past = Past {
                 level: (level.then * 1e6) as i64,

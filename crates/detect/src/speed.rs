@@ -261,7 +261,7 @@ pub(crate) struct Progress {
 /// The part of a change below which it is over.
 const OVER: f64 = 0.45;
 
-/// Follows a change that stands. `since` and `effect` are those of its finding.
+/// Follows an ongoing change. `since` and `effect` are those of its finding.
 pub(crate) fn follow(
     lens: &Lens,
     shared: &SharedMinutes,

@@ -62,7 +62,7 @@ fn read(value: &[u8]) -> Option<LastJudgement> {
 pub struct ChangeLog {
     /// The judgement.
     pub judged: LastJudgement,
-    /// The changes that stand and those that have ended, in no order.
+    /// The ongoing changes and those that have ended, in no order.
     pub changes: Vec<Change>,
     /// The changes that are taken, and by whom.
     pub taken: TakenChanges,

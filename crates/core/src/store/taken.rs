@@ -40,7 +40,7 @@ impl TakenChanges {
         all.find_map(|(other, taken)| (**other == *id).then_some(taken))
     }
 
-    /// Sets who has taken each of the changes that stand. A change that has ended is not taken.
+    /// Sets who has taken each of the ongoing changes. A change that has ended is not taken.
     pub fn tell(&self, changes: &mut [Change]) {
         for change in changes {
             let taken = self.of(&change.id).filter(|_| change.ended.is_none());

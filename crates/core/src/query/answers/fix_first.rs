@@ -171,9 +171,9 @@ pub(in crate::query) async fn fix_first(
     let sums = source.reader.window(window).await?;
     let span = source.reader.recorded_span().await?;
     let covered = sums.now.covered;
-    let standing =
+    let ongoing =
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
-    let mut candidates: Vec<_> = standing.filter_map(Candidate::of).collect();
+    let mut candidates: Vec<_> = ongoing.filter_map(Candidate::of).collect();
     candidates.order_by(Candidate::precedes);
     // A page has one row, for its most urgent change.
     let mut seen = std::collections::HashSet::new();

@@ -59,7 +59,7 @@ pub enum Sort {
     /// The number of responses with a 4xx status.
     #[serde(rename = "4xx")]
     ClientErrors,
-    /// The standing change, the most urgent first, before contexts without one. A timer counts as the change that it is
+    /// The ongoing change, the most urgent first, before contexts without one. A timer counts as the change that it is
     /// a suspect of.
     Changed,
     /// The mean time within polls.
@@ -118,7 +118,7 @@ pub enum RowStatus {
 struct Row {
     context: ContextId,
     measured: Compared,
-    /// The urgency of the standing change, greater for a more urgent one. Set only if rows are sorted by it.
+    /// The urgency of the ongoing change, greater for a more urgent one. Set only if rows are sorted by it.
     urgency: Option<usize>,
 }
 
