@@ -141,7 +141,7 @@ fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
         suspects: Vec::new(),
         yesterday: None,
         week_ago: None,
-        taken: None,
+        acknowledged: None,
     };
     update(&mut change, verdict);
     change

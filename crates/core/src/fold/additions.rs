@@ -9,7 +9,8 @@ use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::RequestCounts;
 use tower_pulse_model::context::{ALL, ContextId, Kind, Metric};
-use tower_pulse_model::round::{AcceptedDelta, Group, Round, partition};
+use tower_pulse_model::context_delta::ContextDelta;
+use tower_pulse_model::round::{Group, Round, partition};
 use tower_pulse_model::slice::Precision;
 use tower_pulse_model::sorted;
 
@@ -54,13 +55,15 @@ pub(super) fn additions(
     for group in &round.groups {
         for (context, accepted) in group.contexts_of(partitions) {
             if has_context_counters || context.kind == Kind::All {
-                count_requests(&mut counters, group, context, accepted);
+                count_requests(&mut counters, group, context, &accepted.delta);
             }
             additions.skewed += match context.kind {
                 Kind::All => 0,
                 _ => accepted.skewed,
             };
-            additions.statistics.push(statistics(context, accepted));
+            additions
+                .statistics
+                .push(statistics(context, &accepted.delta));
         }
         for (name, series) in group.counters_of(partitions) {
             for (precision, slices) in group.precisions.counters.iter().zip(series) {
@@ -89,15 +92,10 @@ fn count_requests(
     counters: &mut BySlice,
     group: &Group,
     context: &ContextId,
-    accepted: &AcceptedDelta,
+    delta: &ContextDelta,
 ) {
     let names = Metric::ALL.map(|metric| (metric, Arc::from(metric.counter(&context.name))));
-    for (precision, slices) in group
-        .precisions
-        .counters
-        .iter()
-        .zip(&accepted.delta.counters)
-    {
+    for (precision, slices) in group.precisions.counters.iter().zip(&delta.counters) {
         for (slice, counts) in slices.iter() {
             let into = sorted::entry(counters, (*precision, slice), Vec::new);
             for (metric, name) in &names {
@@ -119,11 +117,11 @@ fn of_metric(metric: Metric, counts: &RequestCounts) -> u64 {
     }
 }
 
-fn statistics(context: &ContextId, accepted: &AcceptedDelta) -> StatisticsAdditions {
-    let hours = accepted.delta.hours.iter();
+fn statistics(context: &ContextId, delta: &ContextDelta) -> StatisticsAdditions {
+    let hours = delta.hours.iter();
     StatisticsAdditions {
         context: context.clone(),
-        last_seen: accepted.delta.last_seen,
+        last_seen: delta.last_seen,
         hours: hours
             .map(|(hour, times)| (hour, AccessTimeStats::from(times)))
             .collect(),

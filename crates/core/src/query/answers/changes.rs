@@ -156,7 +156,7 @@ pub(in crate::query) async fn changes(
 
 /// Whether a change is ongoing and needs attention.
 fn is_problem(change: &Change) -> bool {
-    change.ended.is_none() && change.taken.is_none() && change.kind != ChangeKind::Faster
+    change.ended.is_none() && change.acknowledged.is_none() && change.kind != ChangeKind::Faster
 }
 
 /// The urgency of each context that has changed, and of each timer that is a suspect: a greater number is more urgent.

@@ -309,9 +309,7 @@ impl Windows {
             };
             let taking_in = async {
                 match read.take() {
-                    Some((page, records)) => {
-                        self.take_in(state, ready, page, records, budget).await
-                    }
+                    Some((page, found)) => self.take_in(state, ready, page, found, budget).await,
                     None => Ok(()),
                 }
             };

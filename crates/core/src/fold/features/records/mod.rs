@@ -93,8 +93,7 @@ impl RecordTables {
         self.changed.clear();
         self.stamp = round.stamp;
         for group in &round.groups {
-            let contexts = group.contexts.iter();
-            for (context, accepted) in contexts {
+            for (context, accepted) in group.contexts.iter() {
                 if !leased.is_left(partition(&context.name)) {
                     continue;
                 }
