@@ -77,7 +77,7 @@ pub struct Flusher {
     /// Locked by the shutdown that sends.
     finish: tokio::sync::Mutex<()>,
     /// Notified when an entry of this instance waits and no instance seems to fold.
-    unattended: Arc<Notify>,
+    leaderless: Arc<Notify>,
     replays: AtomicU64,
     /// Whether the version of the application has a mark, or needs none.
     is_version_marked: AtomicBool,
@@ -237,7 +237,7 @@ impl Flusher {
         recorder: Arc<Recorder>,
         store: Arc<dyn Store>,
         options: &FlushOptions,
-        unattended: Arc<Notify>,
+        leaderless: Arc<Notify>,
     ) -> Self {
         let interval = options.interval.unwrap_or(Duration::from_secs(1));
         let costs = store.locality().call_costs.clone();
@@ -281,7 +281,7 @@ impl Flusher {
             fleet: Mutex::default(),
             finishing: AtomicBool::new(false),
             finish: tokio::sync::Mutex::default(),
-            unattended,
+            leaderless,
             replays: AtomicU64::new(0),
             is_version_marked: AtomicBool::new(is_version_marked),
             version_mark: Mutex::default(),

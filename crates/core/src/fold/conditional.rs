@@ -20,8 +20,8 @@ const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 impl Folder {
     /// Makes this instance fold if no other one does, even if no entry waits. This also does the work that is due
     /// between rounds.
-    pub fn attend(&self) {
-        self.unattended.notify_one();
+    pub fn wake(&self) {
+        self.leaderless.notify_one();
     }
 
     /// Writes if this instance holds or can acquire the lease to fold. A round that was begun is finished first.
@@ -31,7 +31,7 @@ impl Folder {
         let ended = self.rounds(None, Some(write)).await?;
         if ended.written != Written::NoLease && ended.has_acquired {
             // The instance that holds the lease must fold at intervals.
-            self.attend();
+            self.wake();
         }
         Ok(ended.written)
     }
@@ -72,7 +72,7 @@ impl Folder {
         let written = self.rounds(None, Some(write)).await?.written;
         if written != Written::NoLease {
             self.release().await?;
-            lock(&self.status).is_folder = false;
+            lock(&self.status).is_leader = false;
         }
         Ok(written)
     }

@@ -79,35 +79,35 @@ pub struct Folder {
     /// the future is dropped then, the slot stays empty, and the next call begins by acquiring the lease.
     leadership: tokio::sync::Mutex<Option<(Lease, Features)>>,
     /// Notified when entries wait and no instance seems to fold.
-    unattended: Arc<Notify>,
+    leaderless: Arc<Notify>,
     status: Mutex<FoldStatus>,
 }
 
 /// The state of folding in this instance.
 #[derive(Clone, Debug, Default)]
 pub struct FoldStatus {
-    /// Whether this instance was the folder at its last attempt.
-    pub is_folder: bool,
+    /// Whether this instance was the leader at its last attempt.
+    pub is_leader: bool,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
     /// A warning about another instance that asks for a longer history, if there is one.
     pub history: Option<String>,
 }
 
-/// The instance that folds.
+/// The leader of the fleet: the instance that folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attendance {
+pub enum Leader {
     /// This instance, and nothing is left to fold.
-    Mine,
+    This,
     /// Another instance, or there is no journal yet.
-    Others,
+    Other,
     /// An instance of a newer version of this crate, for which entries wait.
-    Newer,
+    NewerVersion,
 }
 
 /// The result of a call of the folder.
 struct Ended {
-    attendance: Attendance,
+    leader: Leader,
     /// The outcome of the conditional write, if there was one.
     written: Written,
     /// Whether the call has acquired the lease.
@@ -115,8 +115,8 @@ struct Ended {
 }
 
 impl Ended {
-    fn by(mut self, attendance: Attendance) -> Self {
-        self.attendance = attendance;
+    fn by(mut self, leader: Leader) -> Self {
+        self.leader = leader;
         self
     }
 }
@@ -128,7 +128,7 @@ impl Folder {
         clock: Clock,
         instance: String,
         limits: FoldLimits,
-        unattended: Arc<Notify>,
+        leaderless: Arc<Notify>,
     ) -> Self {
         Self {
             store,
@@ -136,7 +136,7 @@ impl Folder {
             instance,
             limits,
             leadership: tokio::sync::Mutex::default(),
-            unattended,
+            leaderless,
             status: Mutex::default(),
         }
     }
@@ -148,14 +148,14 @@ impl Folder {
 
     /// Whether this instance folds: it is the folder, or all instances are in this process.
     pub fn folds_here(&self) -> bool {
-        self.store.locality().read_every.is_none() || lock(&self.status).is_folder
+        self.store.locality().read_every.is_none() || lock(&self.status).is_leader
     }
 
     /// Folds all entries of the journal, unless another instance does.
     ///
     /// Cancel safe: the next call finds out whether a step in progress took effect.
-    pub async fn fold(&self) -> Result<Attendance, StoreError> {
-        Ok(self.rounds(None, None).await?.attendance)
+    pub async fn fold(&self) -> Result<Leader, StoreError> {
+        Ok(self.rounds(None, None).await?.leader)
     }
 
     /// Folds entries up to `position`, or all of them. With a write, folds the waiting entries, and then writes.
@@ -170,7 +170,7 @@ impl Folder {
             let result = self.fold_rounds(position, write).await;
             let mut status = lock(&self.status);
             if let Ok(ended) = &result {
-                status.is_folder = ended.attendance == Attendance::Mine;
+                status.is_leader = ended.leader == Leader::This;
             }
             if write.is_none() {
                 status.last_error = result.as_ref().err().map(ToString::to_string);
@@ -186,7 +186,7 @@ impl Folder {
     ) -> Result<Ended, StoreError> {
         let journal = self.store.journal();
         let mut ended = Ended {
-            attendance: Attendance::Mine,
+            leader: Leader::This,
             written: Written::NoLease,
             has_acquired: false,
         };
@@ -212,9 +212,9 @@ impl Folder {
                     ended.has_acquired = true;
                     match journal.acquire(&self.instance, &random_name()).await? {
                         Acquired::Mine(progress) => self.begin(progress),
-                        Acquired::Newer => return Ok(ended.by(Attendance::Newer)),
+                        Acquired::Newer => return Ok(ended.by(Leader::NewerVersion)),
                         Acquired::HeldByOther | Acquired::Nothing => {
-                            return Ok(ended.by(Attendance::Others));
+                            return Ok(ended.by(Leader::Other));
                         }
                     }
                 }
@@ -236,7 +236,7 @@ impl Folder {
                 Ok(Outcome::Newer(entry)) => {
                     leased.wait_for_newer(&entry).await?;
                     journal.release(&self.instance).await?;
-                    return Ok(ended.by(Attendance::Newer));
+                    return Ok(ended.by(Leader::NewerVersion));
                 }
                 Ok(outcome) => {
                     features.forget();
@@ -253,7 +253,7 @@ impl Folder {
                 Err(Interrupted::Lost) => {
                     losses += 1;
                     if losses > 2 {
-                        return Ok(ended.by(Attendance::Others));
+                        return Ok(ended.by(Leader::Other));
                     }
                 }
                 Err(Interrupted::Failed(error)) => return Err(error),
@@ -321,10 +321,10 @@ impl Folder {
                     Some(wait) => {
                         tokio::select! {
                             () = tokio::time::sleep(wait) => {}
-                            () = self.unattended.notified(), if backoff == *BACKOFF.start() => {}
+                            () = self.leaderless.notified(), if backoff == *BACKOFF.start() => {}
                         }
                     }
-                    None => self.unattended.notified().await,
+                    None => self.leaderless.notified().await,
                 }
             };
             if stopped.or(Box::pin(waiting)).await.is_none() {
@@ -343,7 +343,7 @@ impl Folder {
                 continue;
             }
             (wait, backoff) = match result {
-                Ok(Attendance::Mine) => {
+                Ok(Leader::This) => {
                     if fences_at.elapsed() > FENCE_INTERVAL {
                         fences_at = Instant::now();
                         let removing = self.remove_fences(journal);
@@ -354,8 +354,8 @@ impl Folder {
                     let every = self.store.locality().read_every;
                     (every.map(|every| self.until_next(every)), *BACKOFF.start())
                 }
-                Ok(Attendance::Others) => (None, *BACKOFF.start()),
-                Ok(Attendance::Newer) => (Some(NEWER_WAIT), *BACKOFF.start()),
+                Ok(Leader::Other) => (None, *BACKOFF.start()),
+                Ok(Leader::NewerVersion) => (Some(NEWER_WAIT), *BACKOFF.start()),
                 Err(_) => {
                     let wait = backoff.mul_f64(0.5 + fastrand::f64() / 2.0);
                     (Some(wait), (2 * backoff).min(*BACKOFF.end()))

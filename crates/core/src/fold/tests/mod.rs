@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Attendance, FoldLimits, Folder};
+use super::{FoldLimits, Folder, Leader};
 use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::additions::Additions;
@@ -363,7 +363,7 @@ impl Store for Scripted {
 /// A folder whose wall clock stands 150 ms after the turn of a second, so that it waits 500 ms between reads.
 struct Folding {
     journal: Arc<Scripted>,
-    unattended: Arc<Notify>,
+    leaderless: Arc<Notify>,
     folder: Arc<Folder>,
     time: ManualClock,
 }
@@ -379,17 +379,17 @@ impl Folding {
     fn of(journal: Scripted, max_records: usize) -> Self {
         let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(150 * MS);
-        let (journal, unattended) = (Arc::new(journal), Arc::new(Notify::new()));
+        let (journal, leaderless) = (Arc::new(journal), Arc::new(Notify::new()));
         let folder = Folder::new(
             journal.clone(),
             clock,
             "folder".to_owned(),
             FoldLimits::remembering(max_records),
-            unattended.clone(),
+            leaderless.clone(),
         );
         Self {
             journal,
-            unattended,
+            leaderless,
             folder: Arc::new(folder),
             time: manual_clock,
         }
@@ -405,7 +405,7 @@ impl Folding {
         Self::of(journal, 100)
     }
 
-    async fn fold(&self) -> Attendance {
+    async fn fold(&self) -> Leader {
         self.folder.fold().await.expect("the journal answers")
     }
 

@@ -62,12 +62,12 @@ impl EntryQueue {
         self.progress.upto.unwrap_or(self.head)
     }
 
-    /// `is_attended` is false because no instance waits for a lease: each folds after it has appended.
+    /// `has_leader` is false because no instance waits for a lease: each folds after it has appended.
     pub(super) fn receipt(&self) -> Receipt {
         Receipt {
             position: self.head,
             folded: self.progress.low,
-            is_attended: false,
+            has_leader: false,
         }
     }
 

@@ -57,7 +57,7 @@ impl RecordTables {
     }
 
     /// Notes that this instance is present to fold at `now`, in Unix seconds.
-    pub(super) fn attend(&mut self, now: i64) {
+    pub(super) fn note_presence(&mut self, now: i64) {
         self.profiles.presence.extend(now);
     }
 
