@@ -10,7 +10,7 @@ use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::RequestCounts;
 use tower_pulse_model::context::{ALL, ContextId, Kind, Metric};
 use tower_pulse_model::context_delta::ContextDelta;
-use tower_pulse_model::round::{Group, Round, partition};
+use tower_pulse_model::round::{AcceptedDelta, Group, Round, partition};
 use tower_pulse_model::slice::Precision;
 use tower_pulse_model::sorted;
 
@@ -53,17 +53,15 @@ pub(super) fn additions(
     let mut additions = Additions::default();
     let mut counters = BySlice::new();
     for group in &round.groups {
-        for (context, accepted) in group.contexts_of(partitions) {
+        for (context, AcceptedDelta { delta, skewed }) in group.contexts_of(partitions) {
             if has_context_counters || context.kind == Kind::All {
-                count_requests(&mut counters, group, context, &accepted.delta);
+                count_requests(&mut counters, group, context, delta);
             }
             additions.skewed += match context.kind {
                 Kind::All => 0,
-                _ => accepted.skewed,
+                _ => *skewed,
             };
-            additions
-                .statistics
-                .push(statistics(context, &accepted.delta));
+            additions.statistics.push(statistics(context, delta));
         }
         for (name, series) in group.counters_of(partitions) {
             for (precision, slices) in group.precisions.counters.iter().zip(series) {
