@@ -88,7 +88,7 @@ impl LeasedStore<'_> {
     ) -> Leased<Outcome> {
         let outcome = self.next_round(features, own_now).await?;
         match write {
-            Some(write) if !outcome.is_newer() && self.lease.progress.upto.is_none() => {
+            Some(write) if !outcome.is_newer() && self.lease.progress.round_end.is_none() => {
                 self.write_if(write).await.map(Outcome::Written)
             }
             _ => Ok(outcome),

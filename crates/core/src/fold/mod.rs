@@ -220,8 +220,7 @@ impl Folder {
                 }
             };
             // Entries after `position` are left for the next call. Otherwise this one might never end.
-            let low = lease.progress.low;
-            if position.is_some_and(|position| low.offset >= position.offset) {
+            if position.is_some_and(|at| lease.progress.committed.offset >= at.offset) {
                 *slot = Some((lease, features));
                 return Ok(ended);
             }
@@ -273,7 +272,7 @@ impl Folder {
             progress,
             folded: VecDeque::new(),
             is_trimmed: false,
-            stamp: 0,
+            newest_at: 0,
             took_millis: 0,
             sizer,
         };

@@ -27,16 +27,19 @@ fn batch(precisions: &Precisions, seconds: &[i64], late: u64) -> Batch {
     batch
 }
 
-fn add(round: &mut Round, batch: &Batch, stamp: i64) {
+fn add(round: &mut Round, batch: &Batch, appended_at: i64) {
     let packed = crate::entry::pack(batch);
     let mut entry = EntryReader::new(&packed).expect("an entry");
-    while round.add_part(&mut entry, stamp, 9).expect("an entry") {}
+    while round
+        .add_part(&mut entry, appended_at, 9)
+        .expect("an entry")
+    {}
 }
 
 /// Instances of all versions must agree, as a round that one began is finished by another.
-fn empty(stamp: i64) -> Round {
+fn empty(appended_at: i64) -> Round {
     Round {
-        stamp,
+        newest_at: appended_at,
         ..Round::default()
     }
 }
@@ -135,7 +138,7 @@ fn each_configuration_of_precisions_has_a_group() {
     let groups = round.groups.iter();
     let requests = groups.map(|g| (&g.precisions, g.contexts[&get()].delta.requests()));
     assert!(requests.eq([(&minutes, 2), (&hours, 1)]));
-    assert_eq!(round.stamp, NOW);
+    assert_eq!(round.newest_at, NOW);
 }
 
 #[test]

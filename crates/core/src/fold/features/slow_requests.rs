@@ -20,7 +20,7 @@ pub(super) async fn merge(
     round: &Round,
     plans: &mut Plans,
 ) -> Leased<()> {
-    let oldest = hour_of(round.stamp) - HOUR;
+    let oldest = hour_of(round.newest_at) - HOUR;
     let mut seen = 0;
     let mut added: Map<(i64, ContextId), SlowRequests> = Map::default();
     for group in &round.groups {
@@ -55,7 +55,7 @@ pub(super) async fn merge(
         }
         let (table, ttl) = (
             Table::SlowRequests { hour },
-            hour + 2 * HOUR + SPARE_TIME - round.stamp,
+            hour + 2 * HOUR + SPARE_TIME - round.newest_at,
         );
         let id = RecordId::new(context.kind, &context.name).to_bytes();
         let write = FieldWrites::of(table, Some(ttl), &id, Some(list.pack()));

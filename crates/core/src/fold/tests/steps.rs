@@ -27,7 +27,7 @@ async fn late_samples_are_added_once_with_the_partition_of_all() {
         let folding = Folding::one_by_one(entries);
         if is_all_done {
             let mut progress = lock(&folding.journal.progress);
-            progress.upto = Some(at(100));
+            progress.round_end = Some(at(100));
             progress.done.insert(partition(ALL));
         }
         assert_eq!(folding.fold().await, Leader::This);
@@ -62,7 +62,7 @@ async fn the_version_tells_whether_a_step_without_an_answer_took_effect() {
         *lock(&folding.journal.incident) = Some(incident);
         assert_eq!(folding.fold().await, Leader::This);
         assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
-        assert_eq!(lock(&folding.journal.progress).low, at(100));
+        assert_eq!(lock(&folding.journal.progress).committed, at(100));
 
         // The next step only trims.
         let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
