@@ -124,13 +124,13 @@ impl Detector {
         let mut likely: Vec<_> = pages
             .filter_map(|(id, page)| {
                 let after = self.state.last_end(*id, &AlarmKind::SPEED);
-                let lens = page.lens.as_ref()?;
+                let base = page.base.as_ref()?;
                 let shared = self.state.shared.of(*id);
                 let alone = alone || *id == queue();
-                let finding = speed::watch(lens, &shared, now, after, alone)?;
-                let size = speed::size(lens, &shared, finding.score, finding.since);
+                let finding = speed::watch(base, &shared, now, after, alone)?;
+                let size = speed::size(base, &shared, finding.score, finding.since);
                 let ratio = match size.is_tail {
-                    true => speed::log_size(lens, finding.score, finding.effect).exp(),
+                    true => speed::log_size(base, finding.score, finding.effect).exp(),
                     false => size.body,
                 };
                 let watched = Watched {
@@ -165,7 +165,7 @@ impl Detector {
         let judged = judged.filter(|tick| *tick >= first).count();
         Coverage {
             contexts: seen.len(),
-            compared: seen.iter().filter(|page| page.lens.is_some()).count(),
+            compared: seen.iter().filter(|page| page.base.is_some()).count(),
             gaps: ((now - first + 1) as usize).saturating_sub(judged),
         }
     }
@@ -223,11 +223,11 @@ impl Detector {
     fn share(&mut self, now: Tick, minute: &Minute<'_>) {
         let (mut levels, mut traffic) = (Vec::new(), Vec::new());
         for (_, page) in pages_of(&self.pages) {
-            let Some(lens) = &page.lens else { continue };
+            let Some(base) = &page.base else { continue };
             if !page.is_frozen() {
-                levels.extend(speed::level_of(lens, now));
+                levels.extend(speed::level_of(base, now));
             }
-            let rate = lens.past.requests as f64 / f64::from(lens.past.minutes.max(1));
+            let rate = base.past.requests as f64 / f64::from(base.past.minutes.max(1));
             let last = page.history.last().filter(|last| last.tick == now);
             let requests = last.map_or(0.0, |last| f64::from(last.requests));
             if rate >= 4.0 {
@@ -255,7 +255,7 @@ impl Detector {
         for mut alarm in alarms {
             if alarm.kind.is_speed()
                 && let Some(page) = self.pages.get_mut(&alarm.context)
-                && page.lens.is_none()
+                && page.base.is_none()
             {
                 page.freeze(&alarm.past, now);
             }
@@ -267,7 +267,7 @@ impl Detector {
             if let Some(page) = self.pages.get_mut(&alarm.context)
                 && alarm.kind.is_speed()
             {
-                page.drop_lens();
+                page.drop_base();
             }
             self.state.ended.push(Ended {
                 context: alarm.context,
@@ -301,11 +301,11 @@ impl Detector {
         }
         match alarm.kind {
             AlarmKind::Slower | AlarmKind::Faster => {
-                let Some(lens) = page.lens.as_ref().filter(|_| seen == now) else {
+                let Some(base) = page.base.as_ref().filter(|_| seen == now) else {
                     return false;
                 };
                 let shared = shared.of(alarm.context);
-                let progress = speed::follow(lens, &shared, alarm.score, alarm.since, effect);
+                let progress = speed::follow(base, &shared, alarm.score, alarm.since, effect);
                 alarm.strength = alarm.strength.max(hundredths(progress.strength));
                 progress.is_over
             }

@@ -30,7 +30,7 @@ const LONGEST_BEFORE: Tick = 15;
 
 /// Whether there are too few pages to tell what they share.
 pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
-    let compared = pages_of(pages).filter(|(_, page)| page.lens.is_some());
+    let compared = pages_of(pages).filter(|(_, page)| page.base.is_some());
     compared.count() < all::FEWEST_PAGES
 }
 
@@ -53,19 +53,19 @@ impl Finder<'_> {
             let state = &*self.state;
             let seen = page.history.last().is_some_and(|last| last.tick == now);
             let has_ongoing = |kinds: &[AlarmKind]| state.has_ongoing(*id, kinds);
-            if let Some(lens) = &page.lens
+            if let Some(base) = &page.base
                 && seen
                 && !has_ongoing(&AlarmKind::SPEED)
             {
                 let (shared, after) =
                     (state.shared.of(*id), state.last_end(*id, &AlarmKind::SPEED));
-                let found = speed::search(lens, &shared, now, after, alone || *id == queue);
+                let found = speed::search(base, &shared, now, after, alone || *id == queue);
                 begun.extend(found.map(|found| {
                     let subject = (*id, AlarmKind::of_speed(found.faster));
                     let (times, size) = ((found.since, now), (found.strength, found.effect));
                     Alarm {
                         score: found.score,
-                        ..Alarm::new(subject, times, size, lens.past.clone())
+                        ..Alarm::new(subject, times, size, base.past.clone())
                     }
                 }));
             }
@@ -144,7 +144,7 @@ impl Finder<'_> {
             page.freeze(&past, now);
             let shared = self.state.shared.of(context);
             let effect =
-                (page.lens.as_ref()).map_or(0.0, |lens| speed::effect_since(lens, &shared, since));
+                (page.base.as_ref()).map_or(0.0, |base| speed::effect_since(base, &shared, since));
             let (subject, size) = ((context, AlarmKind::Slower), (strength, effect));
             let alarm = Alarm::new(subject, (since, now), size, past);
             self.state.alarms.push(alarm);
@@ -202,11 +202,11 @@ impl Finder<'_> {
     /// The median change of several pages that changed together in this minute, as a logarithm of time; 0 if they did
     /// not. A common cause, such as a deploy, a batch job or a database, may pass.
     fn crowd(&self, since: Tick) -> f64 {
-        let lenses = pages_of(self.pages).filter_map(|(_, page)| page.lens.as_ref());
+        let bases = pages_of(self.pages).filter_map(|(_, page)| page.base.as_ref());
         let (mut all, mut sizes) = (0, Vec::new());
-        for lens in lenses {
+        for base in bases {
             all += 1;
-            let size = speed::began(lens, &self.state.shared, since, CROWD);
+            let size = speed::began(base, &self.state.shared, since, CROWD);
             sizes.extend(size.map(f64::abs));
         }
         if sizes.len() <= (all / 20).max(2) {
@@ -218,9 +218,9 @@ impl Finder<'_> {
     /// Whether a change is no larger than that of several pages since the same minute.
     fn is_of_crowd(&self, alarm: &Alarm, crowd: f64) -> bool {
         let page = self.pages.get(&alarm.context);
-        let lens = page.and_then(|page| page.lens.as_ref());
-        let size = lens.map_or(0.0, |lens| {
-            speed::log_size(lens, alarm.score, alarm.effect as f64 * 1e-6)
+        let base = page.and_then(|page| page.base.as_ref());
+        let size = base.map_or(0.0, |base| {
+            speed::log_size(base, alarm.score, alarm.effect as f64 * 1e-6)
         });
         let stands_out = alarm.kind.is_speed() && size.abs() > STANDS_OUT * crowd;
         crowd > 0.0 && !stands_out

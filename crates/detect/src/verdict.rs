@@ -244,16 +244,16 @@ impl OngoingAlarms<'_> {
     fn times(&self, alarm: &Alarm, since: &Sums) -> Times {
         let is_faster = alarm.kind == AlarmKind::Faster;
         let page = self.pages.get(&alarm.context);
-        let Some((page, lens)) = page.and_then(|page| Some((page, page.lens.as_ref()?))) else {
+        let Some((page, base)) = page.and_then(|page| Some((page, page.base.as_ref()?))) else {
             return self.times_of_all(alarm, since);
         };
         let mut tally = Tally::new();
         let history = &page.history;
         history.each(alarm.since, |_, packed| tally.add(packed));
-        let (counts_then, counts_now) = (lens.past.counts(), tally.finish());
+        let (counts_then, counts_now) = (base.past.counts(), tally.finish());
         let (then, now) = (Means::of(&counts_then), Means::of(&counts_now));
         let shared = self.state.shared.of(alarm.context);
-        let size = speed::size(lens, &shared, alarm.score, alarm.since);
+        let size = speed::size(base, &shared, alarm.score, alarm.since);
         let mut times = Times {
             then: then.all,
             now: now.all,
