@@ -104,7 +104,7 @@ pub use tower_pulse_core::health::{
 };
 pub use tower_pulse_core::recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded, Within};
 pub use tower_pulse_core::task::Task;
-pub use tower_pulse_detect::change::{Change, ChangeKind, Earlier, Suspect, Taken};
+pub use tower_pulse_detect::change::{Acknowledgement, Change, ChangeKind, Earlier, Suspect};
 pub use tower_pulse_model::mark::Mark;
 pub use tower_pulse_model::outcome::Outcome;
 pub use tower_pulse_model::snapshot::Problem;

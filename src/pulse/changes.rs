@@ -55,7 +55,7 @@ impl Pulse {
         self.0.handle.on_condition(Arc::new(on_condition));
     }
 
-    /// The changes of the fleet: first those that stand, by the time that they cost, then those that have ended.
+    /// The changes of the fleet: first ongoing ones, by the time that they cost, then ended ones.
     ///
     /// # Errors
     /// The store failed.
@@ -66,41 +66,42 @@ impl Pulse {
         self.0.handle.changes().await
     }
 
-    /// Takes a change in the name of a person, for the whole fleet. Until the change ends, the page shows the name and
-    /// no longer counts the change as a problem. Taking a change that is taken already replaces the name. Hidden
-    /// characters of the name are escaped, it is cut at 64 bytes, and an empty name becomes `someone`.
+    /// Acknowledges a change in the name of a person, for the whole fleet, as *Take* does on the page. Until the change
+    /// ends, the page shows the name and no longer counts the change as a problem. A second acknowledgement replaces
+    /// the name. Hidden characters of the name are escaped, it is cut at 64 bytes, and an empty name becomes `someone`.
     ///
     /// The change is written between two rounds of folding, which interrupts an instance that folds for a moment. At
-    /// most 100 changes of a store are taken at the same time.
+    /// most 100 changes of a store are acknowledged at the same time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let pulse = tower_pulse::Pulse::builder().build()?;
     /// for change in pulse.changes().await?.iter().filter(|change| change.ended.is_none()) {
-    ///     pulse.take_change(&change.id, "the bot on call").await?;
+    ///     pulse.acknowledge_change(&change.id, "the bot on call").await?;
     /// }
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// There is no such change, or it has ended; 100 others are taken; the `Pulse` was shut down; or the store failed,
-    /// or has not written it within 5 s: the text says whether the change may still be taken then.
+    /// There is no such change, or it has ended; 100 others are acknowledged; the `Pulse` was shut down; or the store
+    /// failed, or has not written it within 5 s: the text says whether it may still be written then.
     ///
     /// # Cancel safety
-    /// The change may have been taken.
-    pub async fn take_change(&self, id: &str, by: &str) -> Result<Change, AmendError> {
-        self.0.handle.take_change(id, Some(by)).await
+    /// The change may have been acknowledged.
+    pub async fn acknowledge_change(&self, id: &str, by: &str) -> Result<Change, AmendError> {
+        self.0.handle.acknowledge_change(id, Some(by)).await
     }
 
-    /// Gives a change back. Does nothing if the change is not [taken](Self::take_change).
+    /// Withdraws the [acknowledgement](Self::acknowledge_change) of a change, as *Give back* does on the page. Does
+    /// nothing if there is none.
     ///
     /// # Errors
-    /// As those of [`take_change`](Self::take_change).
+    /// As those of [`acknowledge_change`](Self::acknowledge_change).
     ///
     /// # Cancel safety
-    /// The change may have been given back.
-    pub async fn give_change_back(&self, id: &str) -> Result<Change, AmendError> {
-        self.0.handle.take_change(id, None).await
+    /// The acknowledgement may have been withdrawn.
+    pub async fn unacknowledge_change(&self, id: &str) -> Result<Change, AmendError> {
+        self.0.handle.acknowledge_change(id, None).await
     }
 
     /// Removes a [mark](Self::mark), and returns it. Changes no longer name it as a suspect. The mark of a version can

@@ -48,13 +48,13 @@ fn draw(rng: &mut Rng, count: usize, now: i64) -> Vec<Change> {
             )
         })
         .collect();
-    let (mut standing, mut ended): (Vec<Change>, Vec<Change>) =
+    let (mut ongoing, mut ended): (Vec<Change>, Vec<Change>) =
         changes.drain(..).partition(|change| change.ended.is_none());
     let cost = |change: &Change| change.extra_seconds_per_minute;
-    standing.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+    ongoing.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
     ended.sort_by(|a, b| (b.ended.cmp(&a.ended)).then_with(|| cost(b).total_cmp(&cost(a))));
-    standing.extend(ended);
-    standing
+    ongoing.extend(ended);
+    ongoing
 }
 
 pub async fn write(fleet: &Fleet, changes: Vec<Change>) {
@@ -95,8 +95,8 @@ async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
     let all = get("?limit=100").await;
     assert_eq!(all["total"], json!(300));
     assert_eq!(all["judged_until"], json!(fleet.now));
-    let standing = expected(&changes, |change| change.ended.is_none());
-    assert_eq!(all["standing"], standing.len());
+    let ongoing = expected(&changes, |change| change.ended.is_none());
+    assert_eq!(all["standing"], ongoing.len());
     let mut listed = Vec::new();
     for page in 0..8 {
         let answer = get(&format!("?limit=40&offset={}", 40 * page)).await;
@@ -113,9 +113,9 @@ async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
         let of_kind = expected(&changes, |change| change.kind.as_str() == kind);
         assert_eq!(answer["total"], of_kind.len());
         assert_eq!(ids(&answer["changes"]), of_kind, "{kind}");
-        let standing = changes.iter().filter(|change| change.ended.is_none());
-        let standing = standing.filter(|change| change.kind.as_str() == kind);
-        assert_eq!(answer["standing"], standing.count());
+        let ongoing = changes.iter().filter(|change| change.ended.is_none());
+        let ongoing = ongoing.filter(|change| change.kind.as_str() == kind);
+        assert_eq!(answer["standing"], ongoing.count());
     }
     assert_eq!(get("?kind=any&limit=100").await, all);
 
@@ -168,10 +168,10 @@ async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
         .map(|(kind, count)| (kind, count.parse().unwrap()))
         .collect();
     for kind in KINDS {
-        let standing = changes.iter().filter(|change| change.ended.is_none());
-        let standing = standing.filter(|change| change.kind.as_str() == kind);
+        let ongoing = changes.iter().filter(|change| change.ended.is_none());
+        let ongoing = ongoing.filter(|change| change.kind.as_str() == kind);
         let written = usize::from(kind == "slower");
-        assert_eq!(gauges[kind], standing.count() + written, "{kind}");
+        assert_eq!(gauges[kind], ongoing.count() + written, "{kind}");
     }
     assert_eq!(gauges.len(), KINDS.len());
     assert_eq!(ChangeKind::ALL.map(ChangeKind::as_str), KINDS);

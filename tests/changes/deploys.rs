@@ -131,8 +131,8 @@ async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
 async fn deploy_to_half(backend: Backend, traffic: &mut Traffic) -> Fleet {
     let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); INSTANCES]);
     for _ in 0..45 {
-        let standing = fleet.pass_and_judge(&traffic.minute()).await;
-        assert_eq!(named(&standing), [], "{standing:#?}");
+        let ongoing = fleet.pass_and_judge(&traffic.minute()).await;
+        assert_eq!(named(&ongoing), [], "{ongoing:#?}");
     }
     for number in 0..INSTANCES / 2 {
         fleet.deploy(number, "1.1").await;
@@ -170,9 +170,9 @@ async fn a_bad_deploy_is_the_suspect(backend: Backend) {
         }
         fleet.pass_and_judge(&requests).await;
     }
-    let standing = fleet.standing().await;
-    assert_eq!(named(&standing), [("slower", SEARCH)], "{standing:#?}");
-    let change = &standing[0];
+    let ongoing = fleet.ongoing().await;
+    assert_eq!(named(&ongoing), [("slower", SEARCH)], "{ongoing:#?}");
+    let change = &ongoing[0];
     let [("1.1", Some(ratio))] = deploys(&change.suspects)[..] else {
         panic!("the deploy is a suspect: {change:#?}");
     };
@@ -201,10 +201,10 @@ async fn an_innocent_deploy_is_no_suspect(backend: Backend) {
     let mut marked = marked(&fleet).await;
     marked.sort();
     assert_eq!(marked, ["-", "1.0", "1.1"]);
-    let standing = fleet.standing().await;
-    assert_eq!(named(&standing), [("slower", SEARCH)], "{standing:#?}");
-    let suspects = deploys(&standing[0].suspects);
-    assert_eq!(suspects, [("-", None)], "{standing:#?}");
+    let ongoing = fleet.ongoing().await;
+    assert_eq!(named(&ongoing), [("slower", SEARCH)], "{ongoing:#?}");
+    let suspects = deploys(&ongoing[0].suspects);
+    assert_eq!(suspects, [("-", None)], "{ongoing:#?}");
 }
 
 /// Everything that was recorded, in a plain list.

@@ -100,7 +100,7 @@ async fn earlier_figures_are_those_of_a_plain_model(backend: Backend, days: &[(i
         minutes.push((fleet.now, requests.clone()));
         fleet.pass(&requests).await;
         fleet.judge().await;
-        for change in fleet.standing().await {
+        for change in fleet.ongoing().await {
             check(change.yesterday, &change, &minutes, (DAY, 1_800));
             check(change.week_ago, &change, &minutes, (7 * DAY, 21_600));
             if !kinds.contains(&change.kind) {
@@ -139,7 +139,7 @@ async fn earlier_figures_of_all_pages_are_those_of_a_plain_model() {
             fleet.pass(&requests).await;
             if start == today {
                 fleet.judge().await;
-                found = fleet.standing().await;
+                found = fleet.ongoing().await;
                 for change in &found {
                     check(change.yesterday, change, &minutes, (DAY, 1_800));
                 }

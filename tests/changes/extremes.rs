@@ -26,7 +26,7 @@ async fn slow(fleet: &mut Fleet, traffic: &mut Traffic) {
         }
         fleet.pass_and_judge(&requests).await;
     }
-    assert_eq!(named(&fleet.standing().await), [("slower", SEARCH)]);
+    assert_eq!(named(&fleet.ongoing().await), [("slower", SEARCH)]);
 }
 
 async fn a_clock_that_is_set_back_a_day_stops_nothing_for_long(backend: Backend) {
@@ -46,18 +46,18 @@ async fn a_clock_that_is_set_back_a_day_stops_nothing_for_long(backend: Backend)
     let health = fleet.instances[0].pulse.health();
     assert_eq!(health.changes.judged_until, Some(fleet.now));
     // The page is as fast as it was on the day before.
-    assert_eq!(named(&fleet.standing().await), []);
+    assert_eq!(named(&fleet.ongoing().await), []);
     // What is found is found as ever.
     for _ in 0..6 {
         let mut requests = traffic.minute();
         slow_down(&mut requests, SEARCH, 3.0);
         fleet.pass_and_judge(&requests).await;
     }
-    let standing = fleet.standing().await;
-    assert_eq!(named(&standing), [("slower", SEARCH)]);
+    let ongoing = fleet.ongoing().await;
+    assert_eq!(named(&ongoing), [("slower", SEARCH)]);
     assert!(
-        (standing[0].since - from - 50 * MINUTE).abs() <= 2 * MINUTE,
-        "{standing:?}"
+        (ongoing[0].since - from - 50 * MINUTE).abs() <= 2 * MINUTE,
+        "{ongoing:?}"
     );
 }
 
@@ -74,7 +74,7 @@ async fn a_clock_that_is_set_forward_a_day_costs_no_day_of_judging(backend: Back
     for _ in 0..50 {
         fleet.pass_and_judge(&traffic.minute()).await;
     }
-    assert_eq!(named(&fleet.standing().await), []);
+    assert_eq!(named(&fleet.ongoing().await), []);
     let changes = fleet.changes().await;
     assert_eq!(changes.len(), 1, "{changes:#?}");
 }
@@ -117,14 +117,14 @@ async fn a_gap_of_three_hours_is_no_change(backend: Backend) {
     }
     found.retain(|change| change.kind != ChangeKind::Silent);
     assert_eq!(named(&found), [], "{found:#?}");
-    let standing = fleet.standing().await;
-    assert_eq!(named(&standing), [], "{standing:#?}");
+    let ongoing = fleet.ongoing().await;
+    assert_eq!(named(&ongoing), [], "{ongoing:#?}");
     for _ in 0..6 {
         let mut requests = traffic.minute();
         slow_down(&mut requests, SEARCH, 3.0);
         fleet.pass_and_judge(&requests).await;
     }
-    assert_eq!(named(&fleet.standing().await), [("slower", SEARCH)]);
+    assert_eq!(named(&fleet.ongoing().await), [("slower", SEARCH)]);
 }
 
 async fn contexts_that_come_and_go_are_known(backend: Backend) {
@@ -182,12 +182,12 @@ async fn the_longest_and_shortest_times_are_judged() {
         }
         fleet.pass_and_judge(&requests).await;
     }
-    let standing = fleet.standing().await;
-    let names = named(&standing);
-    assert_eq!(names.len(), 2, "{standing:#?}");
+    let ongoing = fleet.ongoing().await;
+    let names = named(&ongoing);
+    assert_eq!(names.len(), 2, "{ongoing:#?}");
     assert!(names.contains(&("slower", "GET /frozen")), "{names:?}");
     assert!(names.contains(&("failing", "GET /broken")), "{names:?}");
-    for change in &standing {
+    for change in &ongoing {
         let numbers = [
             change.then,
             change.now,
@@ -216,11 +216,8 @@ async fn a_service_with_one_page_is_compared_with_itself() {
         if minute >= 60 {
             slow_down(&mut requests, SEARCH, 2.5);
         }
-        let standing = fleet.pass_and_judge(&requests).await;
-        assert!(
-            minute >= 60 || standing.is_empty(),
-            "{minute}: {standing:?}"
-        );
+        let ongoing = fleet.pass_and_judge(&requests).await;
+        assert!(minute >= 60 || ongoing.is_empty(), "{minute}: {ongoing:?}");
     }
     let changes = fleet.changes().await;
     assert_eq!(named(&changes), [("slower", SEARCH)], "{changes:#?}");
@@ -251,14 +248,14 @@ async fn silence_is_told_of_a_page_and_of_the_service() {
         }
         fleet.pass_and_judge(&requests).await;
     }
-    assert_eq!(named(&fleet.standing().await), [("silent", SEARCH)]);
-    let change = fleet.standing().await.remove(0);
+    assert_eq!(named(&fleet.ongoing().await), [("silent", SEARCH)]);
+    let change = fleet.ongoing().await.remove(0);
     assert_eq!((change.now, change.requests), (0.0, 0));
     assert!((change.then / 60.0 - 1.0).abs() < 0.2, "{change:?}");
     fleet.pass_and_judge(&traffic.minute()).await;
     fleet.pass_and_judge(&traffic.minute()).await;
     fleet.pass_and_judge(&traffic.minute()).await;
-    assert_eq!(named(&fleet.standing().await), []);
+    assert_eq!(named(&fleet.ongoing().await), []);
 }
 
 #[tokio::test]

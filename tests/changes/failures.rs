@@ -33,7 +33,7 @@ async fn slow(fleet: &mut Fleet, traffic: &mut Traffic) {
     for _ in 0..5 {
         slow_minute(fleet, traffic).await;
     }
-    assert_eq!(named(&fleet.standing().await), [("slower", SEARCH)]);
+    assert_eq!(named(&fleet.ongoing().await), [("slower", SEARCH)]);
 }
 
 async fn slow_minute(fleet: &mut Fleet, traffic: &mut Traffic) {
@@ -59,7 +59,7 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
     let mut fleet = Fleet::new(Backend::Redis(server), 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
     slow(&mut fleet, &mut traffic).await;
-    let before = fleet.standing().await.remove(0);
+    let before = fleet.ongoing().await.remove(0);
     let judged_until = fleet.now;
 
     fleet.backend.server().kill_9();
@@ -100,7 +100,7 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
         health.warnings
     );
     assert_eq!(health.changes.judged_until, Some(fleet.now));
-    let after = fleet.standing().await;
+    let after = fleet.ongoing().await;
     assert_eq!(named(&after), [("slower", SEARCH)]);
     assert_eq!((&after[0].id, after[0].since), (&before.id, before.since));
     // All minutes of the outage were judged, with their requests.
@@ -168,7 +168,7 @@ async fn a_judgement_that_cannot_be_read_begins_anew() {
     slow_minute(&mut fleet, &mut traffic).await;
     send(&mut conn, &["HDEL", JUDGED, "judged"]).await;
     slow_minute(&mut fleet, &mut traffic).await;
-    assert_eq!(named(&fleet.standing().await), [("slower", SEARCH)]);
+    assert_eq!(named(&fleet.ongoing().await), [("slower", SEARCH)]);
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn a_detector_that_cannot_be_read_begins_anew() {
 #[tokio::test]
 async fn changes_of_a_later_version_are_passed_over() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    let change = fleet.standing().await.remove(0);
+    let change = fleet.ongoing().await.remove(0);
     let [(field, packed)] = &fields(&mut conn, CHANGES).await[..] else {
         panic!("there is one change");
     };
@@ -236,7 +236,7 @@ async fn changes_of_a_later_version_are_passed_over() {
     set_field(&mut conn, CHANGES, &[0xff; 20], packed).await;
     let known = [&packed[..], b"of a later version"].concat();
     set_field(&mut conn, CHANGES, field, &known).await;
-    assert_eq!(fleet.standing().await, std::slice::from_ref(&change));
+    assert_eq!(fleet.ongoing().await, std::slice::from_ref(&change));
     fleet.restart(0).await;
     slow_minute(&mut fleet, &mut traffic).await;
     let changes = fleet.changes().await;
@@ -256,7 +256,7 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
         slow_down(&mut requests, SEARCH, 3.0);
         fleet.pass(&requests).await;
         let instance = &fleet.instances[0];
-        // The change stands, or begins anew, so that each table is written.
+        // The change is ongoing, or begins anew, so that each table is written.
         let error = instance
             .pulse
             .simulation()
@@ -321,9 +321,9 @@ async fn marks_that_cannot_be_read_stop_nothing_else() {
     assert_eq!(instance.json("api/marks").await["marks"], json!([]));
     // The suspects of a change that is new are looked for.
     slow_minute(&mut fleet, &mut traffic).await;
-    let standing = fleet.standing().await;
-    assert_eq!(named(&standing), [("slower", SEARCH)]);
-    assert!(standing[0].requests > 0);
+    let ongoing = fleet.ongoing().await;
+    assert_eq!(named(&ongoing), [("slower", SEARCH)]);
+    assert!(ongoing[0].requests > 0);
 }
 
 /// A mark that cannot be made is made later, and stops no heartbeat meanwhile.

@@ -211,7 +211,7 @@ async fn changes(query: &Reader) {
             "{}",
             about()
         );
-        assert_eq!(row.stands, change.ended.is_none(), "{}", about());
+        assert_eq!(row.is_ongoing, change.ended.is_none(), "{}", about());
         let is_of_time = matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster);
         if is_of_time && change.then > 0.0 {
             assert!(

@@ -285,7 +285,7 @@ impl Fleet {
     pub async fn pass_and_judge(&mut self, requests: &[Request]) -> Vec<Change> {
         self.pass(requests).await;
         assert_eq!(self.judge().await, 1, "minutes judged");
-        self.standing().await
+        self.ongoing().await
     }
 
     /// Lets the first instance judge. Returns how many minutes.
@@ -297,7 +297,7 @@ impl Fleet {
         self.instances[0].pulse.changes().await.unwrap()
     }
 
-    pub async fn standing(&self) -> Vec<Change> {
+    pub async fn ongoing(&self) -> Vec<Change> {
         let mut changes = self.changes().await;
         changes.retain(|change| change.ended.is_none());
         changes

@@ -26,8 +26,8 @@ async fn set_gap(store: &MemoryStore, gap: (i64, i64)) {
 async fn restarted(traffic: &mut Traffic) -> Fleet {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     for _ in 0..BEFORE {
-        let standing = fleet.pass_and_judge(&traffic.minute()).await;
-        assert_eq!(named(&standing), []);
+        let ongoing = fleet.pass_and_judge(&traffic.minute()).await;
+        assert_eq!(named(&ongoing), []);
     }
     let stopped = fleet.now;
     fleet.now += AWAY * MINUTE;

@@ -43,12 +43,16 @@ impl Asked<'_> {
 
     async fn what_has_changed(&self) {
         let changes = self.query.ask(&ChangesQuery::default()).await.unwrap();
-        let standing: Vec<_> = changes.changes.iter().filter(|row| row.stands).collect();
-        let about = format!("{:?}: {standing:#?}", self.incident);
+        let ongoing: Vec<_> = changes
+            .changes
+            .iter()
+            .filter(|row| row.is_ongoing)
+            .collect();
+        let about = format!("{:?}: {ongoing:#?}", self.incident);
         let named = |kind, context: &str| {
-            standing.len() == 1
-                && standing[0].change.kind == kind
-                && *standing[0].change.context == *context
+            ongoing.len() == 1
+                && ongoing[0].change.kind == kind
+                && *ongoing[0].change.context == *context
         };
         match self.incident {
             Incident::SlowQuery => assert!(named(ChangeKind::Slower, ORDER), "{about}"),
@@ -58,8 +62,8 @@ impl Asked<'_> {
             Incident::Queue => unreachable!("it befalls no page: see `queue.rs`"),
             // All pages of the instance are slow, so each may be named, and the fleet with it.
             Incident::BadInstance => {
-                assert!(!standing.is_empty(), "{about}");
-                for row in &standing {
+                assert!(!ongoing.is_empty(), "{about}");
+                for row in &ongoing {
                     let is_suspect = |suspect: &Suspect| matches!(suspect, Suspect::Instance { instance, .. } if **instance == *"web-3");
                     let change = &row.change;
                     let is_named = change.instance.as_deref() == Some("web-3")
@@ -94,11 +98,11 @@ impl Asked<'_> {
         }
     }
 
-    /// The most urgent change that stands on the page, or on all pages.
+    /// The most urgent ongoing change on the page, or on all pages.
     async fn change(&self) -> ChangeRow {
         let changes = self.query.ask(&ChangesQuery::default()).await.unwrap();
-        let standing = || changes.changes.iter().filter(|row| row.stands);
-        let of = |context: &str| standing().find(|row| *row.change.context == *context);
+        let ongoing = || changes.changes.iter().filter(|row| row.is_ongoing);
+        let of = |context: &str| ongoing().find(|row| *row.change.context == *context);
         let change = of(self.incident.page()).or_else(|| of("<all>"));
         let id = change.expect("something has changed").change.id.clone();
         let mut rows = changes.value.changes.into_iter();

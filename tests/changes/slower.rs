@@ -19,26 +19,26 @@ async fn follow(backend: Backend, seed: u64) -> Result<(), String> {
     let mut traffic = Traffic::new(seed, 1);
     let slow_at = START + QUIET * MINUTE;
     let fast_at = slow_at + SLOW * MINUTE;
-    let mut standing: Vec<Change> = Vec::new();
+    let mut ongoing: Vec<Change> = Vec::new();
     while fleet.now < fast_at + ENDS_WITHIN * MINUTE {
         let mut requests = traffic.minute();
         if (slow_at..fast_at).contains(&fleet.now) {
             slow_down(&mut requests, SEARCH, 2.0);
         }
-        standing = fleet.pass_and_judge(&requests).await;
+        ongoing = fleet.pass_and_judge(&requests).await;
         let minute = (fleet.now - slow_at) / MINUTE;
-        let others = named(&standing);
+        let others = named(&ongoing);
         if others.iter().any(|name| *name != ("slower", SEARCH))
             || (minute <= 0 && !others.is_empty())
         {
-            return Err(format!("minute {minute}: {standing:?}"));
+            return Err(format!("minute {minute}: {ongoing:?}"));
         }
         let is_due = (5..=SLOW).contains(&minute);
-        if is_due && standing.is_empty() {
+        if is_due && ongoing.is_empty() {
             return Err(format!("minute {minute}: nothing is named"));
         }
         if fleet.now == fast_at {
-            let change = &standing[0];
+            let change = &ongoing[0];
             if (change.since - slow_at).abs() > 2 * MINUTE {
                 return Err(format!("since is wrong: {change:?}"));
             }
@@ -56,7 +56,7 @@ async fn follow(backend: Backend, seed: u64) -> Result<(), String> {
     match change.ended {
         Some(ended) if ended > fast_at => Ok(()),
         _ => Err(format!(
-            "it stands, or ended early: {change:?}; {standing:?}"
+            "it stands, or ended early: {change:?}; {ongoing:?}"
         )),
     }
 }

@@ -54,7 +54,7 @@ impl Growth {
     };
 }
 
-/// An hour of the page. Returns the fleet and the only change that stands then.
+/// An hour of the page. Returns the fleet and the only ongoing change then.
 async fn hour_of_orders(backend: Backend, growth: Growth) -> (Fleet, Change) {
     hour_of_orders_on_a_machine(backend, growth, Duration::from_millis(1)).await
 }
@@ -113,9 +113,9 @@ async fn hour_of_orders_on_a_machine(
         pulse.simulation().machine(second - 30, 0.4, delay);
         assert_eq!(pulse.simulation().judge().await.unwrap(), 1);
     }
-    let standing = fleet.standing().await;
-    assert_eq!(named(&standing), [("slower", ORDER)], "{standing:#?}");
-    let change = standing[0].clone();
+    let ongoing = fleet.ongoing().await;
+    assert_eq!(named(&ongoing), [("slower", ORDER)], "{ongoing:#?}");
+    let change = ongoing[0].clone();
     (fleet, change)
 }
 
@@ -254,13 +254,10 @@ async fn one_of_four_instances_is_named(backend: Backend) {
                 slow_down(std::slice::from_mut(request), SEARCH, 5.0);
             }
         }
-        let standing = fleet.pass_and_judge(&requests).await;
-        assert!(
-            minute >= 45 || standing.is_empty(),
-            "{minute}: {standing:#?}"
-        );
+        let ongoing = fleet.pass_and_judge(&requests).await;
+        assert!(minute >= 45 || ongoing.is_empty(), "{minute}: {ongoing:#?}");
         // What is said of the page or of the instance on it names the instance.
-        for change in &standing {
+        for change in &ongoing {
             let kinds = [ChangeKind::Slower, ChangeKind::Instance];
             assert!(kinds.contains(&change.kind), "{change:#?}");
             assert_eq!(&*change.context, SEARCH, "{change:#?}");
@@ -269,10 +266,10 @@ async fn one_of_four_instances_is_named(backend: Backend) {
             assert!(!named.is_empty(), "{change:#?}");
         }
         assert!(
-            minute < 54 || !standing.is_empty(),
+            minute < 54 || !ongoing.is_empty(),
             "{minute}: nothing is named"
         );
-        is_named |= standing.iter().any(|c| c.kind == ChangeKind::Instance);
+        is_named |= ongoing.iter().any(|c| c.kind == ChangeKind::Instance);
     }
     assert!(is_named, "{:#?}", fleet.changes().await);
     let answer = fleet.instances[1].json("api/changes?kind=instance").await;

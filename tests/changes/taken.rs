@@ -24,7 +24,10 @@ async fn takers(fleet: &Fleet) -> Vec<Option<(String, i64)>> {
     for instance in &fleet.instances {
         let changes = instance.pulse.changes().await.unwrap();
         let slow = changes.into_iter().find(is_slow_search).unwrap();
-        takers.push(slow.taken.map(|taken| (taken.by.to_string(), taken.at)));
+        takers.push(
+            slow.acknowledged
+                .map(|taken| (taken.by.to_string(), taken.at)),
+        );
     }
     takers
 }
@@ -40,7 +43,7 @@ fn by(name: &str, at: i64) -> Vec<Option<(String, i64)>> {
 /// The changes without who has taken them.
 fn untaken(mut changes: Vec<Change>) -> Value {
     for change in &mut changes {
-        change.taken = None;
+        change.acknowledged = None;
     }
     serde_json::to_value(changes).unwrap()
 }
@@ -72,8 +75,8 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
                 let slow = fleet.changes().await.into_iter().find(is_slow_search);
                 let slow = slow.expect("the page is slower");
                 let other = &fleet.instances[1 - judge].pulse;
-                let taken = other.take_change(&slow.id, " ada ").await.unwrap();
-                assert_eq!(taken.taken.as_ref().map(|taken| taken.at), Some(now));
+                let taken = other.acknowledge_change(&slow.id, " ada ").await.unwrap();
+                assert_eq!(taken.acknowledged.as_ref().map(|taken| taken.at), Some(now));
                 assert_eq!(taken.context, slow.context);
                 id = Some(slow.id);
                 assert_eq!(takers(&fleet).await, by("ada", now));
@@ -86,20 +89,28 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
             12 => {
                 assert_eq!(takers(&fleet).await, by("ada", now - 2 * MINUTE));
                 let id = id.as_deref().unwrap();
-                let given = fleet.instances[judge].pulse.give_change_back(id).await;
-                assert_eq!(given.unwrap().taken, None);
+                let given = fleet.instances[judge].pulse.unacknowledge_change(id).await;
+                assert_eq!(given.unwrap().acknowledged, None);
                 assert_eq!(takers(&fleet).await, [None, None]);
                 // Once more changes nothing.
-                let given = fleet.instances[0].pulse.give_change_back(id).await;
-                assert_eq!(given.unwrap().taken, None);
+                let given = fleet.instances[0].pulse.unacknowledge_change(id).await;
+                assert_eq!(given.unwrap().acknowledged, None);
             }
             13 => {
                 let id = id.as_deref().unwrap();
                 let [a, b] = [0, 1].map(|number| &fleet.instances[number].pulse);
-                assert_eq!(a.take_change(id, "ada").await.unwrap().id.as_ref(), id);
-                let taken = b.take_change(id, "").await.unwrap().taken.unwrap();
+                assert_eq!(
+                    a.acknowledge_change(id, "ada").await.unwrap().id.as_ref(),
+                    id
+                );
+                let taken = b
+                    .acknowledge_change(id, "")
+                    .await
+                    .unwrap()
+                    .acknowledged
+                    .unwrap();
                 assert_eq!(&*taken.by, "someone");
-                a.take_change(id, "bob\u{202e}").await.unwrap();
+                a.acknowledge_change(id, "bob\u{202e}").await.unwrap();
                 assert_eq!(takers(&fleet).await, by("bob\\u{202e}", now));
                 // All start again.
                 for number in 0..2 {
@@ -119,21 +130,21 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
     let pulse = &fleet.instances[1].pulse;
     let id = id.as_deref().unwrap();
     for refused in [
-        pulse.take_change(id, "ada").await,
-        pulse.give_change_back(id).await,
+        pulse.acknowledge_change(id, "ada").await,
+        pulse.unacknowledge_change(id).await,
     ] {
         assert!(
             matches!(&refused, Err(AmendError::Conflict(_))),
             "{refused:?}"
         );
     }
-    let unknown = pulse.take_change("no such change", "ada").await;
+    let unknown = pulse.acknowledge_change("no such change", "ada").await;
     assert!(
         matches!(&unknown, Err(AmendError::NotFound(_))),
         "{unknown:?}"
     );
     pulse.shutdown().await.unwrap();
-    let late = pulse.take_change(id, "ada").await;
+    let late = pulse.acknowledge_change(id, "ada").await;
     assert!(late.unwrap_err().to_string().contains("shutdown"));
 }
 
@@ -152,12 +163,12 @@ async fn of_two_who_take_at_once_one_has_it(backend: Backend) {
     for round in 0..20 {
         let names = [format!("ada {round}"), format!("bob {round}")];
         let (ada, bob, other) = tokio::join!(
-            a.take_change("0000", &names[0]),
-            b.take_change("0000", &names[1]),
-            b.take_change("0001", &names[0]),
+            a.acknowledge_change("0000", &names[0]),
+            b.acknowledge_change("0000", &names[1]),
+            b.acknowledge_change("0001", &names[0]),
         );
         for (taken, name) in [ada, bob].into_iter().zip(&names) {
-            assert_eq!(&*taken.unwrap().taken.unwrap().by, name);
+            assert_eq!(&*taken.unwrap().acknowledged.unwrap().by, name);
         }
         other.unwrap();
         let mut read = Vec::new();
@@ -166,7 +177,7 @@ async fn of_two_who_take_at_once_one_has_it(backend: Backend) {
             changes.sort_by(|a, b| a.id.cmp(&b.id));
             let takers = changes
                 .into_iter()
-                .map(|change| change.taken.unwrap().by.to_string());
+                .map(|change| change.acknowledged.unwrap().by.to_string());
             read.push(takers.collect::<Vec<_>>());
         }
         assert_eq!(read[0], read[1]);
@@ -181,24 +192,27 @@ async fn no_more_than_a_hundred_are_taken_and_those_that_ended_make_room() {
     let pulse = &fleet.instances[0].pulse;
     let name = "é".repeat(70);
     for n in 0..100 {
-        pulse.take_change(&format!("{n:04}"), &name).await.unwrap();
+        pulse
+            .acknowledge_change(&format!("{n:04}"), &name)
+            .await
+            .unwrap();
     }
-    let full = pulse.take_change("0100", "ada").await;
+    let full = pulse.acknowledge_change("0100", "ada").await;
     assert!(matches!(&full, Err(AmendError::Conflict(_))), "{full:?}");
     assert!(full.unwrap_err().to_string().contains("100"));
     // Somebody else may see to one of them.
-    pulse.take_change("0007", "ada").await.unwrap();
+    pulse.acknowledge_change("0007", "ada").await.unwrap();
     write(
         &fleet,
         vec![change("0003", "slower", "GET /a", (1.0, Some(START)))],
     )
     .await;
-    pulse.take_change("0100", "ada").await.unwrap();
-    assert!(pulse.take_change("0101", "ada").await.is_err());
-    pulse.give_change_back("0005").await.unwrap();
-    pulse.take_change("0101", "ada").await.unwrap();
+    pulse.acknowledge_change("0100", "ada").await.unwrap();
+    assert!(pulse.acknowledge_change("0101", "ada").await.is_err());
+    pulse.unacknowledge_change("0005").await.unwrap();
+    pulse.acknowledge_change("0101", "ada").await.unwrap();
     let taken = pulse.changes().await.unwrap();
-    let longest = taken.iter().flat_map(|change| &change.taken);
+    let longest = taken.iter().flat_map(|change| &change.acknowledged);
     assert_eq!(longest.map(|taken| taken.by.len()).max(), Some(64));
 }
 
@@ -445,7 +459,7 @@ async fn while_redis_is_away_nothing_is_said_to_be_taken() {
     let fleet = fleet_of(Backend::Redis(server), 1).await;
     let pulse = &fleet.instances[0].pulse;
     fleet.backend.server().kill_9();
-    let failed = pulse.take_change("0000", "ada").await.unwrap_err();
+    let failed = pulse.acknowledge_change("0000", "ada").await.unwrap_err();
     assert!(matches!(&failed, AmendError::Store(_)), "{failed:?}");
     assert!(
         failed.to_string().contains("may still be taken"),

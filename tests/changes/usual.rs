@@ -10,13 +10,13 @@ const PRODUCT: &str = "GET /products/{id}";
 const WEEK: i64 = 7 * 86_400;
 
 /// A quiet hour, an hour in which one page has `traffic` times the requests and one takes `time` times as long, and half
-/// of the next. Returns what stood at any time.
+/// of the next. Returns what was ongoing at any time.
 async fn pass_week(
     fleet: &mut Fleet,
     usual: &mut Traffic,
     (traffic, time): (f64, f64),
 ) -> BTreeSet<(String, String)> {
-    let mut stood = BTreeSet::new();
+    let mut ongoing = BTreeSet::new();
     for minute in 0..150 {
         let is_busy = (60..120).contains(&minute);
         let mut requests = usual.minute_with(|context| match context {
@@ -28,11 +28,11 @@ async fn pass_week(
         }
         fleet.pass(&requests).await;
         fleet.judge().await;
-        let standing = fleet.standing().await;
-        let names = named(&standing).into_iter();
-        stood.extend(names.map(|(kind, context)| (kind.to_owned(), context.to_owned())));
+        let now = fleet.ongoing().await;
+        let names = named(&now).into_iter();
+        ongoing.extend(names.map(|(kind, context)| (kind.to_owned(), context.to_owned())));
     }
-    stood
+    ongoing
 }
 
 async fn what_is_so_each_week_is_no_news_and_more_than_that_is(backend: Backend) {
@@ -44,10 +44,10 @@ async fn what_is_so_each_week_is_no_news_and_more_than_that_is(backend: Backend)
     for week in 0..5 {
         fleet.now = START + week * WEEK;
         let more = if week == 4 { (10.0, 4.0) } else { (4.0, 2.0) };
-        let stood = pass_week(&mut fleet, &mut usual, more).await;
+        let ongoing = pass_week(&mut fleet, &mut usual, more).await;
         match week {
-            3 => assert_eq!(stood, BTreeSet::new(), "week {week}"),
-            _ => assert_eq!(stood, news, "week {week}"),
+            3 => assert_eq!(ongoing, BTreeSet::new(), "week {week}"),
+            _ => assert_eq!(ongoing, news, "week {week}"),
         }
     }
     assert_eq!(fleet.now, START + 4 * WEEK + 150 * MINUTE);

@@ -79,7 +79,7 @@ async fn a_page_is_watched_from_its_second_minute_until_its_change_stands(backen
     for answer in slowing.minute().await {
         assert_eq!(answer["watched"], json!([]), "{answer}");
     }
-    assert_eq!(named(&slowing.fleet.standing().await), [("slower", SEARCH)]);
+    assert_eq!(named(&slowing.fleet.ongoing().await), [("slower", SEARCH)]);
 }
 
 in_both!(a_page_is_watched_from_its_second_minute_until_its_change_stands);

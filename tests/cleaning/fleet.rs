@@ -23,8 +23,8 @@ type Slices = BTreeMap<i64, i64>;
 
 /// The slices of a counter after it was cleaned at `now`.
 fn cleaned(precision: u32, slices: &Slices, now: i64) -> Slices {
-    let cut_off = now - 120 * i64::from(precision);
-    let live = slices.range(cut_off + 1..).rev().take(120);
+    let cutoff = now - 120 * i64::from(precision);
+    let live = slices.range(cutoff + 1..).rev().take(120);
     live.map(|(start, n)| (*start, *n)).collect()
 }
 

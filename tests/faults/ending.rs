@@ -198,7 +198,7 @@ async fn a_flush_in_memory_is_folded_in_parts_if_it_must_be() {
     assert!(hits.unwrap().iter().all(|hits| hits.sum() == 1));
     let journal = store.with(Access::Read, |state| Ok(state.kept.journal.clone()));
     let journal = journal.await.unwrap();
-    assert_eq!(journal.progress.low, journal.head);
+    assert_eq!(journal.progress.committed, journal.head);
 }
 
 #[tokio::test]

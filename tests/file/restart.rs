@@ -155,7 +155,11 @@ async fn what_was_taken_and_removed_stays_so_after_a_restart() {
         pulse.mark("kept").await.unwrap(),
         pulse.mark("gone").await.unwrap(),
     );
-    let taken = pulse.take_change("1", "ada").await.unwrap().taken;
+    let taken = pulse
+        .acknowledge_change("1", "ada")
+        .await
+        .unwrap()
+        .acknowledged;
     pulse.remove_mark(&gone.id).await.unwrap();
     service.shutdown().await;
     place.released().await;
@@ -164,7 +168,7 @@ async fn what_was_taken_and_removed_stays_so_after_a_restart() {
         let service = place.start();
         service.is_open().await;
         let changes = service.pulse.changes().await.unwrap();
-        assert_eq!((changes.len(), &changes[0].taken), (1, &taken));
+        assert_eq!((changes.len(), &changes[0].acknowledged), (1, &taken));
         assert_eq!(
             service
                 .pulse

@@ -166,7 +166,7 @@ async fn amend(pulse: &Pulse, store: &Arc<dyn Store>, time: &Time) {
     let judged = judge.judgement(START, &[change()], &[]).await;
     judge.write_by_hand(&judged.unwrap()).await.unwrap();
     judge.release().await.unwrap();
-    pulse.take_change(CHANGE, "ada").await.unwrap();
+    pulse.acknowledge_change(CHANGE, "ada").await.unwrap();
 }
 
 fn change() -> Change {

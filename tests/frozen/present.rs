@@ -54,7 +54,10 @@ impl Present {
             pulse.simulation().heartbeat().await.unwrap();
         }
         stand(store, time, hour).await;
-        present.pulses[0].take_change("taken", "ada").await.unwrap();
+        present.pulses[0]
+            .acknowledge_change("taken", "ada")
+            .await
+            .unwrap();
         if with_rows {
             present.rows = Some(rows(&present.pulses[0], &time.hand).await);
         }

@@ -259,7 +259,7 @@ impl<P: Place> Ground for InProcess<P> {
 
     fn is_folded(&self) -> bool {
         let journal = self.kept().journal;
-        journal.progress.low == journal.head
+        journal.progress.committed == journal.head
     }
 
     fn counted(&self, what: &str) -> u64 {

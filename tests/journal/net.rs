@@ -123,7 +123,7 @@ impl std::fmt::Display for Request {
             Self::Fold(step) => write!(
                 f,
                 "fold upto {:?} {} partitions, {:.6} -> {:.6}{}",
-                step.upto,
+                step.round_end,
                 partitions(step).len(),
                 step.version,
                 step.next,

@@ -14,7 +14,7 @@ use crate::process::Process;
 use crate::step::partitions;
 
 fn is_fold(request: &Request) -> bool {
-    matches!(request, Request::Fold(step) if step.upto.is_some())
+    matches!(request, Request::Fold(step) if step.round_end.is_some())
 }
 
 fn step_of(request: Option<Request>) -> FoldStep {
@@ -46,7 +46,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
     let Reply::Acquire(Acquired::Mine(progress)) = drive.deliver(&other) else {
         panic!("the lease is free");
     };
-    assert_eq!(progress.upto, first.upto);
+    assert_eq!(progress.round_end, first.round_end);
     let mut written: Vec<usize> = partitions(&first).into_iter().collect();
     assert!(
         written
@@ -55,7 +55,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
     );
     loop {
         let step = step_of(drive.until(&mut other, is_fold));
-        assert_eq!(step.upto, first.upto, "another round");
+        assert_eq!(step.round_end, first.round_end, "another round");
         written.extend(partitions(&step));
         drive.deliver(&other);
         if step.done.is_none() {
@@ -72,7 +72,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
     assert_eq!(drive.counted(&names[7]), (1, 1));
 
     // The frozen folder does no harm when it goes on.
-    assert_eq!(second.upto, first.upto);
+    assert_eq!(second.round_end, first.round_end);
     let Reply::Fold(Step::Stale(_)) = drive.deliver(&frozen) else {
         panic!("a step under an old version");
     };
@@ -143,8 +143,8 @@ fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
     drive.send(&other, &mut other_flushing, &names);
     let head = drive.data.state()["head"].clone();
     let head: Position = head.parse().unwrap();
-    let upto = step.upto.unwrap();
-    assert_eq!((head.offset, head == upto), (upto.offset, false));
+    let round_end = step.round_end.unwrap();
+    assert_eq!((head.offset, head == round_end), (round_end.offset, false));
     let reply = drive.deliver(&folding);
     assert!(matches!(reply, Reply::Fold(Step::Absent)), "{reply:?}");
     for _ in 0..2 {

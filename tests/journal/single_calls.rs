@@ -78,7 +78,7 @@ fn limit_memory(drive: &Drive, bytes: u64) {
 }
 
 fn is_fold(request: &Request) -> bool {
-    matches!(request, Request::Fold(step) if step.upto.is_some())
+    matches!(request, Request::Fold(step) if step.round_end.is_some())
 }
 
 #[test]
@@ -319,10 +319,10 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
     assert!(first.done.is_some(), "the round has one step only");
     drive.deliver(&dead);
     drive.send(&flusher, &mut flushing, &names);
-    let upto = first.upto.unwrap().to_string();
+    let round_end = first.round_end.unwrap().to_string();
     let () = drive
         .data
-        .query(cmd("XDEL").arg("pulse:journal").arg(&upto));
+        .query(cmd("XDEL").arg("pulse:journal").arg(&round_end));
     let () = drive.data.query(cmd("DEL").arg(LEASE));
 
     let mut next = drive.folder("next");
@@ -331,9 +331,9 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
     });
     drive.deliver(&next);
     let state = drive.data.state();
-    assert_eq!((&state["low"], &*state["upto"]), (&upto, ""));
+    assert_eq!((&state["low"], &*state["upto"]), (&round_end, ""));
     assert_eq!(state["done"], "");
-    let bytes = first.upto.unwrap().offset;
+    let bytes = first.round_end.unwrap().offset;
     assert_eq!(drive.number("hole"), bytes);
     for _ in 0..2 {
         drive.turn(&mut next);
@@ -381,7 +381,7 @@ fn an_entry_is_set_aside_once() {
     limit_memory(&drive, 0);
     let progress = acquire(&drive, "v4");
     let positions: Vec<Position> = entries.iter().map(|entry| entry.position).collect();
-    assert_eq!(progress.aside, positions);
+    assert_eq!(progress.dead_letters, positions);
     let length: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
     assert_eq!((length, drive.number("set_aside")), (2, 2));
     // Whoever takes over does not set them aside again, and forgets their positions with the round.

@@ -83,7 +83,7 @@ fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
     let mut dead = drive.folder("dead");
     let step = drive.until(
         &mut dead,
-        |request| matches!(request, Request::Fold(step) if step.upto.is_some()),
+        |request| matches!(request, Request::Fold(step) if step.round_end.is_some()),
     );
     assert!(
         matches!(step, Some(Request::Fold(step)) if step.done.is_some()),

@@ -11,7 +11,7 @@ use tower_pulse_model::round::partition;
 pub fn is_of_roll_up(step: &FoldStep) -> bool {
     let has_records =
         |fields: &FieldWrites| fields.table.slice().is_some() && !fields.set.is_empty();
-    step.upto.is_none() && step.fields.iter().any(has_records)
+    step.round_end.is_none() && step.fields.iter().any(has_records)
 }
 
 /// The partitions of the contexts that a step adds to, and that of `<all>` where it adds late samples.

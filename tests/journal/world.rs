@@ -299,7 +299,7 @@ impl<'a> World<'a> {
         let mut request = request.clone();
         self.break_request(&mut request);
         let reply = match self.is_held(&request) {
-            true => Ok(Reply::Acquire(Acquired::Held)),
+            true => Ok(Reply::Acquire(Acquired::HeldByOther)),
             false => self.data.run(&request),
         };
         let mut reply = reply.unwrap_or_else(|error| {

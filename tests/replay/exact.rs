@@ -47,7 +47,7 @@ const CLOCK_AHEAD: i64 = 60;
 
 /// The start of the newest slice that need not be there any more, as the clock of the service has gone on since the last
 /// line. Of older slices, some are left until the cleaner comes.
-fn cut_off(answer: &Value, model: &Model, width: i64, samples: i64) -> i64 {
+fn cutoff(answer: &Value, model: &Model, width: i64, samples: i64) -> i64 {
     let now = answer["as_of"].as_i64().unwrap().max(model.last) + CLOCK_AHEAD;
     now.div_euclid(width) * width - width * samples
 }
@@ -70,18 +70,18 @@ async fn counters_equal_the_model(client: &mut Client, model: &Model) {
             for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400] {
                 let path = query("counters", "name", &name) + &format!("&precision={precision}");
                 let answer = client.json(&path).await;
-                let cut_off = cut_off(&answer, model, precision, SAMPLES);
+                let cutoff = cutoff(&answer, model, precision, SAMPLES);
                 let mut found = points(&answer, "samples");
-                found.retain(|(slice, _)| *slice > cut_off);
+                found.retain(|(slice, _)| *slice > cutoff);
                 let slices = model.slices(context, precision, SAMPLES);
-                let slices = slices.iter().filter(|(slice, _)| *slice > cut_off);
+                let slices = slices.iter().filter(|(slice, _)| *slice > cutoff);
                 let expected = slices.map(|(slice, counts)| (*slice, value(counts)));
                 let expected: Vec<_> = expected.filter(|(_, n)| *n != 0).collect();
                 if found != expected {
                     let again = client.json(&path).await;
                     let health = client.json("/admin/pulse/api/health").await;
                     panic!(
-                        "{name} at {precision} s: {found:?}, not {expected:?}, after {cut_off}: {answer}, \
+                        "{name} at {precision} s: {found:?}, not {expected:?}, after {cutoff}: {answer}, \
                          then {again}, health {health}"
                     );
                 }
@@ -96,8 +96,8 @@ async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Mode
         let path = query("series", "context", "GET /") + "&metric=p50";
         let answer = client.json(&format!("{path}&precision={width}")).await;
         let points = answer["points"].as_array().unwrap().iter();
-        let cut_off = cut_off(&answer, model, width, samples);
-        let is_left = |slice: &i64| *slice > cut_off;
+        let cutoff = cutoff(&answer, model, width, samples);
+        let is_left = |slice: &i64| *slice > cutoff;
         let found = points.map(|point| point[0].as_i64().unwrap());
         let found: Vec<i64> = found.filter(is_left).collect();
         let slices = model.slices("GET /", width, samples);

@@ -156,7 +156,7 @@ async fn check_list(
     for (row, (name, slices)) in rows.iter().zip(&expected) {
         let sum = |from: i64| slices.range(from..).map(|(_, n)| n).sum::<i64>();
         near(&row["rate"], sum(from) as f64 / seconds, 1e-9);
-        let kept = slices.range(precision.cut_off(now) + 1..);
+        let kept = slices.range(precision.cutoff(now) + 1..);
         assert_eq!(
             row["sum"],
             kept.clone().map(|(_, n)| n).sum::<i64>(),
@@ -170,10 +170,7 @@ async fn check_list(
         let values = row["series"].as_array().unwrap();
         assert_eq!(values.len(), 60);
         for (start, value) in starts.zip(values) {
-            match slices
-                .get(&start)
-                .filter(|_| start > precision.cut_off(now))
-            {
+            match slices.get(&start).filter(|_| start > precision.cutoff(now)) {
                 Some(n) => assert_eq!(value, *n, "{name} {start}"),
                 None => assert!(value.is_null() || value == 0, "{name} {start}: {value}"),
             }

@@ -234,7 +234,7 @@ impl Pair {
         let retained = |(seconds, start): &TierSlice| {
             Tiers::default()
                 .get(*seconds)
-                .is_some_and(|tier| *start > tier.cut_off(now))
+                .is_some_and(|tier| *start > tier.cutoff(now))
         };
         let slices: Vec<_> = slices.filter(retained).collect();
         let records_a = a.query().slice_records(&slices).await.unwrap();
@@ -249,7 +249,7 @@ impl Pair {
         assert_eq!(marks.await.unwrap(), other.await.unwrap());
         let newest = REPORTED_MINUTES.slice(now + HOUR);
         let minutes = (0..).map(|n| newest - 60 * n);
-        let retained = minutes.take_while(|minute| *minute > REPORTED_MINUTES.cut_off(now));
+        let retained = minutes.take_while(|minute| *minute > REPORTED_MINUTES.cutoff(now));
         let minutes: Vec<i64> = retained.collect();
         let (reports, other) = (
             a.query().minute_reports(&minutes),
@@ -286,7 +286,7 @@ impl Pair {
             for precision in &self.precisions.counters {
                 let seconds = precision.seconds;
                 let live = |mut slices: Vec<(i64, i64)>| {
-                    slices.retain(|(slice, _)| *slice > precision.cut_off(now));
+                    slices.retain(|(slice, _)| *slice > precision.cutoff(now));
                     let surplus = slices.len().saturating_sub(precision.retained as usize);
                     slices.split_off(surplus)
                 };

@@ -364,7 +364,7 @@ pub fn aggregate_of(nanos: &[u64], outcome: Outcome) -> Aggregate {
     aggregate.histogram = Histogram::new(SCALE, buckets);
     let (part, mut parts) = (aggregate.histogram.clone(), Aggregate::default());
     match outcome {
-        Outcome::Cancelled | Outcome::BodyAborted => parts.cut_off = part,
+        Outcome::Cancelled | Outcome::BodyAborted => parts.censored = part,
         Outcome::ClientError => parts.failures = part,
         _ if outcome.is_error() => parts.failures = part,
         _ => {}

@@ -284,7 +284,7 @@ async fn parts_of_reports_are_added_up(mut fixture: Fixture) {
 
 async fn reports_that_are_not_retained_are_dropped(mut fixture: Fixture) {
     let newest = REPORTED_MINUTES.slice(NOW);
-    let oldest = REPORTED_MINUTES.slice(REPORTED_MINUTES.cut_off(NOW)) + 60;
+    let oldest = REPORTED_MINUTES.slice(REPORTED_MINUTES.cutoff(NOW)) + 60;
     let minutes = [
         oldest - 60,
         oldest,

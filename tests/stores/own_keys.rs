@@ -86,7 +86,7 @@ async fn a_foreign_lease_to_fold_is_taken() {
 async fn a_foreign_lease_to_fold_does_not_count_as_held() {
     let (fixture, mut connection) = poisoned("lease:fold").await;
     let mut call = next_call(&fixture).await;
-    for (poison, is_attended) in [
+    for (poison, has_leader) in [
         (&["SADD", "pulse:pulse:lease:fold", "x"][..], false),
         (&["SET", "pulse:pulse:lease:fold", "x"], false),
         (
@@ -101,7 +101,7 @@ async fn a_foreign_lease_to_fold_does_not_count_as_held() {
         let tower_pulse_core::store::Appended::Done(receipt) = appended else {
             panic!("{appended:?}");
         };
-        assert_eq!(receipt.is_attended, is_attended, "{poison:?}");
+        assert_eq!(receipt.has_leader, has_leader, "{poison:?}");
         (call.seq, call.previous) = (call.seq + 1, call.seq);
     }
 }

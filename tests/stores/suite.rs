@@ -696,7 +696,7 @@ pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
     assert_eq!(fixture.store.warnings(), Vec::<String>::new());
 }
 
-pub async fn failures_and_requests_cut_off_are_told_apart(fixture: &mut Fixture) {
+pub async fn failures_and_censored_requests_are_told_apart(fixture: &mut Fixture) {
     let mut expected = Aggregate::default();
     // Two minutes that are rolled up, by several calls.
     for (minute, outcome, nanos) in [
@@ -721,7 +721,7 @@ pub async fn failures_and_requests_cut_off_are_told_apart(fixture: &mut Fixture)
     assert_eq!(records(60).await, (2, expected.clone()));
     assert_eq!(records(3_600).await, (1, expected.clone()));
     let parts = |sums: &Aggregate| {
-        let counts = [&sums.failures, &sums.cut_off, &sums.successes()];
+        let counts = [&sums.failures, &sums.censored, &sums.successes()];
         counts.map(|part| (part.scale(), part.count()))
     };
     let (_, wide) = records(21_600).await;

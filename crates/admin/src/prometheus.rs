@@ -112,8 +112,8 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
         );
         text.begin(name, help);
         for condition in &Condition::ALL {
-            let stands = u8::from(conditions.contains(condition));
-            text.sample(name, &[("name", condition.as_str())], &stands);
+            let is_ongoing = u8::from(conditions.contains(condition));
+            text.sample(name, &[("name", condition.as_str())], &is_ongoing);
         }
         text.journal(journal.as_ref());
         text.fleet(fleet);
@@ -167,15 +167,15 @@ impl Text {
         }
     }
 
-    /// The changes that stand; nothing if the store cannot be read.
+    /// The ongoing changes; nothing if the store cannot be read.
     fn changes(&mut self, log: Option<&ChangeLog>) {
         let name = "pulse_changes";
         let help = "Changes of the fleet that stand. Do not sum over instances.";
         self.begin(name, help);
         for kind in ChangeKind::ALL.into_iter().filter(|_| log.is_some()) {
             let changes = log.into_iter().flat_map(|log| &log.changes);
-            let standing = changes.filter(|c| c.kind == kind && c.ended.is_none());
-            self.sample(name, &[("kind", kind.as_str())], &standing.count());
+            let ongoing = changes.filter(|c| c.kind == kind && c.ended.is_none());
+            self.sample(name, &[("kind", kind.as_str())], &ongoing.count());
         }
     }
 

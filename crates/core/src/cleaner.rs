@@ -100,12 +100,12 @@ impl Cleaner {
                     }
                 }
             };
-            let turn = async {
+            let admitted = async {
                 if is_denied {
                     admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
                 }
             };
-            if stopped.or(Box::pin(turn)).await.is_none() {
+            if stopped.or(Box::pin(admitted)).await.is_none() {
                 return;
             }
         }

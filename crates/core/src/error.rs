@@ -133,7 +133,7 @@ impl StoreError {
     }
 }
 
-/// A change could not be taken or given back, or a mark could not be removed.
+/// A change could not be acknowledged or unacknowledged, or a mark could not be removed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AmendError {

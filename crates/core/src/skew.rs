@@ -58,15 +58,15 @@ impl Skew {
         let origin = clock.origin(time.nanos.saturating_add(took / 2));
         let mut state = lock(&self.0);
         (state.seconds, state.origin) = (Some(seconds), origin);
-        let turn = match clock.followed() {
+        let follow = match clock.followed() {
             None => (seconds.abs() > FOLLOWED).then_some(Some(origin)),
             Some(_) if seconds.abs() < TOLD => Some(None),
             Some(followed) => {
                 (followed.saturating_sub(origin).saturating_abs() > SECOND).then_some(Some(origin))
             }
         };
-        state.agreeing = turn.map_or(0, |_| state.agreeing + 1);
-        turn.filter(|_| state.agreeing >= AGREEING)
+        state.agreeing = follow.map_or(0, |_| state.agreeing + 1);
+        follow.filter(|_| state.agreeing >= AGREEING)
     }
 
     /// Seconds by which the wall clock is ahead, according to the last answer; `None` before the first.

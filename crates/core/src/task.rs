@@ -1,4 +1,4 @@
-//! The background tasks of the crate: the signal that stops them, their turns while the server denies access, and the
+//! The background tasks of the crate: the signal that stops them, their retries while the server denies access, and the
 //! future that `Builder::build_with_tasks` returns instead of spawning it.
 
 use std::future::Future;
@@ -83,22 +83,22 @@ pub struct Stopped {
     denials: Arc<Denials>,
 }
 
-/// The turns of an instance's tasks while the server denies access.
+/// The retries of an instance's tasks while the server denies access.
 #[derive(Debug, Default)]
 struct Denials {
-    /// Locked by the task that tries next. The tasks queue for it, so that each gets its turn.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Locked by the task that tries next. The lock is fair: the tasks get it in the order in which they asked.
+    next: Arc<tokio::sync::Mutex<()>>,
     /// The number of times that the server let a task through after it had denied access.
     admissions: watch::Sender<u64>,
 }
 
-/// One task's turns while the server denies access. The tasks of an instance try one at a time, [`DENIED_WAIT`] apart,
-/// and all at once when one of them was let through.
+/// The retries of one task while the server denies access. The tasks of an instance try one at a time, [`DENIED_WAIT`]
+/// apart, and all at once when one of them was let through.
 pub struct Admission {
     denials: Arc<Denials>,
     admissions: watch::Receiver<u64>,
     is_denied: bool,
-    turn: Option<OwnedMutexGuard<()>>,
+    permit: Option<OwnedMutexGuard<()>>,
 }
 
 /// The server's answer to a task.
@@ -147,29 +147,29 @@ impl Admission {
             // Ignores admissions from before the next denial.
             self.admissions.mark_unchanged();
         }
-        self.turn = None;
+        self.permit = None;
         self.is_denied
     }
 
-    /// If this task was denied, waits until it may try again: until it has the turn and `pause`, a sleep of
-    /// [`DENIED_WAIT`], is over, or another task was let through. The turn ends with the next [answer](Self::denies).
+    /// If this task was denied, waits until it may try again: until it has the permit and `pause`, a sleep of
+    /// [`DENIED_WAIT`], is over, or another task was let through. The permit ends with the next [answer](Self::denies).
     ///
-    /// Cancel safe: the turn goes to another task.
+    /// Cancel safe: the permit goes to another task.
     pub async fn wait<F: Future>(&mut self, pause: impl FnOnce() -> F) {
         if !self.is_denied {
             return;
         }
-        let queue = self.denials.turn.clone();
-        let turn = async {
-            let turn = queue.lock_owned().await;
+        let next = self.denials.next.clone();
+        let waiting = async {
+            let permit = next.lock_owned().await;
             pause().await;
-            turn
+            permit
         };
         tokio::select! {
             biased;
             // The sender is in `self.denials`.
             _ = self.admissions.changed() => {}
-            turn = turn => self.turn = Some(turn),
+            permit = waiting => self.permit = Some(permit),
         }
     }
 }
@@ -180,13 +180,13 @@ impl Stopped {
         *self.signal.borrow()
     }
 
-    /// The turns of one task while the server denies access.
+    /// The retries of one task while the server denies access.
     pub fn admission(&self) -> Admission {
         Admission {
             denials: self.denials.clone(),
             admissions: self.denials.admissions.subscribe(),
             is_denied: false,
-            turn: None,
+            permit: None,
         }
     }
 
@@ -246,15 +246,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn denied_tasks_try_in_turns_and_all_at_once_when_one_is_let_through() {
+    async fn denied_tasks_try_one_by_one_and_all_at_once_when_one_is_let_through() {
         let (tried, _stop, _) = denied_tasks(3).await;
         sleep(Duration::from_secs(9)).await;
         let seconds = |seconds| Duration::from_secs(seconds);
         let tries = std::mem::take(&mut *lock(&tried.at));
         let at_first = [0, 1, 2].map(|task| (task, seconds(0)));
         assert_eq!(tries[..3], at_first);
-        let turns = [(0, 2), (1, 4), (2, 6), (0, 8)];
-        assert_eq!(tries[3..], turns.map(|(task, at)| (task, seconds(at))));
+        let expected = [(0, 2), (1, 4), (2, 6), (0, 8)];
+        assert_eq!(tries[3..], expected.map(|(task, at)| (task, seconds(at))));
 
         *lock(&tried.is_permitted) = true;
         sleep(Duration::from_secs(9)).await;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_goes_leaves_its_turn_to_the_next_one() {
+    async fn a_task_that_goes_leaves_its_permit_to_the_next_one() {
         let (_stop, stopped) = Stop::new();
         let mut admissions = [stopped.admission(), stopped.admission()];
         for admission in &mut admissions {
@@ -287,7 +287,7 @@ mod tests {
         let start = Instant::now();
         second.wait(|| sleep(DENIED_WAIT)).await;
         assert_eq!(start.elapsed(), DENIED_WAIT);
-        // The server fails in another way: no other task is let through, and the turn ends.
+        // The server fails in another way: no other task is let through, and the permit ends.
         assert!(!second.denies(Answer::Failed));
         let start = Instant::now();
         first.wait(|| sleep(DENIED_WAIT)).await;

@@ -6,7 +6,7 @@ use crate::changes::{Findings, Tables};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::flush::{FlushOptions, Flusher};
-use crate::fold::{Attendance, FoldLimits, Folder};
+use crate::fold::{FoldLimits, Folder, Leader};
 use crate::recorder::{Limits, Recorder};
 use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::judgement::read_judgement;
@@ -37,13 +37,13 @@ impl TestFolder {
         max_records: usize,
         days: Option<u32>,
     ) -> Self {
-        let unattended = Arc::default();
+        let leaderless = Arc::default();
         let instance = instance.to_owned();
         let limits = FoldLimits {
             history_days: days,
             ..FoldLimits::remembering(max_records)
         };
-        let folder = Folder::new(store.clone(), clock, instance, limits, unattended);
+        let folder = Folder::new(store.clone(), clock, instance, limits, leaderless);
         Self {
             store,
             folder: Arc::new(folder),
@@ -55,7 +55,7 @@ impl TestFolder {
     /// # Errors
     /// The store failed.
     pub async fn fold(&self) -> Result<bool, StoreError> {
-        Ok(self.folder.fold().await? == Attendance::Mine)
+        Ok(self.folder.fold().await? == Leader::This)
     }
 
     /// The write of a judgement that finds these changes, and removes others.

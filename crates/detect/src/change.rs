@@ -162,8 +162,8 @@ impl Earlier {
     }
 }
 
-/// The longest name of the person who has taken a change, in bytes.
-pub const MAX_TAKER_BYTES: usize = 64;
+/// The longest name of the person who has acknowledged a change, in bytes.
+pub const MAX_PERSON_BYTES: usize = 64;
 
 /// The name of a person who gave none.
 pub const SOMEONE: &str = "someone";
@@ -173,16 +173,16 @@ packed! {
     #[derive(Clone, Debug, PartialEq)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
-    pub struct Taken {
+    pub struct Acknowledgement {
         /// The name of the person: at most 64 bytes.
         pub by: Arc<str>,
-        /// When the change was taken, in Unix seconds.
+        /// When the change was acknowledged, in Unix seconds.
         pub at: i64,
     }
 }
 
-impl Taken {
-    /// A change that a person of this name has taken. Hidden characters are escaped, the result is cut to 64 bytes, and
+impl Acknowledgement {
+    /// An acknowledgement by a person of this name. Hidden characters are escaped, the result is cut to 64 bytes, and
     /// an empty name becomes [`SOMEONE`].
     #[doc(hidden)]
     pub fn new(by: &str, at: i64) -> Self {
@@ -191,7 +191,7 @@ impl Taken {
             let mut bytes = [0; 4];
             // Characters are escaped one by one, so that none is cut in its middle.
             let shown = escape_hidden(c.encode_utf8(&mut bytes));
-            if name.len() + shown.len() > MAX_TAKER_BYTES {
+            if name.len() + shown.len() > MAX_PERSON_BYTES {
                 break;
             }
             name.push_str(&shown);
@@ -222,7 +222,7 @@ packed! {
         pub since: i64,
         /// The end of the minute in which it was detected, in Unix seconds.
         pub detected: i64,
-        /// When it ended, in Unix seconds; `None` while it stands.
+        /// When it ended, in Unix seconds; `None` while it is ongoing.
         pub ended: Option<i64>,
         /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing, and
         /// for an instance that fails; requests per minute for surging and silent.
@@ -264,13 +264,14 @@ packed! {
         pub week_ago: Option<Earlier>,
         // Stored beside the judgements, which do not have this field.
         ;
-        /// The person who works on the change; `None` if the change was not taken, and once it has ended.
-        pub taken: Option<Taken>,
+        /// The person who works on the change; `None` if the change was not acknowledged, and once it has ended.
+        #[cfg_attr(feature = "serde", serde(rename = "taken"))]
+        pub acknowledged: Option<Acknowledgement>,
     }
 }
 
 impl Change {
-    /// Orders changes by urgency: standing changes first, by the time that they cost; then ended ones, latest end
+    /// Orders changes by urgency: ongoing changes first, by the time that they cost; then ended ones, latest end
     /// first.
     #[doc(hidden)]
     pub fn by_urgency(&self, other: &Self) -> Ordering {
@@ -379,13 +380,13 @@ mod tests {
             suspects: Vec::new(),
             yesterday: None,
             week_ago: None,
-            taken: None,
+            acknowledged: None,
         }
     }
 
     #[test]
     fn a_taker_is_escaped_and_bounded() {
-        let by = |name: &str| Taken::new(name, 7).by.to_string();
+        let by = |name: &str| Acknowledgement::new(name, 7).by.to_string();
         assert_eq!(by(" ada "), "ada");
         assert_eq!(by("a\u{202e}d\na"), "a\\u{202e}d\\na");
         for empty in ["", " ", "\u{a0}"] {

@@ -12,7 +12,7 @@ pub use super::minute::{Cost, Coverage, InstanceMinute, Minute, Verdict, Watched
 use super::page::Page;
 pub use super::state::DetectorState;
 use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes, hundredths};
-use super::verdict::Standing;
+use super::verdict::OngoingAlarms;
 use super::{all, failing, speed, traffic};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
@@ -36,7 +36,7 @@ pub struct Detector {
     last: Option<Tick>,
 }
 
-/// The number of a context, by which pages take turns.
+/// The number of a context, which sets the phase of its page.
 fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
 }
@@ -85,7 +85,7 @@ impl Detector {
         }
     }
 
-    /// Judges a minute that has ended. Returns all verdicts that stand at its end. Minutes must be in order; those
+    /// Judges a minute that has ended. Returns all verdicts ongoing at its end. Minutes must be in order; those
     /// without any request may be left out.
     pub fn judge(&mut self, minute: &Minute<'_>) -> Vec<Verdict> {
         let now = tick(minute.start);
@@ -119,18 +119,18 @@ impl Detector {
             return Vec::new();
         };
         let alone = find::are_alone(&self.pages);
-        let stands = |id: RecordId| self.state.stands(id, &AlarmKind::SPEED);
-        let pages = self.pages.iter().filter(|(id, _)| !stands(**id));
+        let has_ongoing = |id: RecordId| self.state.has_ongoing(id, &AlarmKind::SPEED);
+        let pages = self.pages.iter().filter(|(id, _)| !has_ongoing(**id));
         let mut likely: Vec<_> = pages
             .filter_map(|(id, page)| {
                 let after = self.state.last_end(*id, &AlarmKind::SPEED);
-                let lens = page.lens.as_ref()?;
+                let base = page.base.as_ref()?;
                 let shared = self.state.shared.of(*id);
                 let alone = alone || *id == queue();
-                let finding = speed::watch(lens, &shared, now, after, alone)?;
-                let size = speed::size(lens, &shared, finding.score, finding.since);
+                let finding = speed::watch(base, &shared, now, after, alone)?;
+                let size = speed::size(base, &shared, finding.score, finding.since);
                 let ratio = match size.is_tail {
-                    true => speed::log_size(lens, finding.score, finding.effect).exp(),
+                    true => speed::log_size(base, finding.score, finding.effect).exp(),
                     false => size.body,
                 };
                 let watched = Watched {
@@ -165,7 +165,7 @@ impl Detector {
         let judged = judged.filter(|tick| *tick >= first).count();
         Coverage {
             contexts: seen.len(),
-            compared: seen.iter().filter(|page| page.lens.is_some()).count(),
+            compared: seen.iter().filter(|page| page.base.is_some()).count(),
             gaps: ((now - first + 1) as usize).saturating_sub(judged),
         }
     }
@@ -198,11 +198,11 @@ impl Detector {
         true
     }
 
-    /// Renews the pasts whose turn it is, and scores the minute.
+    /// Renews the pasts that are due, and scores the minute.
     fn refresh(&mut self, now: Tick) {
         let mut pages = std::mem::take(&mut self.pages);
         for (id, page) in &mut pages {
-            let alarms = self.state.standing(*id, &AlarmKind::SPEED);
+            let alarms = self.state.ongoing(*id, &AlarmKind::SPEED);
             match alarms.max_by_key(|alarm| alarm.since) {
                 Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
@@ -223,11 +223,11 @@ impl Detector {
     fn share(&mut self, now: Tick, minute: &Minute<'_>) {
         let (mut levels, mut traffic) = (Vec::new(), Vec::new());
         for (_, page) in pages_of(&self.pages) {
-            let Some(lens) = &page.lens else { continue };
+            let Some(base) = &page.base else { continue };
             if !page.is_frozen() {
-                levels.extend(speed::level_of(lens, now));
+                levels.extend(speed::level_of(base, now));
             }
-            let rate = lens.past.requests as f64 / f64::from(lens.past.minutes.max(1));
+            let rate = base.past.requests as f64 / f64::from(base.past.minutes.max(1));
             let last = page.history.last().filter(|last| last.tick == now);
             let requests = last.map_or(0.0, |last| f64::from(last.requests));
             if rate >= 4.0 {
@@ -255,7 +255,7 @@ impl Detector {
         for mut alarm in alarms {
             if alarm.kind.is_speed()
                 && let Some(page) = self.pages.get_mut(&alarm.context)
-                && page.lens.is_none()
+                && page.base.is_none()
             {
                 page.freeze(&alarm.past, now);
             }
@@ -267,7 +267,7 @@ impl Detector {
             if let Some(page) = self.pages.get_mut(&alarm.context)
                 && alarm.kind.is_speed()
             {
-                page.drop_lens();
+                page.drop_base();
             }
             self.state.ended.push(Ended {
                 context: alarm.context,
@@ -301,11 +301,11 @@ impl Detector {
         }
         match alarm.kind {
             AlarmKind::Slower | AlarmKind::Faster => {
-                let Some(lens) = page.lens.as_ref().filter(|_| seen == now) else {
+                let Some(base) = page.base.as_ref().filter(|_| seen == now) else {
                     return false;
                 };
                 let shared = shared.of(alarm.context);
-                let progress = speed::follow(lens, &shared, alarm.score, alarm.since, effect);
+                let progress = speed::follow(base, &shared, alarm.score, alarm.since, effect);
                 alarm.strength = alarm.strength.max(hundredths(progress.strength));
                 progress.is_over
             }
@@ -325,14 +325,14 @@ impl Detector {
     }
 
     fn verdicts(&self, now: Tick) -> Vec<Verdict> {
-        let standing = Standing {
+        let ongoing = OngoingAlarms {
             state: &self.state,
             pages: &self.pages,
             now,
         };
         let alarms = self.state.alarms.iter();
         let alarms = alarms.filter(|alarm| self.state.is_told(alarm, now));
-        let mut verdicts: Vec<_> = alarms.map(|alarm| standing.verdict(alarm)).collect();
+        let mut verdicts: Vec<_> = alarms.map(|alarm| ongoing.verdict(alarm)).collect();
         verdicts.order_by_key(|verdict| (verdict.context, verdict.kind as u8));
         verdicts
     }

@@ -30,7 +30,7 @@ const LONGEST_BEFORE: Tick = 15;
 
 /// Whether there are too few pages to tell what they share.
 pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
-    let compared = pages_of(pages).filter(|(_, page)| page.lens.is_some());
+    let compared = pages_of(pages).filter(|(_, page)| page.base.is_some());
     compared.count() < all::FEWEST_PAGES
 }
 
@@ -52,20 +52,20 @@ impl Finder<'_> {
         for (id, page) in &*self.pages {
             let state = &*self.state;
             let seen = page.history.last().is_some_and(|last| last.tick == now);
-            let stands = |kinds: &[AlarmKind]| state.stands(*id, kinds);
-            if let Some(lens) = &page.lens
+            let has_ongoing = |kinds: &[AlarmKind]| state.has_ongoing(*id, kinds);
+            if let Some(base) = &page.base
                 && seen
-                && !stands(&AlarmKind::SPEED)
+                && !has_ongoing(&AlarmKind::SPEED)
             {
                 let (shared, after) =
                     (state.shared.of(*id), state.last_end(*id, &AlarmKind::SPEED));
-                let found = speed::search(lens, &shared, now, after, alone || *id == queue);
+                let found = speed::search(base, &shared, now, after, alone || *id == queue);
                 begun.extend(found.map(|found| {
                     let subject = (*id, AlarmKind::of_speed(found.faster));
                     let (times, size) = ((found.since, now), (found.strength, found.effect));
                     Alarm {
                         score: found.score,
-                        ..Alarm::new(subject, times, size, lens.past.clone())
+                        ..Alarm::new(subject, times, size, base.past.clone())
                     }
                 }));
             }
@@ -90,17 +90,17 @@ impl Finder<'_> {
                     let size = (change.strength, change.now);
                     Alarm::new((*id, kind), (change.since, now), size, past)
                 };
-                if seen && !stands(&[AlarmKind::Surging]) {
+                if seen && !has_ongoing(&[AlarmKind::Surging]) {
                     let after = state.last_end(*id, &[AlarmKind::Surging]);
                     let surge = traffic::surge(&traffic, &state.shared, after);
                     begun.extend(surge.map(|surge| alarm(AlarmKind::Surging, surge)));
                 }
-                if !seen && !stands(&[AlarmKind::Silent]) {
+                if !seen && !has_ongoing(&[AlarmKind::Silent]) {
                     let silence = traffic::silence(&traffic);
                     silent.extend(silence.map(|silence| alarm(AlarmKind::Silent, silence)));
                 }
             }
-            if seen && !stands(&[AlarmKind::Failing]) {
+            if seen && !has_ongoing(&[AlarmKind::Failing]) {
                 let excluded = state.excluded(*id, &[AlarmKind::Failing], now);
                 let after = state.last_end(*id, &[AlarmKind::Failing]);
                 let failing = failing::search(&page.history, now, after, &excluded);
@@ -144,7 +144,7 @@ impl Finder<'_> {
             page.freeze(&past, now);
             let shared = self.state.shared.of(context);
             let effect =
-                (page.lens.as_ref()).map_or(0.0, |lens| speed::effect_since(lens, &shared, since));
+                (page.base.as_ref()).map_or(0.0, |base| speed::effect_since(base, &shared, since));
             let (subject, size) = ((context, AlarmKind::Slower), (strength, effect));
             let alarm = Alarm::new(subject, (since, now), size, past);
             self.state.alarms.push(alarm);
@@ -169,7 +169,7 @@ impl Finder<'_> {
         let silences = silences.filter(|alarm| alarm.kind == AlarmKind::Silent);
         if silent.len() < 2 || 2 * (silent.len() + silences.count()) < steady {
             begun.extend(silent);
-        } else if !self.state.stands(all_id(), &[AlarmKind::Silent]) {
+        } else if !self.state.has_ongoing(all_id(), &[AlarmKind::Silent]) {
             let first = silent.into_iter().min_by_key(|alarm| alarm.since);
             begun.extend(first.map(|alarm| Alarm {
                 context: all_id(),
@@ -178,7 +178,7 @@ impl Finder<'_> {
             }));
         }
         if let Some(level) = all::search(&self.state.shared, now)
-            && !self.state.stands(all_id(), &AlarmKind::SPEED)
+            && !self.state.has_ongoing(all_id(), &AlarmKind::SPEED)
         {
             let past = Past {
                 level: (level.then * 1e6) as i64,
@@ -202,11 +202,11 @@ impl Finder<'_> {
     /// The median change of several pages that changed together in this minute, as a logarithm of time; 0 if they did
     /// not. A common cause, such as a deploy, a batch job or a database, may pass.
     fn crowd(&self, since: Tick) -> f64 {
-        let lenses = pages_of(self.pages).filter_map(|(_, page)| page.lens.as_ref());
+        let bases = pages_of(self.pages).filter_map(|(_, page)| page.base.as_ref());
         let (mut all, mut sizes) = (0, Vec::new());
-        for lens in lenses {
+        for base in bases {
             all += 1;
-            let size = speed::began(lens, &self.state.shared, since, CROWD);
+            let size = speed::began(base, &self.state.shared, since, CROWD);
             sizes.extend(size.map(f64::abs));
         }
         if sizes.len() <= (all / 20).max(2) {
@@ -218,9 +218,9 @@ impl Finder<'_> {
     /// Whether a change is no larger than that of several pages since the same minute.
     fn is_of_crowd(&self, alarm: &Alarm, crowd: f64) -> bool {
         let page = self.pages.get(&alarm.context);
-        let lens = page.and_then(|page| page.lens.as_ref());
-        let size = lens.map_or(0.0, |lens| {
-            speed::log_size(lens, alarm.score, alarm.effect as f64 * 1e-6)
+        let base = page.and_then(|page| page.base.as_ref());
+        let size = base.map_or(0.0, |base| {
+            speed::log_size(base, alarm.score, alarm.effect as f64 * 1e-6)
         });
         let stands_out = alarm.kind.is_speed() && size.abs() > STANDS_OUT * crowd;
         crowd > 0.0 && !stands_out

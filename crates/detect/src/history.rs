@@ -74,7 +74,7 @@ impl History {
     pub(crate) fn push(&mut self, tick: Tick, sums: &Aggregate) {
         let mut out = Writer(Vec::with_capacity(160));
         pack(&sums.successes(), &mut out);
-        pack(&sums.cut_off, &mut out);
+        pack(&sums.censored, &mut out);
         let packed = out.0;
         // The capacity is limited to a full history: doubling it would take most of the detector's memory.
         if self.minutes.len() == self.minutes.capacity() {
@@ -138,12 +138,12 @@ impl History {
 pub(crate) struct Packed<'a>(&'a [u8]);
 
 impl Packed<'_> {
-    /// Calls `each` with the bucket, its count and whether its requests were cut off.
+    /// Calls `each` with the bucket, its count and whether its requests were censored.
     pub(crate) fn buckets(self, mut each: impl FnMut(usize, u32, bool)) {
         let mut bytes = Reader(self.0);
         // Only `pack` writes these bytes.
         let mut read = || bytes.uint().unwrap_or(0);
-        for cut_off in [false, true] {
+        for censored in [false, true] {
             let length = read() as usize;
             if length == 0 {
                 continue;
@@ -154,7 +154,7 @@ impl Packed<'_> {
                 match read() {
                     0 => bucket += read() as usize + 1,
                     count => {
-                        each(bucket.min(BUCKETS - 1), count as u32, cut_off);
+                        each(bucket.min(BUCKETS - 1), count as u32, censored);
                         bucket += 1;
                     }
                 }

@@ -3,7 +3,7 @@
 use super::figures::{lower_mean, turning_point};
 use super::history::Tick;
 use super::noise::Window;
-use super::page::Lens;
+use super::page::Baseline;
 use super::reference::SPANS;
 use super::residual::{Finding, Residual, past_variance, strength};
 
@@ -67,45 +67,45 @@ fn spared(length: usize) -> usize {
 }
 
 /// The standard deviations of a window without its worst minutes.
-pub(crate) fn without_worst(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
+pub(crate) fn without_worst(base: &Baseline, window: &[Residual], kind: usize, effect: f64) -> f64 {
     let sign = effect.signum();
     let score = |minute: &Residual| sign * minute.scores[kind];
     let mut scores: Vec<_> = window.iter().map(score).collect();
     scores.sort_unstable_by(f64::total_cmp);
     let most = scores[scores.len() - 1 - spared(window.len())];
     let without_worst = window.iter().filter(|minute| score(minute) <= most);
-    let (strength, effect) = deviations(lens, without_worst, kind);
+    let (strength, effect) = deviations(base, without_worst, kind);
     sign * strength * effect.signum()
 }
 
 /// The standard deviations and the effect of some minutes.
 pub(crate) fn deviations<'a>(
-    lens: &Lens,
+    base: &Baseline,
     minutes: impl DoubleEndedIterator<Item = &'a Residual>,
     kind: usize,
 ) -> (f64, f64) {
-    let mut window = Window::new(lens.past.noise[kind]);
+    let mut window = Window::new(base.past.noise[kind]);
     let mut count = 0.0;
     for minute in minutes.rev() {
         minute.add_to(&mut window, kind);
         count += minute.count;
     }
     let effect = window.mean();
-    let variance = window.variance() + past_variance(lens, kind);
-    (strength(lens, kind, effect, variance, count), effect)
+    let variance = window.variance() + past_variance(base, kind);
+    (strength(base, kind, effect, variance, count), effect)
 }
 
 /// Whether the page was never as slow for as long in its past.
-pub(crate) fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> bool {
+pub(crate) fn is_unusual(base: &Baseline, window: &[Residual], kind: usize, effect: f64) -> bool {
     if effect < 0.0 {
         return true;
     }
-    let highest = f64::from(lens.past.highest[kind][(window.len() - 2).min(SPANS - 1)]) * 1e-6;
+    let highest = f64::from(base.past.highest[kind][(window.len() - 2).min(SPANS - 1)]) * 1e-6;
     lower_mean(window.iter().map(|minute| minute.scores[kind])) >= UNUSUAL * highest
 }
 
 /// Whether the last minutes of a change are much smaller than its first ones.
-pub(crate) fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
+pub(crate) fn fades(base: &Baseline, minutes: &[Residual], finding: &Finding) -> bool {
     let start = minutes.partition_point(|minute| minute.tick < finding.since);
     let changed = &minutes[start..];
     // A change that has lasted for long is no episode.
@@ -114,7 +114,7 @@ pub(crate) fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> boo
     }
     let kind = finding.score;
     let mean = |minutes: &[Residual]| {
-        let mut window = Window::new(lens.past.noise[kind]);
+        let mut window = Window::new(base.past.noise[kind]);
         for minute in minutes.iter().rev() {
             minute.add_to(&mut window, kind);
         }
@@ -144,8 +144,8 @@ pub(crate) fn is_left_over(
 }
 
 /// The first minute of the change: from there on, the scores exceed half of the effect.
-pub(crate) fn began(lens: &Lens, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
-    let wobble = lens.past.noise[kind].variance();
+pub(crate) fn began(base: &Baseline, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
+    let wobble = base.past.noise[kind].variance();
     turning_point(minutes.iter().rev().map(|minute| {
         let weight = 1.0 / (minute.sampling[kind] + wobble).max(1e-12);
         let beyond = weight * effect.signum() * (minute.scores[kind] - effect / 2.0);

@@ -4,7 +4,7 @@
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
-//! The [`detector`] judges one minute after the other and returns what stands at the end of each: a
+//! The [`detector`] judges one minute after the other and returns what is ongoing at the end of each: a
 //! [`Verdict`](detector::Verdict). A [`Change`](change::Change) is a verdict with the details for readers: its name,
 //! its cost, its suspects. [`Mark`](tower_pulse_model::mark::Mark)s are the deploys and other events that changes are
 //! compared with.

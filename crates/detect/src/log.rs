@@ -1,4 +1,4 @@
-//! The log of changes: those that stand, and those that have ended.
+//! The log of changes: ongoing and ended ones.
 
 use std::sync::Arc;
 use tower_pulse_model::order::InOrder;
@@ -23,8 +23,8 @@ pub struct Difference {
     pub began: Vec<Arc<str>>,
     /// The ids of changes that have ended.
     pub ended: Vec<Arc<str>>,
-    /// The ids of changes that stood before and still stand.
-    pub standing: Vec<Arc<str>>,
+    /// The ids of changes that were ongoing before and still are.
+    pub ongoing: Vec<Arc<str>>,
     /// The ids of changes that were removed because the log was full.
     pub removed: Vec<Arc<str>>,
 }
@@ -51,29 +51,29 @@ impl Log {
         self.place(id).ok().map(|at| &mut self.changes[at])
     }
 
-    /// Whether a change stands for a verdict.
-    pub fn stands(&self, context: &str, verdict: &Verdict) -> bool {
-        let mut standing = self.changes.iter().filter(|c| c.ended.is_none());
-        standing.any(|change| is_about(change, verdict.kind, context, verdict.instance.as_deref()))
+    /// Whether a change of a verdict is ongoing.
+    pub fn has_ongoing(&self, context: &str, verdict: &Verdict) -> bool {
+        let mut ongoing = self.changes.iter().filter(|c| c.ended.is_none());
+        ongoing.any(|change| is_about(change, verdict.kind, context, verdict.instance.as_deref()))
     }
 
-    /// The change that stands for a verdict. A change that began after the verdict's detection is another step.
-    fn standing(&mut self, context: &str, verdict: &Verdict) -> Option<&mut Change> {
-        let mut standing = self.changes.iter_mut().filter(|c| c.ended.is_none());
-        standing.find(|change| {
+    /// The ongoing change for a verdict. A change that began after the verdict's detection is another step.
+    fn ongoing(&mut self, context: &str, verdict: &Verdict) -> Option<&mut Change> {
+        let mut ongoing = self.changes.iter_mut().filter(|c| c.ended.is_none());
+        ongoing.find(|change| {
             is_about(change, verdict.kind, context, verdict.instance.as_deref())
                 && verdict.since < change.detected
         })
     }
 
-    /// Applies the verdicts that stand at `end`, the end of a minute in Unix seconds. A change without a verdict ends.
+    /// Applies the verdicts ongoing at `end`, the end of a minute in Unix seconds. A change without a verdict ends.
     pub fn apply(&mut self, verdicts: &[(Arc<str>, Verdict)], end: i64) -> Difference {
         let mut difference = Difference::default();
         for (context, verdict) in verdicts {
-            let standing = self.standing(context, verdict);
-            if let Some(change) = standing {
+            let ongoing = self.ongoing(context, verdict);
+            if let Some(change) = ongoing {
                 update(change, verdict);
-                difference.standing.push(change.id.clone());
+                difference.ongoing.push(change.id.clone());
                 continue;
             }
             let change = begun(context, verdict);
@@ -83,7 +83,7 @@ impl Log {
                     let change = &mut self.changes[at];
                     change.ended = None;
                     update(change, verdict);
-                    difference.standing.push(change.id.clone());
+                    difference.ongoing.push(change.id.clone());
                 }
                 Err(at) => {
                     difference.began.push(change.id.clone());
@@ -92,8 +92,8 @@ impl Log {
             }
         }
         for change in self.changes.iter_mut().filter(|c| c.ended.is_none()) {
-            let stands = [&difference.began, &difference.standing];
-            if !stands.iter().any(|ids| ids.contains(&change.id)) {
+            let ongoing = [&difference.began, &difference.ongoing];
+            if !ongoing.iter().any(|ids| ids.contains(&change.id)) {
                 change.ended = Some(end);
                 difference.ended.push(change.id.clone());
             }
@@ -141,7 +141,7 @@ fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
         suspects: Vec::new(),
         yesterday: None,
         week_ago: None,
-        taken: None,
+        acknowledged: None,
     };
     update(&mut change, verdict);
     change
@@ -209,8 +209,8 @@ pub(crate) mod tests {
         );
         let mut verdict = slower("GET /", 600);
         verdict.1.now = 0.3;
-        let stands = log.apply(&[verdict, slower("GET /a", 660)], 660);
-        assert_eq!((&stands.standing, stands.began.len()), (&began.began, 1));
+        let after = log.apply(&[verdict, slower("GET /a", 660)], 660);
+        assert_eq!((&after.ongoing, after.began.len()), (&began.began, 1));
         assert_eq!(log.get(id).map(|change| change.now), Some(0.3));
         let ended = log.apply(&[], 720);
         assert_eq!(ended.ended.len(), 2);
@@ -225,12 +225,12 @@ pub(crate) mod tests {
     #[test]
     fn the_changes_that_ended_first_make_room() {
         let mut log = Log::default();
-        let stands = slower("GET /stands", 60);
-        let first = log.apply(&[stands.clone(), slower("GET /0", 60)], 60);
+        let ongoing = slower("GET /ongoing", 60);
+        let first = log.apply(&[ongoing.clone(), slower("GET /0", 60)], 60);
         let mut removed = Vec::new();
         for n in 1..MAX_CHANGES as i64 {
             let other = slower(&format!("GET /{n}"), 60 * (n + 1));
-            removed.extend(log.apply(&[stands.clone(), other], 60 * (n + 1)).removed);
+            removed.extend(log.apply(&[ongoing.clone(), other], 60 * (n + 1)).removed);
         }
         assert_eq!(log.changes.len(), MAX_CHANGES);
         assert_eq!(removed, [first.began[1].clone()]);

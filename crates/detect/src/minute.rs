@@ -29,7 +29,7 @@ pub struct InstanceMinute<'a> {
     pub contexts: Vec<(RecordId, &'a Aggregate)>,
 }
 
-/// A change that stands at the end of a minute.
+/// An ongoing change at the end of a minute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The context.

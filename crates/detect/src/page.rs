@@ -11,8 +11,8 @@ use super::state::SharedMinutes;
 /// The number of minutes that have scores.
 pub(crate) const SCORED: Tick = 31;
 
-/// A past, and the scores of the last minutes against it.
-pub(crate) struct Lens {
+/// The baseline of a page: a past, and the scores of the last minutes against it.
+pub(crate) struct Baseline {
     pub(crate) past: Past,
     pub(crate) reference: Reference,
     pub(crate) scored: VecDeque<Scored>,
@@ -24,19 +24,19 @@ pub(crate) struct Lens {
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) history: History,
-    pub(crate) lens: Option<Box<Lens>>,
+    pub(crate) base: Option<Box<Baseline>>,
     /// The minute for which no past was found.
     missing: Option<Tick>,
 }
 
 impl Page {
-    /// The latest minute, up to `now`, for which this page's past is made. Pages take turns.
+    /// The latest minute, up to `now`, for which this page's past is made. The phase differs between pages.
     fn epoch(number: u64, now: Tick) -> Tick {
-        let turn = (number % RENEWED as u64) as Tick;
-        now - (now - turn).rem_euclid(RENEWED)
+        let phase = (number % RENEWED as u64) as Tick;
+        now - (now - phase).rem_euclid(RENEWED)
     }
 
-    /// Renews the lens, if it is the page's turn. `excluded` are times that may not be part of a past. `before` is the
+    /// Renews the baseline, if a new epoch has begun. `excluded` are times that may not be part of a past. `before` is the
     /// end and the past of the last alarm, used if there is no other past.
     pub(crate) fn renew(
         &mut self,
@@ -47,7 +47,7 @@ impl Page {
         before: Option<(Tick, &Past)>,
     ) {
         let epoch = Self::epoch(number, now);
-        let current = self.lens.as_ref().map(|lens| lens.epoch).or(self.missing);
+        let current = self.base.as_ref().map(|base| base.epoch).or(self.missing);
         if current == Some(epoch) {
             return;
         }
@@ -55,33 +55,33 @@ impl Page {
         // The result must not depend on when within an epoch this detector took over.
         let before = before.filter(|(ended, _)| *ended > epoch - STORED);
         let compared = past.or_else(|| before.and_then(|(_, past)| with_reference(past)));
-        self.look_through(compared, epoch, now);
+        self.compare_with(compared, epoch, now);
     }
 
-    /// Removes the lens, so that it is made anew.
-    pub(crate) fn drop_lens(&mut self) {
-        self.lens = None;
+    /// Removes the baseline, so that it is made anew.
+    pub(crate) fn drop_base(&mut self) {
+        self.base = None;
         self.missing = None;
     }
 
     /// Compares with this past from now on.
     pub(crate) fn freeze(&mut self, past: &Past, now: Tick) {
-        self.look_through(with_reference(past), Tick::MAX, now);
+        self.compare_with(with_reference(past), Tick::MAX, now);
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
-        let lens = self.lens.as_ref();
-        lens.is_some_and(|lens| lens.epoch == Tick::MAX)
+        let base = self.base.as_ref();
+        base.is_some_and(|base| base.epoch == Tick::MAX)
     }
 
-    fn look_through(&mut self, compared: Option<(Past, Reference)>, epoch: Tick, now: Tick) {
+    fn compare_with(&mut self, compared: Option<(Past, Reference)>, epoch: Tick, now: Tick) {
         self.missing = Some(epoch);
-        self.lens = compared.map(|(past, reference)| {
+        self.base = compared.map(|(past, reference)| {
             let mut scored = VecDeque::with_capacity(SCORED as usize + 1);
             self.history.each(now - SCORED + 1, |minute, packed| {
                 scored.push_back(score(minute.tick, packed, &reference));
             });
-            Box::new(Lens {
+            Box::new(Baseline {
                 past,
                 reference,
                 scored,
@@ -92,15 +92,15 @@ impl Page {
 
     /// Scores the last minute, if it is `now` and has no score.
     pub(crate) fn score_last(&mut self, now: Tick) {
-        let Some(lens) = &mut self.lens else { return };
-        let is_scored = lens.scored.back().is_some_and(|last| last.tick >= now);
+        let Some(base) = &mut self.base else { return };
+        let is_scored = base.scored.back().is_some_and(|last| last.tick >= now);
         if !is_scored {
-            let (reference, scored) = (&lens.reference, &mut lens.scored);
+            let (reference, scored) = (&base.reference, &mut base.scored);
             self.history.each(now, |minute, packed| {
                 scored.push_back(score(minute.tick, packed, reference));
             });
         }
-        lens.scored.retain(|scored| scored.tick > now - SCORED);
+        base.scored.retain(|scored| scored.tick > now - SCORED);
     }
 }
 

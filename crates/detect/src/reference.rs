@@ -85,7 +85,7 @@ packed! {
 pub(crate) struct Reference {
     first: usize,
     scores: Vec<[f32; SCORES]>,
-    /// The bucket up to which a request that was cut off says nothing.
+    /// The bucket up to which a censored request says nothing.
     median: usize,
     /// The expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
     shifted: Vec<[f32; SCORES]>,
@@ -257,7 +257,7 @@ impl Reference {
         self.scores[bucket.saturating_sub(self.first).min(last)]
     }
 
-    /// Whether a request that was cut off in this bucket took longer than most.
+    /// Whether a request that was censored in this bucket took longer than most.
     pub(crate) fn is_late(&self, bucket: usize) -> bool {
         bucket > self.median
     }

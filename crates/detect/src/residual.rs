@@ -2,7 +2,7 @@
 
 use super::history::{Tick, WIDTH};
 use super::noise::Window;
-use super::page::Lens;
+use super::page::Baseline;
 use super::reference::SCORES;
 use super::scored::Scored;
 use super::state::SharedMinutes;
@@ -47,52 +47,52 @@ impl Residual {
 /// How much the pages' responses to the shared shift differ: one standard deviation, as a part of the shift.
 const LOADING: f64 = 0.3;
 
-fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
-    let shift = shared.level(scored.tick) - lens.past.level as f64 * 1e-6;
+fn residual(scored: &Scored, base: &Baseline, shared: &SharedMinutes) -> Residual {
+    let shift = shared.level(scored.tick) - base.past.level as f64 * 1e-6;
     let mut residual = Residual {
         tick: scored.tick,
         count: f64::from(scored.count),
         shift,
         scores: [0.0; SCORES],
-        log: (f64::from(scored.bucket) - lens.reference.bucket) * WIDTH - shift,
+        log: (f64::from(scored.bucket) - base.reference.bucket) * WIDTH - shift,
         sampling: [0.0; SCORES],
         answer: [0.0; SCORES],
     };
     for kind in 0..SCORES {
         residual.scores[kind] =
-            f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
-        residual.sampling[kind] = lens.reference.variance(kind) / f64::from(scored.count);
+            f64::from(scored.scores[kind]) - base.reference.expected(kind, shift);
+        residual.sampling[kind] = base.reference.variance(kind) / f64::from(scored.count);
         let (more, less) = (shift * (1.0 + LOADING), shift * (1.0 - LOADING));
         residual.answer[kind] =
-            (lens.reference.expected(kind, more) - lens.reference.expected(kind, less)) / 2.0;
+            (base.reference.expected(kind, more) - base.reference.expected(kind, less)) / 2.0;
     }
     residual
 }
 
 /// The minutes from `since` on.
 pub(crate) fn residuals<'a>(
-    lens: &'a Lens,
+    base: &'a Baseline,
     shared: &'a SharedMinutes,
     since: Tick,
 ) -> impl DoubleEndedIterator<Item = Residual> + 'a {
-    let scored = lens.scored.iter();
+    let scored = base.scored.iter();
     let counted = scored.filter(move |scored| scored.tick >= since && scored.count >= 1.0);
-    counted.map(|scored| residual(scored, lens, shared))
+    counted.map(|scored| residual(scored, base, shared))
 }
 
 /// The variance of the mean of the past.
-pub(crate) fn past_variance(lens: &Lens, kind: usize) -> f64 {
-    let noise = lens.past.noise[kind];
+pub(crate) fn past_variance(base: &Baseline, kind: usize) -> f64 {
+    let noise = base.past.noise[kind];
     let correlation = noise.correlation();
     let lasting = (1.0 + correlation) / (1.0 - correlation);
-    lens.reference.variance(kind) / lens.reference.count()
-        + noise.variance() * lasting / f64::from(lens.past.minutes.max(1))
+    base.reference.variance(kind) / base.reference.count()
+        + noise.variance() * lasting / f64::from(base.past.minutes.max(1))
 }
 
-/// The standard deviations of a mean score of `count` requests. The sum of few skewed scores exceeds its mean more
+/// The standard deviations of a mean score of `n` requests. The sum of few skewed scores exceeds its mean more
 /// easily than a normal deviate, so the skewness is part of the variance, as in the deviance of a Poisson count or in
 /// Bernstein's inequality.
-pub(crate) fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) -> f64 {
-    let skewed = effect * lens.reference.skew(kind) / (3.0 * count.max(1.0));
+pub(crate) fn strength(base: &Baseline, kind: usize, effect: f64, variance: f64, n: f64) -> f64 {
+    let skewed = effect * base.reference.skew(kind) / (3.0 * n.max(1.0));
     effect.abs() / (variance + skewed.max(0.0)).sqrt()
 }

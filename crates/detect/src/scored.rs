@@ -17,8 +17,8 @@ pub(crate) struct Scored {
 pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Scored {
     let mut sums = [0.0f64; SCORES];
     let (mut total, mut buckets) = (0.0f64, 0.0);
-    packed.buckets(|bucket, count, cut_off| {
-        if cut_off && !reference.is_late(bucket) {
+    packed.buckets(|bucket, count, censored| {
+        if censored && !reference.is_late(bucket) {
             return;
         }
         total += f64::from(count);
@@ -35,24 +35,24 @@ pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Sc
     }
 }
 
-/// The counts of successes, and of those requests above their median that were cut off.
+/// The counts of successes, and of the censored requests above their median.
 pub(crate) struct Tally {
     successes: Box<Counts>,
-    cut_off: Box<Counts>,
+    censored: Box<Counts>,
 }
 
 impl Tally {
     pub(crate) fn new() -> Self {
         Self {
             successes: Box::new([0; BUCKETS]),
-            cut_off: Box::new([0; BUCKETS]),
+            censored: Box::new([0; BUCKETS]),
         }
     }
 
     pub(crate) fn add(&mut self, packed: Packed<'_>) {
-        packed.buckets(|bucket, count, cut_off| {
-            let side = match cut_off {
-                true => &mut self.cut_off,
+        packed.buckets(|bucket, count, censored| {
+            let side = match censored {
+                true => &mut self.censored,
                 false => &mut self.successes,
             };
             side[bucket] = side[bucket].saturating_add(count);
@@ -63,10 +63,10 @@ impl Tally {
     pub(crate) fn finish(mut self) -> Box<Counts> {
         let half = self.successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;
         let mut below = 0;
-        for (mine, cut_off) in self.successes.iter_mut().zip(self.cut_off.iter()) {
+        for (mine, censored) in self.successes.iter_mut().zip(self.censored.iter()) {
             below += u64::from(*mine);
             if below > half {
-                *mine = mine.saturating_add(*cut_off);
+                *mine = mine.saturating_add(*censored);
             }
         }
         self.successes
@@ -89,11 +89,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_was_cut_off_above_the_median_counts_as_a_success() {
+    fn a_request_that_was_censored_above_the_median_counts_as_a_success() {
         let mut tally = Tally::new();
         (tally.successes[20], tally.successes[40]) = (10, 10);
         for bucket in [10, 20, 30, 40, 50] {
-            tally.cut_off[bucket] = 5;
+            tally.censored[bucket] = 5;
         }
         let counts = tally.finish();
         let counted = [10, 20, 30, 40, 50].map(|bucket| counts[bucket]);

@@ -12,7 +12,7 @@ use super::lasting::{
     without_worst,
 };
 use super::noise::Window;
-use super::page::Lens;
+use super::page::Baseline;
 use super::reference::{MIX, PLACE, RANK, SCORES, TAIL};
 use super::residual::{Finding, Residual, past_variance, residuals, strength};
 use super::state::SharedMinutes;
@@ -62,48 +62,48 @@ const LEAST_SLOWER: f64 = 0.12;
 const LEAST_FASTER: f64 = 0.18;
 const LEAST_TAIL: f64 = 0.3;
 
-/// The change of a page since a minute, as a logarithm of time; `None` if it is below `least` standard deviations or
+/// The change of a page since a minute, as a logarithm of time; `None` if it is below `min` standard deviations or
 /// shows in the minutes before.
-pub(crate) fn began(lens: &Lens, shared: &SharedMinutes, since: Tick, least: f64) -> Option<f64> {
-    let minutes = residuals(lens, shared, Tick::MIN).filter(|minute| minute.shift.abs() < CALM);
+pub(crate) fn began(base: &Baseline, shared: &SharedMinutes, since: Tick, min: f64) -> Option<f64> {
+    let minutes = residuals(base, shared, Tick::MIN).filter(|minute| minute.shift.abs() < CALM);
     let minutes: Vec<_> = minutes.collect();
     let start = minutes.partition_point(|minute| minute.tick < since);
     let (before, after) = minutes.split_at(start);
     let before = &before[before.len() - before.len().min(BEFORE)..];
     after.last()?;
     [RANK, PLACE].into_iter().find_map(|kind| {
-        let (deviations, effect) = deviations(lens, after.iter(), kind);
+        let (deviations, effect) = deviations(base, after.iter(), kind);
         let earlier = weighted_mean(before.iter(), kind);
-        let began = deviations >= least && earlier * effect.signum() < 0.5 * effect.abs();
-        began.then(|| effect / lens.reference.slope(kind))
+        let began = deviations >= min && earlier * effect.signum() < 0.5 * effect.abs();
+        began.then(|| effect / base.reference.slope(kind))
     })
 }
 
 /// The effect on the rank score of the minutes since `since`.
-pub(crate) fn effect_since(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
-    let minutes: Vec<_> = residuals(lens, shared, since).collect();
+pub(crate) fn effect_since(base: &Baseline, shared: &SharedMinutes, since: Tick) -> f64 {
+    let minutes: Vec<_> = residuals(base, shared, since).collect();
     weighted_mean(minutes.iter(), RANK)
 }
 
 /// The size of an effect on the mean score, as a logarithm of time.
-pub(crate) fn log_size(lens: &Lens, kind: usize, effect: f64) -> f64 {
+pub(crate) fn log_size(base: &Baseline, kind: usize, effect: f64) -> f64 {
     match kind {
-        TAIL => effect / lens.reference.tail_share(),
-        RANK => lens.reference.shift_of(effect),
-        MIX => (1.0 + 2.0 * lens.reference.mixed_share(effect)).ln(),
-        _ => effect / lens.reference.slope(kind),
+        TAIL => effect / base.reference.tail_share(),
+        RANK => base.reference.shift_of(effect),
+        MIX => (1.0 + 2.0 * base.reference.mixed_share(effect)).ln(),
+        _ => effect / base.reference.slope(kind),
     }
 }
 
 /// The last minutes after the past and after `after`, at most `most`; `None` if the last one is not `now`.
 fn minutes(
-    lens: &Lens,
+    base: &Baseline,
     shared: &SharedMinutes,
     now: Tick,
     after: Tick,
     most: usize,
 ) -> Option<Vec<Residual>> {
-    let minutes = residuals(lens, shared, lens.past.end.max(after + 1));
+    let minutes = residuals(base, shared, base.past.end.max(after + 1));
     let mut minutes: Vec<_> = minutes.rev().take(most).collect();
     minutes.reverse();
     (minutes.last()?.tick == now).then_some(minutes)
@@ -111,13 +111,13 @@ fn minutes(
 
 /// Calls `each` with the finding of each score over the last 2 to `longest` minutes, and with these minutes.
 fn each_window(
-    lens: &Lens,
+    base: &Baseline,
     minutes: &[Residual],
     longest: usize,
     mut each: impl FnMut(Finding, &[Residual]),
 ) {
-    let mut windows = lens.past.noise.map(Window::new);
-    let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
+    let mut windows = base.past.noise.map(Window::new);
+    let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(base, kind));
     let mut count = 0.0;
     for (index, minute) in minutes.iter().rev().take(longest).enumerate() {
         count += minute.count;
@@ -137,7 +137,7 @@ fn each_window(
             let finding = Finding {
                 score: kind,
                 faster: effect < 0.0,
-                strength: strength(lens, kind, effect, variance, count),
+                strength: strength(base, kind, effect, variance, count),
                 effect,
                 since: minute.tick,
             };
@@ -156,16 +156,16 @@ fn shortest(changed: &[Residual]) -> usize {
 
 /// Searches for a change that is present at the end of minute `now`.
 pub(crate) fn search(
-    lens: &Lens,
+    base: &Baseline,
     shared: &SharedMinutes,
     now: Tick,
     after: Tick,
     alone: bool,
 ) -> Option<Finding> {
-    let minutes = minutes(lens, shared, now, after, usize::MAX)?;
-    let young = lens.past.minutes < 30;
+    let minutes = minutes(base, shared, now, after, usize::MAX)?;
+    let young = base.past.minutes < 30;
     let mut best: Option<(f64, Finding)> = None;
-    each_window(lens, &minutes, LONGEST, |finding, window| {
+    each_window(base, &minutes, LONGEST, |finding, window| {
         let (kind, effect, length) = (finding.score, finding.effect, window.len());
         if length < USUAL_SHORTEST && length < shortest(window) {
             return;
@@ -182,19 +182,19 @@ pub(crate) fn search(
             return;
         }
         let earlier = &minutes[..minutes.len() - length];
-        if is_large(lens, kind, effect)
+        if is_large(base, kind, effect)
             && goes_on(window, kind, effect)
-            && without_worst(lens, window, kind, effect) >= WITHOUT_WORST * bar
-            && is_unusual(lens, window, kind, effect)
+            && without_worst(base, window, kind, effect) >= WITHOUT_WORST * bar
+            && is_unusual(base, window, kind, effect)
             && !is_left_over(earlier, window, kind, effect)
         {
             best = Some((over, finding));
         }
     });
     let (_, mut finding) = best?;
-    finding.since = lasting::began(lens, &minutes, finding.score, finding.effect);
+    finding.since = lasting::began(base, &minutes, finding.score, finding.effect);
     // Caches warm up, and a host recovers, at different speeds on different pages.
-    let size = log_size(lens, finding.score, finding.effect).abs();
+    let size = log_size(base, finding.score, finding.effect).abs();
     let rough = |minute: &&Residual| minute.shift.abs() >= CALM.max(ROUGH * size);
     let since = |tick: Tick| &minutes[minutes.partition_point(|minute| minute.tick < tick)..];
     let lasted = since(finding.since);
@@ -205,7 +205,7 @@ pub(crate) fn search(
         _ => AFTER_ROUGH,
     };
     let enough = lasted.iter().filter(|minute| !rough(minute)).count() >= least;
-    (enough && !fades(lens, &minutes, &finding)).then_some(finding)
+    (enough && !fades(base, &minutes, &finding)).then_some(finding)
 }
 
 /// The longest window of a change that is only likely, in minutes with requests.
@@ -216,24 +216,24 @@ const WATCH_BAR: f64 = 4.5;
 
 /// Searches for a page that is likely slower at the end of minute `now`; [`search`] may become certain later.
 pub(crate) fn watch(
-    lens: &Lens,
+    base: &Baseline,
     shared: &SharedMinutes,
     now: Tick,
     after: Tick,
     alone: bool,
 ) -> Option<Finding> {
-    let minutes = minutes(lens, shared, now, after, LONGEST_WATCHED)?;
+    let minutes = minutes(base, shared, now, after, LONGEST_WATCHED)?;
     let mut best: Option<Finding> = None;
-    each_window(lens, &minutes, LONGEST_WATCHED, |finding, window| {
+    each_window(base, &minutes, LONGEST_WATCHED, |finding, window| {
         let (kind, effect) = (finding.score, finding.effect);
         let bar = [WATCH_BAR, WATCH_BAR_OF_TWO][usize::from(window.len() == 2)];
         let bar = if alone { bar + ALONE } else { bar };
         if effect > 0.0
             && finding.strength >= bar
             && best.is_none_or(|best| best.strength < finding.strength)
-            && is_large(lens, kind, effect)
+            && is_large(base, kind, effect)
             && goes_on(window, kind, effect)
-            && is_unusual(lens, window, kind, effect)
+            && is_unusual(base, window, kind, effect)
         {
             best = Some(finding);
         }
@@ -242,8 +242,8 @@ pub(crate) fn watch(
 }
 
 /// Whether the change is large enough to matter.
-fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
-    let size = log_size(lens, kind, effect);
+fn is_large(base: &Baseline, kind: usize, effect: f64) -> bool {
+    let size = log_size(base, kind, effect);
     match kind {
         TAIL => size >= LEAST_TAIL,
         _ => size >= LEAST_SLOWER || size <= -LEAST_FASTER,
@@ -261,16 +261,16 @@ pub(crate) struct Progress {
 /// The part of a change below which it is over.
 const OVER: f64 = 0.45;
 
-/// Follows a change that stands. `since` and `effect` are those of its finding.
+/// Follows an ongoing change. `since` and `effect` are those of its finding.
 pub(crate) fn follow(
-    lens: &Lens,
+    base: &Baseline,
     shared: &SharedMinutes,
     kind: usize,
     since: Tick,
     effect: f64,
 ) -> Progress {
-    let minutes: Vec<_> = residuals(lens, shared, since).collect();
-    let mut recent = Window::new(lens.past.noise[kind]);
+    let minutes: Vec<_> = residuals(base, shared, since).collect();
+    let mut recent = Window::new(base.past.noise[kind]);
     let mut taken = 0;
     for minute in minutes.iter().rev() {
         let enough = taken >= 8 || recent.variance().sqrt() <= 0.2 * effect.abs();
@@ -280,7 +280,7 @@ pub(crate) fn follow(
         minute.add_to(&mut recent, kind);
         taken += 1;
     }
-    let mut all = Window::new(lens.past.noise[kind]);
+    let mut all = Window::new(base.past.noise[kind]);
     for minute in minutes[..minutes.len() - taken].iter().rev() {
         minute.add_to(&mut all, kind);
     }
@@ -293,7 +293,7 @@ pub(crate) fn follow(
     let size = (sign * now).max(0.7 * effect.abs());
     Progress {
         is_over: taken >= 3 && sign * recent.mean() < OVER * size,
-        strength: size / (all.variance() + past_variance(lens, kind)).sqrt(),
+        strength: size / (all.variance() + past_variance(base, kind)).sqrt(),
     }
 }
 
@@ -312,22 +312,22 @@ pub(crate) struct Size {
 const BODY_MOVED: f64 = 0.095;
 
 /// The size of a change that was found by this kind of score.
-pub(crate) fn size(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick) -> Size {
+pub(crate) fn size(base: &Baseline, shared: &SharedMinutes, kind: usize, since: Tick) -> Size {
     let (mut rank, mut tail, mut shift, mut count) = (0.0, 0.0, 0.0, 0.0);
-    let level = lens.past.level as f64 * 1e-6;
-    for scored in lens.scored.iter().filter(|scored| scored.tick >= since) {
+    let level = base.past.level as f64 * 1e-6;
+    for scored in base.scored.iter().filter(|scored| scored.tick >= since) {
         let n = f64::from(scored.count);
         let here = shared.level(scored.tick) - level;
         rank += n * f64::from(scored.scores[RANK]);
-        tail += n * (f64::from(scored.scores[TAIL]) - lens.reference.expected(TAIL, here));
+        tail += n * (f64::from(scored.scores[TAIL]) - base.reference.expected(TAIL, here));
         shift += n * here;
         count += n;
     }
     let count = f64::max(count, 1.0);
     let (tail, shift) = (tail / count, shift / count);
-    let body = lens.reference.shift_of(rank / count) - shift;
+    let body = base.reference.shift_of(rank / count) - shift;
     // Either all requests are slower, the tail included, or only the tail is.
-    let explained = lens.reference.expected(TAIL, body) >= 0.5 * tail;
+    let explained = base.reference.expected(TAIL, body) >= 0.5 * tail;
     Size {
         body: body.clamp(-20.0, 20.0).exp(),
         is_tail: kind == TAIL && body < BODY_MOVED && !explained,
@@ -336,15 +336,15 @@ pub(crate) fn size(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick
 }
 
 /// The page's estimate of the level in its last minute, with its weight.
-pub(crate) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
-    let last = lens.scored.back();
+pub(crate) fn level_of(base: &Baseline, now: Tick) -> Option<(f64, f64)> {
+    let last = base.scored.back();
     let scored = last.filter(|scored| scored.tick == now && scored.count >= 1.0)?;
-    let reference = &lens.reference;
+    let reference = &base.reference;
     let shift = reference.shift_of(f64::from(scored.scores[RANK]));
     let slope = reference.slope(RANK);
     let sampling = reference.variance(RANK) / f64::from(scored.count) / (slope * slope);
-    let wobble = (lens.past.noise[RANK].variance() / (slope * slope)).min(0.04);
-    let level = lens.past.level as f64 * 1e-6 + shift;
+    let wobble = (base.past.noise[RANK].variance() / (slope * slope)).min(0.04);
+    let level = base.past.level as f64 * 1e-6 + shift;
     Some((level, 1.0 / (sampling + wobble)))
 }
 

@@ -52,7 +52,7 @@ impl From<AlarmKind> for ChangeKind {
 }
 
 packed! {
-    /// A change that stands.
+    /// An ongoing change.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Alarm {
         pub(crate) context: RecordId,
@@ -67,11 +67,11 @@ packed! {
         pub(crate) strength: u32,
         /// The effect on the score or on the rate, in millionths.
         pub(crate) effect: i64,
-        /// The past that the context is compared with while the alarm stands.
+        /// The past that the context is compared with while the alarm is ongoing.
         pub(crate) past: Past,
     }
 
-    /// A time in which an alarm stood. It is never part of a past.
+    /// A time in which an alarm was ongoing. It is never part of a past.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Ended {
         pub(crate) context: RecordId,
@@ -195,7 +195,7 @@ impl SharedMinutes {
 pub struct DetectorState {
     /// The end of the last minute that was judged, in Unix seconds.
     pub judged_until: i64,
-    /// The alarms that stand.
+    /// The ongoing alarms.
     pub(crate) alarms: Vec<Alarm>,
     /// The alarms that ended in the last minutes.
     pub(crate) ended: Vec<Ended>,
@@ -209,8 +209,8 @@ pub struct DetectorState {
 const SETTLING: Tick = 2;
 
 impl DetectorState {
-    /// The standing alarms of a context, of these kinds.
-    pub(crate) fn standing(
+    /// The ongoing alarms of a context, of these kinds.
+    pub(crate) fn ongoing(
         &self,
         id: RecordId,
         kinds: &[AlarmKind],
@@ -219,8 +219,8 @@ impl DetectorState {
         alarms.filter(move |alarm| alarm.context == id && kinds.contains(&alarm.kind))
     }
 
-    pub(crate) fn stands(&self, id: RecordId, kinds: &[AlarmKind]) -> bool {
-        self.standing(id, kinds).next().is_some()
+    pub(crate) fn has_ongoing(&self, id: RecordId, kinds: &[AlarmKind]) -> bool {
+        self.ongoing(id, kinds).next().is_some()
     }
 
     /// The alarms of a context that have ended, of these kinds.
@@ -233,7 +233,7 @@ impl DetectorState {
         ended.filter(move |ended| ended.context == id && kinds.contains(&ended.kind))
     }
 
-    /// Whether an alarm is reported at the end of minute `now`: no further step stands on top of it, or has just ended.
+    /// Whether an alarm is reported at the end of minute `now`: no further step on top of it is ongoing, or just ended.
     pub(crate) fn is_told(&self, alarm: &Alarm, now: Tick) -> bool {
         let is_settling = self
             .ended(alarm.context, &[alarm.kind])
@@ -241,9 +241,9 @@ impl DetectorState {
         !is_settling && !self.is_covered(alarm)
     }
 
-    /// Whether a further step of the same page stands on top of an alarm.
+    /// Whether a further step of the same page, on top of an alarm, is ongoing.
     pub(crate) fn is_covered(&self, alarm: &Alarm) -> bool {
-        let mut others = self.standing(alarm.context, &[AlarmKind::Slower]);
+        let mut others = self.ongoing(alarm.context, &[AlarmKind::Slower]);
         alarm.kind == AlarmKind::Slower && others.any(|other| other.since > alarm.since)
     }
 
@@ -258,7 +258,7 @@ impl DetectorState {
 
     /// The times of a context that may not be part of its past.
     pub(crate) fn excluded(&self, id: RecordId, kinds: &[AlarmKind], now: Tick) -> Vec<Span> {
-        let alarms = self.standing(id, kinds).map(|alarm| (alarm.since, now));
+        let alarms = self.ongoing(id, kinds).map(|alarm| (alarm.since, now));
         let ended = self.ended(id, kinds).map(|ended| (ended.from, ended.to));
         alarms.chain(ended).collect()
     }

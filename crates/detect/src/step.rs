@@ -83,8 +83,8 @@ fn levels(history: &History, shared: &SharedMinutes, after: Tick) -> Vec<Level> 
     let mut levels = Vec::new();
     history.each(after + 1, |minute, packed| {
         let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
-        packed.buckets(|bucket, n, cut_off| {
-            if !cut_off {
+        packed.buckets(|bucket, n, censored| {
+            if !censored {
                 let (n, log) = (f64::from(n), bucket as f64 * WIDTH);
                 count += n;
                 sum += n * log;

@@ -41,7 +41,7 @@ impl DetectorState {
             let name = ((ended.context, ended.kind), (ended.from, ended.to));
             (named(ENDED, &name), pack::pack(ended))
         }));
-        parts.extend((self.instances.standing.iter()).map(|one| {
+        parts.extend((self.instances.ongoing.iter()).map(|one| {
             let name = [&[OUT_OF_LINE][..], &one.name()].concat();
             (name, pack::pack(one))
         }));
@@ -62,8 +62,8 @@ impl DetectorState {
                 }
                 Some(ENDED) => state.ended.extend(pack::unpack::<Ended>(part)),
                 Some(OUT_OF_LINE) => {
-                    let standing = &mut state.instances.standing;
-                    standing.extend(pack::unpack::<OutOfLine>(part));
+                    let ongoing = &mut state.instances.ongoing;
+                    ongoing.extend(pack::unpack::<OutOfLine>(part));
                 }
                 Some(ON_MANY) => state.instances.on_many.extend(pack::unpack(part)),
                 _ if name == HEAD => {

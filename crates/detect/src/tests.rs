@@ -103,9 +103,9 @@ fn watch(
     verdicts.collect()
 }
 
-/// The first minute at whose end a verdict of this kind stands on a context, and the verdict.
+/// The first minute at whose end a verdict of this kind is ongoing on a context, and the verdict.
 fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(usize, Verdict)> {
-    let mut standing = verdicts
+    let mut ongoing = verdicts
         .iter()
         .enumerate()
         .filter_map(|(minute, verdicts)| {
@@ -114,7 +114,7 @@ fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(u
                 .find(|verdict| verdict.context == id && verdict.kind == kind)?;
             Some((minute, verdict.clone()))
         });
-    standing.next()
+    ongoing.next()
 }
 
 #[test]
@@ -348,10 +348,10 @@ fn an_alarm_outlasts_a_gap_although_its_page_is_not_the_first_one_to_be_seen_aga
         (!is_away).then(|| slow(number, minute)).flatten()
     });
     for minute in (95..100).chain(130..140) {
-        let stands = verdicts[minute]
+        let is_ongoing = verdicts[minute]
             .iter()
             .any(|verdict| (verdict.context, verdict.kind) == (page(0), ChangeKind::Slower));
-        assert!(stands, "minute {minute}: {:?}", verdicts[minute]);
+        assert!(is_ongoing, "minute {minute}: {:?}", verdicts[minute]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A verdict, derived from a standing alarm and the minutes since it began.
+//! A verdict, derived from an ongoing alarm and the minutes since it began.
 
 use std::collections::HashMap;
 
@@ -97,8 +97,8 @@ const TAIL_SHARE: f64 = 0.1;
 /// The standard deviations by which two means may differ by chance.
 const MAY_BE_CHANCE: f64 = 3.0;
 
-/// The alarms that stand at the end of minute `now`, with their subjects.
-pub(crate) struct Standing<'a> {
+/// The ongoing alarms at the end of minute `now`, with their subjects.
+pub(crate) struct OngoingAlarms<'a> {
     pub(crate) state: &'a DetectorState,
     pub(crate) pages: &'a HashMap<RecordId, Page>,
     pub(crate) now: Tick,
@@ -120,7 +120,7 @@ struct Times {
     mean_now: f64,
 }
 
-impl Standing<'_> {
+impl OngoingAlarms<'_> {
     /// The verdict of an alarm.
     pub(crate) fn verdict(&self, alarm: &Alarm) -> Verdict {
         let from = alarm.since.max(self.now - STORED + 1);
@@ -231,9 +231,9 @@ impl Standing<'_> {
         differs(then, &before, &since, 0.0)
     }
 
-    /// The factor by which a context's requests take longer; 1 if no slowdown stands.
+    /// The factor by which a context's requests take longer; 1 if no slowdown is ongoing.
     fn slowness(&self, context: RecordId) -> f64 {
-        let slower = self.state.standing(context, &[AlarmKind::Slower]).next();
+        let slower = self.state.ongoing(context, &[AlarmKind::Slower]).next();
         let times = slower.map(|alarm| self.times(alarm, &Sums::default()));
         let ratio = times.map_or(1.0, |times| times.mean_now / times.mean_then);
         agreeing(ratio, 1.0, false)
@@ -244,16 +244,16 @@ impl Standing<'_> {
     fn times(&self, alarm: &Alarm, since: &Sums) -> Times {
         let is_faster = alarm.kind == AlarmKind::Faster;
         let page = self.pages.get(&alarm.context);
-        let Some((page, lens)) = page.and_then(|page| Some((page, page.lens.as_ref()?))) else {
+        let Some((page, base)) = page.and_then(|page| Some((page, page.base.as_ref()?))) else {
             return self.times_of_all(alarm, since);
         };
         let mut tally = Tally::new();
         let history = &page.history;
         history.each(alarm.since, |_, packed| tally.add(packed));
-        let (counts_then, counts_now) = (lens.past.counts(), tally.finish());
+        let (counts_then, counts_now) = (base.past.counts(), tally.finish());
         let (then, now) = (Means::of(&counts_then), Means::of(&counts_now));
         let shared = self.state.shared.of(alarm.context);
-        let size = speed::size(lens, &shared, alarm.score, alarm.since);
+        let size = speed::size(base, &shared, alarm.score, alarm.since);
         let mut times = Times {
             then: then.all,
             now: now.all,

@@ -29,7 +29,7 @@ pub use self::disk::FileIo;
 pub use self::options::{DURABLE_EVERY, FILE_BYTES, FileOptions};
 use self::worker::Worker;
 use tower_pulse_core::error::{BuildError, Result, StoreError, StoreErrorKind};
-use tower_pulse_core::store::in_process::{Access, InProcessStore, Place, Work};
+use tower_pulse_core::store::in_process::{Access, Executor, InProcessStore, Work};
 use tower_pulse_core::task::lock;
 
 /// The most calls that wait for the file's thread.
@@ -86,7 +86,7 @@ impl FileStore {
             waiting: Arc::default(),
             report,
         });
-        let mut store = InProcessStore::in_place(precisions, clock, thread);
+        let mut store = InProcessStore::on_executor(precisions, clock, thread);
         store.has_context_counters = has_context_counters;
         Ok(store)
     }
@@ -108,7 +108,7 @@ impl Drop for Waiting {
     }
 }
 
-impl Place for Thread {
+impl Executor for Thread {
     fn describe(&self) -> String {
         format!("file {}", self.path.display())
     }

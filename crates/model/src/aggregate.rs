@@ -42,16 +42,16 @@ pub struct Aggregate {
     pub histogram: Histogram,
     /// The part of the histogram that is of failures: errors and 4xx.
     pub failures: Histogram,
-    /// The part of the histogram that is of requests that were cut off: cancelled, or with an aborted body, without
+    /// The part of the histogram that is of censored requests: cancelled, or with an aborted body, without
     /// being errors. They would have taken at least this long.
-    pub cut_off: Histogram,
+    pub censored: Histogram,
     /// The timers that ran within the requests.
     pub timers: Timers,
     /// Further sums and maxima.
     pub measures: Measures,
 }
 
-/// The most buckets of [`Aggregate::failures`] and of [`Aggregate::cut_off`]: as many as the coarse scale has.
+/// The most buckets of [`Aggregate::failures`] and of [`Aggregate::censored`]: as many as the coarse scale has.
 pub const MAX_PART_BUCKETS: usize = BUCKETS >> (SCALE - COARSE_SCALE);
 
 impl Merge for Aggregate {
@@ -59,7 +59,7 @@ impl Merge for Aggregate {
         self.times.merge(&other.times);
         self.outcomes.merge(&other.outcomes);
         self.histogram.merge(&other.histogram);
-        self.merge_parts(&other.failures, &other.cut_off);
+        self.merge_parts(&other.failures, &other.censored);
         self.timers.merge(&other.timers);
         self.measures.merge(&other.measures);
     }
@@ -71,7 +71,7 @@ impl Aggregate {
         for other in others {
             self.times.merge(&other.times);
             self.outcomes.merge(&other.outcomes);
-            self.merge_parts(&other.failures, &other.cut_off);
+            self.merge_parts(&other.failures, &other.censored);
             self.timers.merge(&other.timers);
             self.measures.merge(&other.measures);
         }
@@ -96,8 +96,8 @@ impl Aggregate {
 
     /// Merges the parts of the histogram. A part with more than [`MAX_PART_BUCKETS`] gets the coarse scale, which
     /// bounds its size, and only depends on the sum, not on the order of the additions.
-    pub fn merge_parts(&mut self, failures: &Histogram, cut_off: &Histogram) {
-        for (part, other) in self.parts_mut().into_iter().zip([failures, cut_off]) {
+    pub fn merge_parts(&mut self, failures: &Histogram, censored: &Histogram) {
+        for (part, other) in self.parts_mut().into_iter().zip([failures, censored]) {
             if other.is_empty() {
                 continue;
             }
@@ -109,11 +109,11 @@ impl Aggregate {
     }
 
     fn parts(&self) -> [&Histogram; 2] {
-        [&self.failures, &self.cut_off]
+        [&self.failures, &self.censored]
     }
 
     fn parts_mut(&mut self) -> [&mut Histogram; 2] {
-        [&mut self.failures, &mut self.cut_off]
+        [&mut self.failures, &mut self.censored]
     }
 
     /// Reduces the histograms to `scale`, if they are finer.
@@ -139,7 +139,7 @@ impl Aggregate {
 
     /// The share of the requests that succeeded within `seconds`: successes below it, divided by all successes and
     /// errors. An error never counts as below, even if it is fast. 4xx do not count, as the service is not to blame,
-    /// nor do requests that were cut off, as their duration is not known. `None` if no request counts.
+    /// nor do censored requests, as their duration is not known. `None` if no request counts.
     ///
     /// See [`Histogram::count_below`] for the precision.
     pub fn share_below(&self, seconds: f64) -> Option<f64> {
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::histogram::bucket_of;
 
-    /// A sample: its duration, and whether it is a success, a failure or cut off.
+    /// A sample: its duration, and whether it is a success, a failure or censored.
     type Sample = (u64, usize);
 
     fn of(samples: &[Sample]) -> Aggregate {
@@ -247,7 +247,7 @@ mod tests {
         // A fast error is not below the target.
         assert_eq!(share(&[fast, (MILLI, 1)], 1), Some(0.5));
         assert_eq!(share(&[(MILLI, 1)], 1), Some(0.0));
-        // Neither a 4xx nor a request that was cut off counts.
+        // Neither a 4xx nor a censored request counts.
         assert_eq!(share(&[fast, slow, (MILLI, 1), (MILLI, 2)], 0), Some(0.5));
         assert_eq!(share(&[(MILLI, 1), (MILLI, 2)], 0), None);
     }
@@ -263,9 +263,9 @@ mod tests {
             let count = |part: usize| samples.iter().filter(|(_, of)| *of == part).count() as u64;
             prop_assert_eq!(sum.count(), count(0));
             prop_assert_eq!(aggregate.failures.count(), count(1));
-            prop_assert_eq!(aggregate.cut_off.count(), count(2));
+            prop_assert_eq!(aggregate.censored.count(), count(2));
             sum.merge(&aggregate.failures);
-            sum.merge(&aggregate.cut_off);
+            sum.merge(&aggregate.censored);
             let mut histogram = aggregate.histogram.clone();
             histogram.coarsen(sum.scale());
             prop_assert_eq!(sum, histogram);
@@ -288,7 +288,7 @@ mod tests {
             left.subtract(&b);
             prop_assert_eq!(left.successes().count(), a.successes().count());
             prop_assert_eq!(left.failures.count(), a.failures.count());
-            prop_assert_eq!(left.cut_off.count(), a.cut_off.count());
+            prop_assert_eq!(left.censored.count(), a.censored.count());
         }
     }
 }

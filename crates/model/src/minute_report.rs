@@ -68,7 +68,7 @@ impl MinuteReport {
     /// Whether the report can be stored at `now`: its minute is still retained, and not in the future.
     pub fn is_retained(&self, now: i64) -> bool {
         let latest = now.saturating_add(SKEW_ALLOWED);
-        self.minute > REPORTED_MINUTES.cut_off(now) && self.minute <= latest
+        self.minute > REPORTED_MINUTES.cutoff(now) && self.minute <= latest
     }
 
     /// Whether both are parts of one report.

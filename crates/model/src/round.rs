@@ -60,8 +60,8 @@ pub struct Round {
     marks: Map<Arc<str>, Mark>,
     /// The samples that were late when they were flushed. They belong to the partition of [`ALL`](super::context::ALL).
     pub late: u64,
-    /// The newest stamp of all entries.
-    pub stamp: i64,
+    /// When the newest of all entries was appended, in Unix seconds.
+    pub newest_at: i64,
 }
 
 /// Additions of the entries that have the same precisions.
@@ -100,11 +100,11 @@ impl Round {
     pub fn add_part(
         &mut self,
         entry: &mut EntryReader<'_>,
-        stamp: i64,
+        appended_at: i64,
         names: usize,
     ) -> Result<bool, Undecodable> {
         self.late = self.late.saturating_add(std::mem::take(&mut entry.late));
-        self.stamp = self.stamp.max(stamp);
+        self.newest_at = self.newest_at.max(appended_at);
         let at = self.group_at(entry.precisions());
         let end = entry.bytes_left().saturating_sub(PART_BYTES);
         for _ in 0..names {
@@ -113,11 +113,11 @@ impl Round {
             }
             let group = &mut self.groups[at];
             match entry.next()? {
-                Some(Item::Context(context, delta)) => group.add_context(context, delta, stamp),
-                Some(Item::Counter(name, series)) => group.add_counter(name, series, stamp),
-                Some(Item::Ranking(name, delta)) => self.add_ranking(name, delta, stamp),
+                Some(Item::Context(id, delta)) => group.add_context(id, delta, appended_at),
+                Some(Item::Counter(name, series)) => group.add_counter(name, series, appended_at),
+                Some(Item::Ranking(name, delta)) => self.add_ranking(name, delta, appended_at),
                 // Reports whose minute is no longer retained, or in the future, are dropped.
-                Some(Item::Report(report)) if report.is_retained(stamp) => {
+                Some(Item::Report(report)) if report.is_retained(appended_at) => {
                     let minute = report.minute;
                     let sums = self.reports.or_insert_with(minute, MinuteSums::default);
                     sums.add(report);
@@ -133,22 +133,22 @@ impl Round {
     }
 
     /// Adds the requests of an entry that was set aside, which count as missing from then on.
-    pub fn add_missing(&mut self, requests: u64, stamp: i64) {
+    pub fn add_missing(&mut self, requests: u64, appended_at: i64) {
         if requests > 0 {
             let precisions = self.groups.first().map(|group| group.precisions.clone());
             let at = self.group_at(&precisions.unwrap_or_default());
             let group = &mut self.groups[at];
             let mut all = ContextDelta::new(&group.precisions);
-            all.add_missing(stamp, requests);
-            group.add_context(ContextId::all(), all, stamp);
-            self.stamp = self.stamp.max(stamp);
+            all.add_missing(appended_at, requests);
+            group.add_context(ContextId::all(), all, appended_at);
+            self.newest_at = self.newest_at.max(appended_at);
         }
     }
 
-    fn add_ranking(&mut self, name: Arc<str>, mut delta: RankingDelta, stamp: i64) {
-        delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
+    fn add_ranking(&mut self, name: Arc<str>, mut delta: RankingDelta, appended_at: i64) {
+        delta.drop_future(appended_at.saturating_add(SKEW_ALLOWED));
         let specs = (self.ranking_specs).or_insert_with(name.clone(), CarriedSpecs::default);
-        specs.carry(delta.spec, stamp);
+        specs.carry(delta.spec, appended_at);
         self.rankings.merge(name, delta, |mine, delta| {
             mine.merge(delta);
             mine.bound();
@@ -205,12 +205,12 @@ impl Group {
         names.filter_map(|name| Some((name, self.counters.get(name)?)))
     }
 
-    fn add_context(&mut self, context: ContextId, mut delta: ContextDelta, stamp: i64) {
+    fn add_context(&mut self, context: ContextId, mut delta: ContextDelta, appended_at: i64) {
         let served = delta.served();
-        let skewed = delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
-        delta.last_seen = delta.last_seen.min(stamp);
+        let skewed = delta.drop_future(appended_at.saturating_add(SKEW_ALLOWED));
+        delta.last_seen = delta.last_seen.min(appended_at);
         if context.kind == Kind::All {
-            delta.add_missing(stamp, served.saturating_sub(delta.served()));
+            delta.add_missing(appended_at, served.saturating_sub(delta.served()));
         }
         match self.contexts.get_mut(&context) {
             Some(mine) => {
@@ -227,9 +227,9 @@ impl Group {
         }
     }
 
-    fn add_counter(&mut self, name: Arc<str>, mut series: Vec<Slices<i64>>, stamp: i64) {
+    fn add_counter(&mut self, name: Arc<str>, mut series: Vec<Slices<i64>>, appended_at: i64) {
         for slices in &mut series {
-            drop(slices.drop_after(stamp.saturating_add(SKEW_ALLOWED)));
+            drop(slices.drop_after(appended_at.saturating_add(SKEW_ALLOWED)));
         }
         match self.counters.get_mut(&name) {
             Some(mine) => merge_all(mine, series, &self.precisions.counters),
@@ -257,7 +257,7 @@ pub fn records<'a>(
             let tiers = tiers.iter().skip(from);
             let tiers = tiers.filter(move |tier| is_rolled || *tier == FINEST);
             let slices = tiers.map(move |tier| (tier, tier.slice(start)));
-            let retained = slices.filter(move |(tier, start)| *start > tier.cut_off(now));
+            let retained = slices.filter(move |(tier, start)| *start > tier.cutoff(now));
             retained.map(move |(tier, start)| ((tier.seconds, start), added))
         })
     })

@@ -84,7 +84,7 @@ impl RunningSums {
         for start in removed {
             is_reduced |= slices.remove(&start).is_some();
         }
-        // If no slice is left, as when an hour turns, the sums begin anew.
+        // If no slice is left, as when an hour begins, the sums begin anew.
         self.is_reduced |= is_reduced && !slices.is_empty();
         for (start, revision) in added {
             let before = slices.insert(start, revision);

@@ -64,7 +64,7 @@ impl Precision {
     }
 
     /// The newest slice start that is no longer retained at `unix_seconds`, as in the recipe *cleaning counters*.
-    pub const fn cut_off(self, unix_seconds: i64) -> i64 {
+    pub const fn cutoff(self, unix_seconds: i64) -> i64 {
         unix_seconds.saturating_sub(self.span())
     }
 
@@ -211,7 +211,7 @@ mod tests {
         let precision = Precision::new(60, 120);
         assert_eq!(precision.span(), 7_200);
         assert_eq!(precision.pushed_out_by(60_000), 52_800);
-        assert_eq!(precision.cut_off(60_059), 52_859);
+        assert_eq!(precision.cutoff(60_059), 52_859);
         assert_eq!(precision.key_ttl(), 7_200 + 600);
         assert_eq!(Precision::new(300, 120).key_ttl(), 36_000 + 600);
         assert_eq!(Precision::new(301, 120).key_ttl(), 36_120 + 602);

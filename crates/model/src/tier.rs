@@ -84,7 +84,7 @@ impl RolledUp {
         let until = FINEST.slice(now.saturating_sub(GRACE));
         if self.is_new() {
             let width = i64::from(FINEST.seconds);
-            let first = FINEST.slice(FINEST.cut_off(until)).saturating_add(width);
+            let first = FINEST.slice(FINEST.cutoff(until)).saturating_add(width);
             let retained = first..=FINEST.slice(now.saturating_add(SKEW_ALLOWED));
             self.pending
                 .extend(retained.step_by(FINEST.seconds as usize));

@@ -63,7 +63,7 @@ impl History {
         }
         // Some of the days beyond the shorter history are gone.
         let kept = Precision::new(DAY, stored.days);
-        let oldest = kept.slice(kept.cut_off(now)) + i64::from(DAY);
+        let oldest = kept.slice(kept.cutoff(now)) + i64::from(DAY);
         Some(Self {
             days,
             since: match days > stored.days {

@@ -95,7 +95,7 @@ fn appended(reply: &Value) -> Option<Appended> {
         Some(Receipt {
             position: position(1)?,
             folded: position(2)?,
-            is_attended: reply.get(3).and_then(int) == Some(1),
+            has_leader: reply.get(3).and_then(int) == Some(1),
         })
     };
     match text(reply.first()?)? {

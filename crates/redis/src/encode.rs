@@ -56,8 +56,8 @@ impl RedisStore {
         script.arg(&*step.next);
         script.arg(&*step.instance);
         script.arg(LEASE_MILLIS.to_string());
-        script.arg(step.upto.map_or_else(String::new, |upto| upto.to_string()));
-        script.arg(match (step.upto, step.done) {
+        script.arg(step.round_end.map_or_else(String::new, |at| at.to_string()));
+        script.arg(match (step.round_end, step.done) {
             (None, _) => String::new(),
             (_, None) => "ALL".to_owned(),
             (_, Some(done)) => pack::to_hex(&done),
@@ -66,8 +66,8 @@ impl RedisStore {
         script.arg(step.trim.map_or_else(String::new, |last| {
             format!("{}-{}", last.offset, last.chain.saturating_add(1))
         }));
-        script.arg(step.stamp.to_string());
-        self.begin_additions(&mut script, step.stamp);
+        script.arg(step.newest_at.to_string());
+        self.begin_additions(&mut script, step.newest_at);
         script.key(keys.quarantine());
         script.arg(additions.late.to_string());
         script.arg(additions.skewed.to_string());

@@ -95,7 +95,7 @@ fn entry(value: Value) -> Option<Entry> {
     let fields = parts.pop()?;
     let mut entry = Entry {
         position: parts.first().and_then(position_of)?,
-        stamp: 0,
+        appended_at: 0,
         version: 0,
         requests: 0,
         payload: Vec::new(),
@@ -107,7 +107,7 @@ fn entry(value: Value) -> Option<Entry> {
     while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
         let count = || text(&value).and_then(|n| n.parse().ok()).unwrap_or(0u64);
         match bytes(&field) {
-            Some(b"t") => entry.stamp = int(&value).unwrap_or(0),
+            Some(b"t") => entry.appended_at = int(&value).unwrap_or(0),
             Some(b"v") => entry.version = count(),
             Some(b"n") => entry.requests = count(),
             Some(b"p") => entry.payload = into_bytes(value).unwrap_or_default(),
@@ -137,22 +137,22 @@ impl Journal for RedisStore {
             let reply = items(&reply);
             let word = |at: usize| reply.get(at).and_then(text);
             match word(0) {
-                Some("HELD") => Ok(Acquired::Held),
+                Some("HELD") => Ok(Acquired::HeldByOther),
                 Some("NEWER") => Ok(Acquired::Newer),
                 Some("NONE") => Ok(Acquired::Nothing),
                 Some("MINE") => {
                     if let Some(reason) = reply.get(6).and_then(bytes) {
                         self.replaced_keys.add(&self.keys.fold_lease(), reason);
                     }
-                    let low = reply.get(1).and_then(position_of);
+                    let committed = reply.get(1).and_then(position_of);
                     Ok(Acquired::Mine(Progress {
                         version: version.to_owned(),
-                        low: low.ok_or_else(|| self.not_understood("acquire.lua"))?,
-                        upto: reply.get(2).and_then(position_of),
+                        committed: committed.ok_or_else(|| self.not_understood("acquire.lua"))?,
+                        round_end: reply.get(2).and_then(position_of),
                         done: word(3).and_then(pack::from_hex).unwrap_or_default(),
-                        aside: positions(word(4).unwrap_or_default()),
+                        dead_letters: positions(word(4).unwrap_or_default()),
                         rolled: word(5).and_then(pack::from_hex).unwrap_or_default(),
-                        stamp: word(8).and_then(|stamp| stamp.parse().ok()),
+                        newest_at: word(8).and_then(|at| at.parse().ok()),
                         is_overdue: word(7) == Some("1"),
                     }))
                 }
@@ -298,8 +298,8 @@ impl Journal for RedisStore {
                     return Err(self.not_understood("HSCAN"));
                 };
                 let old = pairs(fields).filter(|(_, value)| {
-                    let stamp = text(value).and_then(|value| value.split(' ').nth(1)?.parse().ok());
-                    stamp.is_none_or(|stamp: i64| stamp < time.saturating_sub(FENCE_TTL))
+                    let at = text(value).and_then(|value| value.split(' ').nth(1)?.parse().ok());
+                    at.is_none_or(|at: i64| at < time.saturating_sub(FENCE_TTL))
                 });
                 let old: Vec<_> = old.collect();
                 if !old.is_empty() {

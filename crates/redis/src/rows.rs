@@ -84,8 +84,7 @@ pub struct FinishedRow {
     pub drop_missing: bool,
     /// The seconds for which a cached row lives, if it has a maximum age or no schedule.
     pub ttl: Option<f64>,
-    /// The part of the delay until the next turn, 0 to 1. Used at the first turn of a row that was scheduled with
-    /// others.
+    /// The part of the delay until the row is due again, 0 to 1. Used once, for a row that was scheduled with others.
     pub spread: f64,
     /// The seconds until the next attempt, if the row could not be loaded.
     pub backoff: f64,
@@ -224,7 +223,7 @@ impl RedisStore {
         row: &FinishedRow,
     ) -> Result<FinishReport> {
         // Taken before the row is copied.
-        let (role, _turn) = match &row.loaded {
+        let (role, _large_call) = match &row.loaded {
             Ok(Some(json)) if json.len() > LARGE_ROW => {
                 (Role::Large, Some(self.connections.large().await))
             }

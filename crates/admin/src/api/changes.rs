@@ -28,7 +28,7 @@ pub(crate) async fn take(
         ApiError::new(StatusCode::BAD_REQUEST, message)
     })?;
     let by = take.taken.then_some(by);
-    let change = instance.write.take_change(&take.id, by).await?;
+    let change = instance.write.acknowledge_change(&take.id, by).await?;
     source(&admin.query).reader.forget_changes().await;
     Ok(ScreenSize::default().to_json(&change, ("id", "ask for api/changes"))?)
 }

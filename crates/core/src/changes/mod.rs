@@ -174,7 +174,7 @@ impl Judge {
                     refused = Some(last);
                     continue;
                 }
-                Written::Held => return Ok(judged),
+                Written::NoLease => return Ok(judged),
             }
             self.remember(session.until(), session.sight());
             *slot = Some(session);

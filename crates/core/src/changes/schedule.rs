@@ -50,7 +50,7 @@ impl Judge {
     /// Judges the last minute that has ended, if this instance is to do so. Retries until the next minute ends.
     async fn judge_minute(&self, admission: &mut Admission) {
         let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
-        let mut has_attended = false;
+        let mut has_woken = false;
         loop {
             let is_mine = self.folder.folds_here();
             let until = if is_mine { due } else { due - OVERDUE };
@@ -67,10 +67,10 @@ impl Judge {
                 return;
             }
             let is_overdue = looked.is_ok() && !is_mine;
-            if is_overdue && !std::mem::replace(&mut has_attended, true) {
+            if is_overdue && !std::mem::replace(&mut has_woken, true) {
                 // There is no lease without a journal.
                 if self.store.hello().await.is_ok() {
-                    self.folder.attend();
+                    self.folder.wake();
                 }
             }
             self.clock.sleep(RETRY).await;

@@ -255,7 +255,7 @@ impl Session {
         let mut asked = 0;
         let mut at = 0;
         while let Some((context, verdict)) = verdicts.get(at) {
-            let is_asked = asked < MAX_EXAMINED && !self.log.stands(context, verdict);
+            let is_asked = asked < MAX_EXAMINED && !self.log.has_ongoing(context, verdict);
             asked += usize::from(is_asked);
             if is_asked && usual::is_usual(journal, verdict, end).await? {
                 verdicts.remove(at);
@@ -292,7 +292,7 @@ impl Session {
             .leave_out_usual(store, &mut named, minute_end)
             .await?;
         let difference = session.log.apply(&named, minute_end);
-        let examined = difference.began.iter().chain(&difference.standing);
+        let examined = difference.began.iter().chain(&difference.ongoing);
         for id in examined.take(MAX_EXAMINED) {
             if let Some(change) = session.log.get_mut(id)
                 && minute_end - change.detected <= SUSPECTS_FOR * MINUTE
@@ -301,7 +301,7 @@ impl Session {
                 earlier::compare(store, change, minute_end, &session.recorded).await?;
             }
         }
-        let written = [&difference.began, &difference.standing, &difference.ended];
+        let written = [&difference.began, &difference.ongoing, &difference.ended];
         let written = written.into_iter().flatten();
         let mut sight = session.detector.sight();
         sight.contexts += refused;

@@ -23,7 +23,7 @@ const PAST: i64 = 3_600;
 /// The most minutes of a change in which instances and versions are compared.
 const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 
-/// Sets the suspects of a change that stands at `end`, most likely first.
+/// Sets the suspects of an ongoing change at `end`, most likely first.
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
     // Only changes of a page, not those of one instance, of all pages, or of the queue in front, have suspects among
     // the instances and timers of a page.

@@ -18,7 +18,7 @@ const EXPLAINED: f64 = 0.7;
 /// Seconds by which the usual may begin before, or end after, its hour.
 const SHIFTED: i64 = 10 * MINUTE;
 
-/// Whether the same hour of earlier weeks explains a verdict that stands at `end`. A lasting change is not explained,
+/// Whether the same hour of earlier weeks explains a verdict ongoing at `end`. A lasting change is not explained,
 /// as the earlier weeks differ.
 pub(super) async fn is_usual(journal: &dyn Journal, verdict: &Verdict, end: i64) -> Result<bool> {
     let figure: fn(&ProfileHour) -> Option<f64> = match verdict.kind {

@@ -127,7 +127,7 @@ impl Flusher {
 
     /// The error of a journal without room. Also wakes the folder here, as the instance that folded may be gone.
     pub(super) fn full(&self) -> StoreError {
-        self.unattended.notify_one();
+        self.leaderless.notify_one();
         StoreError::new(
             StoreErrorKind::Refused,
             "the journal is full (`journal_bytes`), because no instance folds or trims it: samples wait in this \
@@ -147,8 +147,8 @@ impl Flusher {
         if let Some(call) = sending.in_doubt.take() {
             sending.newest = Some((call.seq, receipt));
             sending.replay.push(self.clock(), call, sent);
-            if !receipt.is_attended {
-                self.unattended.notify_one();
+            if !receipt.has_leader {
+                self.leaderless.notify_one();
             }
         }
         if sending.unsequenced.is_empty() {
@@ -190,8 +190,8 @@ impl Flusher {
                     let unfolded = sending
                         .newest
                         .is_some_and(|(_, newest)| newest.position.offset > receipt.folded.offset);
-                    if unfolded && !receipt.is_attended {
-                        self.unattended.notify_one();
+                    if unfolded && !receipt.has_leader {
+                        self.leaderless.notify_one();
                     }
                     self.contacted();
                     break;

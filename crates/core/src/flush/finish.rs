@@ -23,7 +23,7 @@ impl Flusher {
         self.recorder.recording.close();
         self.finishing.store(true, Ordering::SeqCst);
         // A second shutdown waits for the first one, unless the first is no longer polled.
-        let _turn = tokio::time::timeout(2 * within, self.finish.lock()).await;
+        let _guard = tokio::time::timeout(2 * within, self.finish.lock()).await;
         let last_error = std::sync::Mutex::new(None);
         // Whether the store has data that it could not make durable.
         let was_volatile = AtomicBool::new(false);

@@ -55,17 +55,17 @@ impl Flusher {
         };
         let sent = self.clock().wall_nanos();
         let (fleet, status) = self.store.upkeep().heartbeat(&heartbeat).await?;
-        let turn = self.skew.note(self.clock(), sent, status.time);
+        let follow = self.skew.note(self.clock(), sent, status.time);
         self.set_status(status);
-        if let Some(origin) = turn {
-            self.turn_clock(origin).await?;
+        if let Some(origin) = follow {
+            self.follow_time(origin).await?;
         }
         Ok(fleet)
     }
 
     /// Lets the clock follow another time. Samples that were recorded before are sent apart from later ones: merged
     /// with those, their slices could push out the later slices.
-    async fn turn_clock(&self, origin: Option<i64>) -> Result<()> {
+    async fn follow_time(&self, origin: Option<i64>) -> Result<()> {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
             return Ok(());
@@ -76,7 +76,7 @@ impl Flusher {
             None => "the clock of this instance again",
         };
         tracing::warn!("going on by {clock}");
-        sending.unsequenced = self.recorder.turn_clock(origin);
+        sending.unsequenced = self.recorder.drain_and_follow(origin);
         sending.unsequenced_amounts = sending.unsequenced.amounts();
         sending.is_closed = true;
         boxed(self.flush_with(&mut sending)).await

@@ -77,7 +77,7 @@ pub struct Flusher {
     /// Locked by the shutdown that sends.
     finish: tokio::sync::Mutex<()>,
     /// Notified when an entry of this instance waits and no instance seems to fold.
-    unattended: Arc<Notify>,
+    leaderless: Arc<Notify>,
     replays: AtomicU64,
     /// Whether the version of the application has a mark, or needs none.
     is_version_marked: AtomicBool,
@@ -237,7 +237,7 @@ impl Flusher {
         recorder: Arc<Recorder>,
         store: Arc<dyn Store>,
         options: &FlushOptions,
-        unattended: Arc<Notify>,
+        leaderless: Arc<Notify>,
     ) -> Self {
         let interval = options.interval.unwrap_or(Duration::from_secs(1));
         let costs = store.locality().call_costs.clone();
@@ -281,7 +281,7 @@ impl Flusher {
             fleet: Mutex::default(),
             finishing: AtomicBool::new(false),
             finish: tokio::sync::Mutex::default(),
-            unattended,
+            leaderless,
             replays: AtomicU64::new(0),
             is_version_marked: AtomicBool::new(is_version_marked),
             version_mark: Mutex::default(),
@@ -333,7 +333,7 @@ impl Flusher {
                 return Ok(self.newest(&sending));
             }
             // A shutdown that was dropped or gave up has left what it had taken, and no other task would send it.
-            if is_taken && let Ok(_turn) = self.finish.try_lock() {
+            if is_taken && let Ok(_guard) = self.finish.try_lock() {
                 boxed(self.flush_with(&mut sending)).await?;
                 self.restore_given_up();
                 return Ok(self.newest(&sending));

@@ -69,18 +69,18 @@ impl Flusher {
                     (wait, (backoff * 2).min(*BACKOFF.end()))
                 }
             };
-            let turn = async {
+            let admitted = async {
                 if is_denied {
                     admission.wait(|| clock.sleep(DENIED_WAIT)).await;
                 }
             };
-            if stopped.or(Box::pin(turn)).await.is_none() {
+            if stopped.or(Box::pin(admitted)).await.is_none() {
                 return;
             }
         }
     }
 
-    /// The time until the next multiple of the interval, just after the drain at the turn of the second. The instances
+    /// The time until the next multiple of the interval, just after the drain at the start of a second. The instances
     /// of a fleet are spread over it.
     pub(super) fn until_next(&self) -> Duration {
         let interval = self.interval();
@@ -92,9 +92,9 @@ impl Flusher {
             true => interval,
             false => (interval / 10).min(Duration::from_millis(100)),
         };
-        let turn = spread.mul_f64(self.phase).as_nanos();
-        let since_turn = (now + nanos - turn) % nanos;
-        Duration::from_nanos(u64::try_from(nanos - since_turn).unwrap_or(u64::MAX))
+        let offset = spread.mul_f64(self.phase).as_nanos();
+        let elapsed = (now + nanos - offset) % nanos;
+        Duration::from_nanos(u64::try_from(nanos - elapsed).unwrap_or(u64::MAX))
     }
 
     /// The time between two heartbeats.

@@ -9,6 +9,7 @@ use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::RequestCounts;
 use tower_pulse_model::context::{ALL, ContextId, Kind, Metric};
+use tower_pulse_model::context_delta::ContextDelta;
 use tower_pulse_model::round::{AcceptedDelta, Group, Round, partition};
 use tower_pulse_model::slice::Precision;
 use tower_pulse_model::sorted;
@@ -21,7 +22,7 @@ pub(super) async fn plan(leased: &LeasedStore<'_>, round: &Round, plans: &mut Pl
     let mut seen = 0;
     for group in &round.groups {
         let contexts = group.contexts.iter();
-        let contexts = contexts.map(|(context, judged)| (&*context.name, judged.delta.cost()));
+        let contexts = contexts.map(|(context, accepted)| (&*context.name, accepted.delta.cost()));
         let counters = group.counters.iter().map(|(name, series)| {
             let slices = series.iter().map(|slices| slices.len());
             (&**name, slices.sum())
@@ -52,15 +53,15 @@ pub(super) fn additions(
     let mut additions = Additions::default();
     let mut counters = BySlice::new();
     for group in &round.groups {
-        for (context, judged) in group.contexts_of(partitions) {
+        for (context, AcceptedDelta { delta, skewed }) in group.contexts_of(partitions) {
             if has_context_counters || context.kind == Kind::All {
-                count_requests(&mut counters, group, context, judged);
+                count_requests(&mut counters, group, context, delta);
             }
             additions.skewed += match context.kind {
                 Kind::All => 0,
-                _ => judged.skewed,
+                _ => *skewed,
             };
-            additions.statistics.push(statistics(context, judged));
+            additions.statistics.push(statistics(context, delta));
         }
         for (name, series) in group.counters_of(partitions) {
             for (precision, slices) in group.precisions.counters.iter().zip(series) {
@@ -89,10 +90,10 @@ fn count_requests(
     counters: &mut BySlice,
     group: &Group,
     context: &ContextId,
-    judged: &AcceptedDelta,
+    delta: &ContextDelta,
 ) {
     let names = Metric::ALL.map(|metric| (metric, Arc::from(metric.counter(&context.name))));
-    for (precision, slices) in group.precisions.counters.iter().zip(&judged.delta.counters) {
+    for (precision, slices) in group.precisions.counters.iter().zip(&delta.counters) {
         for (slice, counts) in slices.iter() {
             let into = sorted::entry(counters, (*precision, slice), Vec::new);
             for (metric, name) in &names {
@@ -114,11 +115,11 @@ fn of_metric(metric: Metric, counts: &RequestCounts) -> u64 {
     }
 }
 
-fn statistics(context: &ContextId, judged: &AcceptedDelta) -> StatisticsAdditions {
-    let hours = judged.delta.hours.iter();
+fn statistics(context: &ContextId, delta: &ContextDelta) -> StatisticsAdditions {
+    let hours = delta.hours.iter();
     StatisticsAdditions {
         context: context.clone(),
-        last_seen: judged.delta.last_seen,
+        last_seen: delta.last_seen,
         hours: hours
             .map(|(hour, times)| (hour, AccessTimeStats::from(times)))
             .collect(),

@@ -20,8 +20,8 @@ const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 impl Folder {
     /// Makes this instance fold if no other one does, even if no entry waits. This also does the work that is due
     /// between rounds.
-    pub fn attend(&self) {
-        self.unattended.notify_one();
+    pub fn wake(&self) {
+        self.leaderless.notify_one();
     }
 
     /// Writes if this instance holds or can acquire the lease to fold. A round that was begun is finished first.
@@ -29,9 +29,9 @@ impl Folder {
     /// Cancel safe: steps that took effect stay, and the compared field tells whether all did.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let ended = self.rounds(None, Some(write)).await?;
-        if ended.written != Written::Held && ended.has_acquired {
+        if ended.written != Written::NoLease && ended.has_acquired {
             // The instance that holds the lease must fold at intervals.
-            self.attend();
+            self.wake();
         }
         Ok(ended.written)
     }
@@ -41,7 +41,7 @@ impl Folder {
     pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let mut written = self.write(write).await?;
         for _ in 0..TAKEOVERS {
-            if written != Written::Held {
+            if written != Written::NoLease {
                 break;
             }
             written = match self.end_lease_of_another().await? {
@@ -70,9 +70,9 @@ impl Folder {
     /// Writes, and releases the lease so that the other instance can continue.
     async fn write_in_passing(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let written = self.rounds(None, Some(write)).await?.written;
-        if written != Written::Held {
+        if written != Written::NoLease {
             self.release().await?;
-            lock(&self.status).is_folder = false;
+            lock(&self.status).is_leader = false;
         }
         Ok(written)
     }
@@ -88,7 +88,7 @@ impl LeasedStore<'_> {
     ) -> Leased<Outcome> {
         let outcome = self.next_round(features, own_now).await?;
         match write {
-            Some(write) if !outcome.is_newer() && self.lease.progress.upto.is_none() => {
+            Some(write) if !outcome.is_newer() && self.lease.progress.round_end.is_none() => {
                 self.write_if(write).await.map(Outcome::Written)
             }
             _ => Ok(outcome),

@@ -12,8 +12,8 @@ use tower_pulse_model::round::Round;
 /// Approximate limits of one round: the bytes of its entries, and the time for which it reads entries.
 const ROUND_BYTES: u64 = 32 * 1024 * 1024;
 const READ_TIME: Duration = Duration::from_secs(1);
-/// Seconds by which stamps may be ahead of the time: as much as the clock of a replica may be after a failover. Stamps
-/// further ahead were made while the store's clock was wrong.
+/// Seconds by which `appended_at` may be ahead of the time: as much as the clock of a replica may be after a
+/// failover. Times further ahead were set while the store's clock was wrong.
 const STAMP_AHEAD: i64 = 60;
 
 /// The most requests that an entry may declare.
@@ -23,15 +23,15 @@ impl LeasedStore<'_> {
     /// Reads and merges the entries of a round, part by part.
     pub(super) async fn gather(&self, own_now: i64, stop_before: Option<Position>) -> Leased<Read> {
         let (start, progress) = (Instant::now(), &self.lease.progress);
-        let (low, aside) = (progress.low, &progress.aside);
+        let (committed, dead) = (progress.committed, &progress.dead_letters);
         // One bound for all entries of a round, even if another folder began it, so that each partition treats them
         // alike.
-        let mut newest_stamp = (progress.upto).and(progress.stamp);
+        let mut newest = (progress.round_end).and(progress.newest_at);
         let mut gathered = Gathered {
             round: Round::default(),
             entries: Vec::new(),
-            end: low,
-            head: low,
+            end: committed,
+            head: committed,
             now: 0,
             hole_bytes: 0,
         };
@@ -43,22 +43,23 @@ impl LeasedStore<'_> {
             (gathered.head, gathered.now) = (read.head, read.now);
             // The later of the two clocks, as that of the store may be behind.
             let bound = read.now.max(own_now).saturating_add(STAMP_AHEAD);
-            let bound = *newest_stamp.get_or_insert(bound);
+            let bound = *newest.get_or_insert(bound);
             for entry in &mut entries {
-                entry.stamp = entry.stamp.min(bound);
+                entry.appended_at = entry.appended_at.min(bound);
             }
             let is_stop = |entry: &Entry| {
                 Some(entry.position) == stop_before
-                    || entry.version > u64::from(ENTRY_VERSION) && !aside.contains(&entry.position)
+                    || entry.version > u64::from(ENTRY_VERSION) && !dead.contains(&entry.position)
             };
             let stop = entries.iter().position(is_stop);
             let is_last_part = stop.is_some() || entries.is_empty();
             if let Some(at) = stop {
                 let is_first = at == 0 && gathered.entries.is_empty();
-                if is_first || progress.upto.is_some() {
+                if is_first || progress.round_end.is_some() {
                     let newer = entries.swap_remove(at);
                     // Each entry has its own grace period: it does not end with that of an earlier entry.
-                    let is_new = (0..NEWER_GRACE).contains(&read.now.saturating_sub(newer.stamp));
+                    let waited = read.now.saturating_sub(newer.appended_at);
+                    let is_new = (0..NEWER_GRACE).contains(&waited);
                     return Ok(match progress.is_overdue && !is_new {
                         true => Read::Garbled(newer, true),
                         false => Read::Newer(newer),
@@ -66,17 +67,17 @@ impl LeasedStore<'_> {
                 }
                 entries.truncate(at);
             }
-            if let Err(at) = gathered.add(&entries, aside).await {
+            if let Err(at) = gathered.add(&entries, dead).await {
                 let is_first = at == 0 && gathered.entries.len() == 1;
                 return Ok(Read::Garbled(entries.swap_remove(at), is_first));
             }
-            let (end, upto) = (gathered.end, progress.upto);
+            let (end, round_end) = (gathered.end, progress.round_end);
             // The end of a round that was begun is fixed.
-            let is_large = upto.is_none()
-                && (end.offset - low.offset >= ROUND_BYTES
+            let is_large = round_end.is_none()
+                && (end.offset - committed.offset >= ROUND_BYTES
                     || gathered.round.names() >= place.round_names
                     || start.elapsed() >= READ_TIME);
-            if is_last_part || is_large || end == gathered.head || Some(end) == upto {
+            if is_last_part || is_large || end == gathered.head || Some(end) == round_end {
                 return Ok(Read::Gathered(gathered));
             }
         }
@@ -110,7 +111,7 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Merges more entries except those that were set aside, and yields to other tasks meanwhile. The error is the
     /// index of an entry that cannot be read.
-    async fn add(&mut self, entries: &[Entry], aside: &[Position]) -> Result<(), usize> {
+    async fn add(&mut self, entries: &[Entry], dead: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
             // The offset of an entry is its end. Its length is that of its payload plus one byte. An entry of another
             // program takes no bytes: its id lies between two others.
@@ -121,14 +122,14 @@ impl Gathered {
             }
             self.end = entry.position;
             self.entries.push(entry.position);
-            if aside.contains(&entry.position) {
+            if dead.contains(&entry.position) {
                 let requests = entry.requests.min(MOST_DECLARED);
-                self.round.add_missing(requests, entry.stamp);
+                self.round.add_missing(requests, entry.appended_at);
                 continue;
             }
             let mut reader = EntryReader::new(&entry.payload).map_err(|_| at)?;
             let round = &mut self.round;
-            while (round.add_part(&mut reader, entry.stamp, NAMES_AT_ONCE)).map_err(|_| at)? {
+            while (round.add_part(&mut reader, entry.appended_at, NAMES_AT_ONCE)).map_err(|_| at)? {
                 tokio::task::yield_now().await;
             }
             tokio::task::yield_now().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::conditional::TAKEOVERS;
-use super::{Attendance, Folder};
+use super::{Folder, Leader};
 use crate::error::StoreError;
 use crate::store::history;
 use crate::store::table_reads::Purpose;
@@ -52,19 +52,19 @@ impl Folder {
                 kept.days
             )
         });
-        let is_folder = {
+        let is_leader = {
             let mut status = lock(&self.status);
             status.history = warning;
-            status.is_folder
+            status.is_leader
         };
-        if is_folder || kept.is_some_and(|kept| !kept.lacks(days, now)) {
+        if is_leader || kept.is_some_and(|kept| !kept.lacks(days, now)) {
             return Ok(false);
         }
         // The other instance may acquire the lease first.
         for _ in 0..TAKEOVERS {
             let has_ended = self.end_lease_of_another().await?;
-            if self.fold().await? == Attendance::Mine {
-                self.unattended.notify_one();
+            if self.fold().await? == Leader::This {
+                self.leaderless.notify_one();
                 return Ok(has_ended);
             }
         }

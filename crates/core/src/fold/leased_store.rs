@@ -16,8 +16,8 @@ pub(super) struct Lease {
     pub(super) folded: VecDeque<Position>,
     /// Whether the entries that an earlier folder left are trimmed.
     pub(super) is_trimmed: bool,
-    /// The newest stamp of a folded entry.
-    pub(super) stamp: i64,
+    /// When the newest folded entry was appended, in Unix seconds.
+    pub(super) newest_at: i64,
     /// How long the last round took, in milliseconds.
     pub(super) took_millis: u64,
     pub(super) sizer: BatchSizer,

@@ -51,8 +51,8 @@ use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, Position, Readable, Store, StoreFuture};
 use crate::task::{DENIED_WAIT, Stopped, lock};
 
-/// The delay after the turn of a second at which the journal is read, when most instances have just flushed.
-const AFTER_TURN: Duration = Duration::from_millis(150);
+/// The delay after the start of a second at which the journal is read, when most instances have just flushed.
+const READ_DELAY: Duration = Duration::from_millis(150);
 /// The waits after an error, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
@@ -77,37 +77,37 @@ pub struct Folder {
     limits: FoldLimits,
     /// The lease, and the features with the data that they remember under it. Taken out of the slot during a step: if
     /// the future is dropped then, the slot stays empty, and the next call begins by acquiring the lease.
-    held: tokio::sync::Mutex<Option<(Lease, Features)>>,
+    leadership: tokio::sync::Mutex<Option<(Lease, Features)>>,
     /// Notified when entries wait and no instance seems to fold.
-    unattended: Arc<Notify>,
+    leaderless: Arc<Notify>,
     status: Mutex<FoldStatus>,
 }
 
 /// The state of folding in this instance.
 #[derive(Clone, Debug, Default)]
 pub struct FoldStatus {
-    /// Whether this instance was the folder at its last attempt.
-    pub is_folder: bool,
+    /// Whether this instance was the leader at its last attempt.
+    pub is_leader: bool,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
     /// A warning about another instance that asks for a longer history, if there is one.
     pub history: Option<String>,
 }
 
-/// The instance that folds.
+/// The leader of the fleet: the instance that folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attendance {
+pub enum Leader {
     /// This instance, and nothing is left to fold.
-    Mine,
+    This,
     /// Another instance, or there is no journal yet.
-    Others,
+    Other,
     /// An instance of a newer version of this crate, for which entries wait.
-    Newer,
+    NewerVersion,
 }
 
 /// The result of a call of the folder.
 struct Ended {
-    attendance: Attendance,
+    leader: Leader,
     /// The outcome of the conditional write, if there was one.
     written: Written,
     /// Whether the call has acquired the lease.
@@ -115,8 +115,8 @@ struct Ended {
 }
 
 impl Ended {
-    fn by(mut self, attendance: Attendance) -> Self {
-        self.attendance = attendance;
+    fn by(mut self, leader: Leader) -> Self {
+        self.leader = leader;
         self
     }
 }
@@ -128,15 +128,15 @@ impl Folder {
         clock: Clock,
         instance: String,
         limits: FoldLimits,
-        unattended: Arc<Notify>,
+        leaderless: Arc<Notify>,
     ) -> Self {
         Self {
             store,
             clock,
             instance,
             limits,
-            held: tokio::sync::Mutex::default(),
-            unattended,
+            leadership: tokio::sync::Mutex::default(),
+            leaderless,
             status: Mutex::default(),
         }
     }
@@ -148,14 +148,14 @@ impl Folder {
 
     /// Whether this instance folds: it is the folder, or all instances are in this process.
     pub fn folds_here(&self) -> bool {
-        self.store.locality().read_every.is_none() || lock(&self.status).is_folder
+        self.store.locality().read_every.is_none() || lock(&self.status).is_leader
     }
 
     /// Folds all entries of the journal, unless another instance does.
     ///
     /// Cancel safe: the next call finds out whether a step in progress took effect.
-    pub async fn fold(&self) -> Result<Attendance, StoreError> {
-        Ok(self.rounds(None, None).await?.attendance)
+    pub async fn fold(&self) -> Result<Leader, StoreError> {
+        Ok(self.rounds(None, None).await?.leader)
     }
 
     /// Folds entries up to `position`, or all of them. With a write, folds the waiting entries, and then writes.
@@ -170,7 +170,7 @@ impl Folder {
             let result = self.fold_rounds(position, write).await;
             let mut status = lock(&self.status);
             if let Ok(ended) = &result {
-                status.is_folder = ended.attendance == Attendance::Mine;
+                status.is_leader = ended.leader == Leader::This;
             }
             if write.is_none() {
                 status.last_error = result.as_ref().err().map(ToString::to_string);
@@ -186,42 +186,41 @@ impl Folder {
     ) -> Result<Ended, StoreError> {
         let journal = self.store.journal();
         let mut ended = Ended {
-            attendance: Attendance::Mine,
-            written: Written::Held,
+            leader: Leader::This,
+            written: Written::NoLease,
             has_acquired: false,
         };
-        let turn = match journal.turn() {
-            Some(turn) => Some(turn.lock().await),
+        let fold_guard = match journal.fold_mutex() {
+            Some(mutex) => Some(mutex.lock().await),
             None => None,
         };
         let mut slot = match position {
-            Some(_) if turn.is_none() => match self.held.try_lock() {
+            Some(_) if fold_guard.is_none() => match self.leadership.try_lock() {
                 Ok(slot) => slot,
                 // Another task of this instance is folding.
                 Err(_) => return Ok(ended),
             },
-            _ => self.held.lock().await,
+            _ => self.leadership.lock().await,
         };
         // Try twice more: the lease may have been lost through this instance's own step, which took effect and changed
         // the version although its answer was lost.
         let mut losses = 0;
         loop {
             let (mut lease, mut features) = match slot.take() {
-                Some(held) => held,
+                Some(leadership) => leadership,
                 None => {
                     ended.has_acquired = true;
                     match journal.acquire(&self.instance, &random_name()).await? {
                         Acquired::Mine(progress) => self.begin(progress),
-                        Acquired::Newer => return Ok(ended.by(Attendance::Newer)),
-                        Acquired::Held | Acquired::Nothing => {
-                            return Ok(ended.by(Attendance::Others));
+                        Acquired::Newer => return Ok(ended.by(Leader::NewerVersion)),
+                        Acquired::HeldByOther | Acquired::Nothing => {
+                            return Ok(ended.by(Leader::Other));
                         }
                     }
                 }
             };
             // Entries after `position` are left for the next call. Otherwise this one might never end.
-            let low = lease.progress.low;
-            if position.is_some_and(|position| low.offset >= position.offset) {
+            if position.is_some_and(|at| lease.progress.committed.offset >= at.offset) {
                 *slot = Some((lease, features));
                 return Ok(ended);
             }
@@ -236,7 +235,7 @@ impl Folder {
                 Ok(Outcome::Newer(entry)) => {
                     leased.wait_for_newer(&entry).await?;
                     journal.release(&self.instance).await?;
-                    return Ok(ended.by(Attendance::Newer));
+                    return Ok(ended.by(Leader::NewerVersion));
                 }
                 Ok(outcome) => {
                     features.forget();
@@ -253,7 +252,7 @@ impl Folder {
                 Err(Interrupted::Lost) => {
                     losses += 1;
                     if losses > 2 {
-                        return Ok(ended.by(Attendance::Others));
+                        return Ok(ended.by(Leader::Other));
                     }
                 }
                 Err(Interrupted::Failed(error)) => return Err(error),
@@ -273,7 +272,7 @@ impl Folder {
             progress,
             folded: VecDeque::new(),
             is_trimmed: false,
-            stamp: 0,
+            newest_at: 0,
             took_millis: 0,
             sizer,
         };
@@ -300,7 +299,7 @@ impl Folder {
     /// Releases the lease, so that another instance can fold at once.
     pub async fn release(&self) -> Result<(), StoreError> {
         let journal = self.store.journal();
-        let mut slot = self.held.lock().await;
+        let mut slot = self.leadership.lock().await;
         if slot.take().is_some() {
             journal.release(&self.instance).await?;
         }
@@ -321,10 +320,10 @@ impl Folder {
                     Some(wait) => {
                         tokio::select! {
                             () = tokio::time::sleep(wait) => {}
-                            () = self.unattended.notified(), if backoff == *BACKOFF.start() => {}
+                            () = self.leaderless.notified(), if backoff == *BACKOFF.start() => {}
                         }
                     }
-                    None => self.unattended.notified().await,
+                    None => self.leaderless.notified().await,
                 }
             };
             if stopped.or(Box::pin(waiting)).await.is_none() {
@@ -335,15 +334,15 @@ impl Folder {
             };
             if admission.denies(&result) {
                 // Waiting entries do not shorten this wait.
-                let turn = admission.wait(|| self.clock.sleep(DENIED_WAIT));
-                if stopped.or(Box::pin(turn)).await.is_none() {
+                let admitted = admission.wait(|| self.clock.sleep(DENIED_WAIT));
+                if stopped.or(Box::pin(admitted)).await.is_none() {
                     return;
                 }
                 (wait, backoff) = (Some(Duration::ZERO), *BACKOFF.start());
                 continue;
             }
             (wait, backoff) = match result {
-                Ok(Attendance::Mine) => {
+                Ok(Leader::This) => {
                     if fences_at.elapsed() > FENCE_INTERVAL {
                         fences_at = Instant::now();
                         let removing = self.remove_fences(journal);
@@ -354,8 +353,8 @@ impl Folder {
                     let every = self.store.locality().read_every;
                     (every.map(|every| self.until_next(every)), *BACKOFF.start())
                 }
-                Ok(Attendance::Others) => (None, *BACKOFF.start()),
-                Ok(Attendance::Newer) => (Some(NEWER_WAIT), *BACKOFF.start()),
+                Ok(Leader::Other) => (None, *BACKOFF.start()),
+                Ok(Leader::NewerVersion) => (Some(NEWER_WAIT), *BACKOFF.start()),
                 Err(_) => {
                     let wait = backoff.mul_f64(0.5 + fastrand::f64() / 2.0);
                     (Some(wait), (2 * backoff).min(*BACKOFF.end()))
@@ -366,7 +365,7 @@ impl Folder {
 
     async fn remove_fences(&self, journal: &dyn Journal) {
         let version = {
-            let slot = self.held.lock().await;
+            let slot = self.leadership.lock().await;
             slot.as_ref()
                 .map(|(lease, _)| lease.progress.version.clone())
         };
@@ -380,8 +379,8 @@ impl Folder {
     /// The wait until the next read of the journal.
     fn until_next(&self, interval: Duration) -> Duration {
         let interval = interval.as_nanos() as i64;
-        let since_turn = self.clock.now_nanos() - AFTER_TURN.as_nanos() as i64;
-        let wait = interval - since_turn.rem_euclid(interval);
+        let delayed = self.clock.now_nanos() - READ_DELAY.as_nanos() as i64;
+        let wait = interval - delayed.rem_euclid(interval);
         Duration::from_nanos(wait.unsigned_abs())
     }
 }

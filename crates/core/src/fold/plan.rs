@@ -83,7 +83,7 @@ pub(super) struct PlannedStep {
 
 /// The end of a round, its missing bytes, and when this instance began to fold it.
 pub(super) struct RoundEnd {
-    pub(super) upto: Position,
+    pub(super) position: Position,
     pub(super) hole_bytes: u64,
     pub(super) start: Instant,
 }

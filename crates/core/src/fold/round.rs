@@ -28,13 +28,13 @@ impl LeasedStore<'_> {
                 Read::Gathered(gathered) => break gathered,
                 Read::Newer(entry) => return Ok(Outcome::Newer(entry)),
                 // The entries before this one are folded first, unless a round that was begun contains them together.
-                Read::Garbled(entry, false) if self.lease.progress.upto.is_none() => {
+                Read::Garbled(entry, false) if self.lease.progress.round_end.is_none() => {
                     stop_before = Some(entry.position);
                 }
                 Read::Garbled(entry, _) => return self.set_aside(&entry).await,
             }
         };
-        let is_new = self.lease.progress.upto.is_none();
+        let is_new = self.lease.progress.round_end.is_none();
         if is_new {
             features.between_rounds(self, gathered.now).await?;
         }
@@ -45,8 +45,8 @@ impl LeasedStore<'_> {
             }
             return self.skip_hole(gathered.head).await;
         }
-        let upto = self.lease.progress.upto.unwrap_or(gathered.end);
-        let after = upto.offset.saturating_sub(gathered.end.offset);
+        let round_end = self.lease.progress.round_end.unwrap_or(gathered.end);
+        let after = round_end.offset.saturating_sub(gathered.end.offset);
         let hole_bytes = gathered.hole_bytes + after;
         if hole_bytes > 0 {
             tracing::error!(
@@ -60,7 +60,7 @@ impl LeasedStore<'_> {
             let lease = &mut *self.lease;
             // Either clock may be behind for a moment.
             lease.progress.rolled.limit(gathered.now.max(own_now));
-            lease.stamp = lease.stamp.max(round.stamp);
+            lease.newest_at = lease.newest_at.max(round.newest_at);
             features.before_round(self).await?;
         }
         let mut plans = Plans::default();
@@ -68,7 +68,7 @@ impl LeasedStore<'_> {
         features.plan(self, &round, &mut plans).await?;
         self.lease.folded.extend(gathered.entries);
         let end = RoundEnd {
-            upto,
+            position: round_end,
             hole_bytes,
             start,
         };
@@ -90,7 +90,7 @@ impl LeasedStore<'_> {
         let step = (self.journal).amend(version, &next, Amendment::SetAside(entry));
         step.await?.done()?;
         self.lease.progress.version = next;
-        self.lease.progress.aside.push(entry.position);
+        self.lease.progress.dead_letters.push(entry.position);
         Ok(Outcome::Folded)
     }
 
@@ -110,11 +110,11 @@ impl LeasedStore<'_> {
     /// the journal continues behind them.
     async fn skip_hole(&mut self, head: Position) -> Leased<Outcome> {
         let lease = &mut *self.lease;
-        if lease.progress.upto.is_none() && head == lease.progress.low {
+        if lease.progress.round_end.is_none() && head == lease.progress.committed {
             let is_trimmed = lease.is_trimmed && self.journal.has_trimmed();
             if !is_trimmed || !lease.folded.is_empty() {
                 // A full journal takes no entries, so no later round would trim these.
-                lease.folded.push_back(lease.progress.low);
+                lease.folded.push_back(lease.progress.committed);
                 self.trim().await?;
                 self.lease.is_trimmed = true;
             }

@@ -29,7 +29,6 @@ impl LeasedStore<'_> {
         plans: Plans,
         end: RoundEnd,
     ) -> Leased<()> {
-        let upto = end.upto;
         let steps = plans.into_steps(self.lease.sizer.cost);
         let last = steps.len() - 1;
         for (number, planned) in steps.into_iter().enumerate() {
@@ -40,16 +39,16 @@ impl LeasedStore<'_> {
             // The last step of the round may trim entries of this round; any step may trim entries of earlier rounds.
             let trimmable = lease.folded.iter().take(TRIMMED_AT_ONCE);
             let trimmable = trimmable
-                .take_while(|entry| is_last || entry.offset <= lease.progress.low.offset)
+                .take_while(|entry| is_last || entry.offset <= lease.progress.committed.offset)
                 .copied();
             let trimmed: Vec<Position> = trimmable.collect();
             let writes = features.writes(lease, partitions);
             let fields = writes_by_table(planned.plan.fields.into_iter().chain(writes));
             let has_counters = self.store.has_context_counters();
             let step = FoldStep {
-                upto: Some(upto),
+                round_end: Some(end.position),
                 done: (!is_last).then_some(done),
-                stamp: round.stamp,
+                newest_at: round.newest_at,
                 additions: Arc::new(additions(round, partitions, has_counters)),
                 hole_bytes: end.hole_bytes,
                 took_millis: millis_since(end.start),
@@ -65,11 +64,11 @@ impl LeasedStore<'_> {
             lease.folded.drain(..trimmed.len());
             lease.progress.version = step.next;
             lease.progress.done = done;
-            lease.progress.upto = Some(upto);
+            lease.progress.round_end = Some(end.position);
         }
         let lease = &mut *self.lease;
-        lease.progress.finish(upto);
-        lease.stamp = round.stamp;
+        lease.progress.finish(end.position);
+        lease.newest_at = round.newest_at;
         lease.took_millis = millis_since(end.start);
         while self.lease.folded.len() > TRIMMED_AT_ONCE {
             self.trim().await?;
@@ -110,10 +109,10 @@ impl LeasedStore<'_> {
             version: lease.progress.version.clone(),
             next: random_name(),
             instance: self.instance.to_owned(),
-            upto: None,
+            round_end: None,
             done: None,
             trim,
-            stamp: lease.stamp,
+            newest_at: lease.newest_at,
             additions: Arc::default(),
             fields,
             rolled: lease.progress.rolled.clone(),

@@ -6,14 +6,14 @@
 
 use super::{FLUSH_DEADLINE, Handle};
 use crate::error::{AmendError, StoreError, StoreErrorKind};
+use crate::store::acknowledgements::MAX_ACKNOWLEDGED;
 use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::journal::Journal;
 use crate::store::judgement::read_changes;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, read_value};
-use crate::store::taken::MAX_TAKEN;
 use crate::task::{BoxFuture, boxed};
-use tower_pulse_detect::change::{Change, Taken};
+use tower_pulse_detect::change::{Acknowledgement, Change};
 use tower_pulse_model::mark::{Mark, StoredMark};
 use tower_pulse_model::pack::pack;
 
@@ -24,10 +24,10 @@ const NO_CHANGE: &str = "there is no such change: see api/changes";
 const NO_MARK: &str = "there is no such mark: see api/marks";
 
 impl Handle {
-    /// Marks a change as taken by a person, or with `None` as not taken.
+    /// Acknowledges a change in the name of a person, or with `None` withdraws that.
     // Boxed, so that this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
-    pub fn take_change<'a>(
+    pub fn acknowledge_change<'a>(
         &'a self,
         id: &'a str,
         by: Option<&'a str>,
@@ -36,8 +36,7 @@ impl Handle {
             "the change may still be taken or given back",
             Box::pin(async move {
                 let journal = self.amended()?;
-                let now = self.clock().now_seconds();
-                let taken = by.map(|by| Taken::new(by, now));
+                let by = by.map(|by| Acknowledgement::new(by, self.clock().now_seconds()));
                 for _ in 0..MAX_WRITES {
                     let log = read_changes(journal).await?;
                     let change = log.changes.iter().find(|change| *change.id == *id);
@@ -46,12 +45,12 @@ impl Handle {
                         return Err(AmendError::Conflict("the change has ended".to_owned()));
                     }
                     let mut amended = change.clone();
-                    amended.taken = taken.clone();
-                    if amended.taken == change.taken {
+                    amended.acknowledged = by.clone();
+                    if amended.acknowledged == change.acknowledged {
                         return Ok(amended);
                     }
-                    let write = log.taken.write(id, taken.as_ref(), &log.changes);
-                    let write = write.ok_or_else(too_many_taken)?;
+                    let write = log.acknowledged.write(id, by.as_ref(), &log.changes);
+                    let write = write.ok_or_else(too_many_acknowledged)?;
                     if self.has_written(&write).await? {
                         return Ok(amended);
                     }
@@ -113,7 +112,7 @@ impl Handle {
         match boxed(self.0.stages.folder.write_by_hand(write)).await? {
             Written::Done => Ok(true),
             Written::Differs => Ok(false),
-            Written::Held => Err(written_by_others()),
+            Written::NoLease => Err(written_by_others()),
         }
     }
 
@@ -138,9 +137,9 @@ impl Handle {
     }
 }
 
-fn too_many_taken() -> AmendError {
+fn too_many_acknowledged() -> AmendError {
     AmendError::Conflict(format!(
-        "{MAX_TAKEN} changes are taken already: give one back first"
+        "{MAX_ACKNOWLEDGED} changes are taken already: give one back first"
     ))
 }
 

@@ -23,7 +23,7 @@ impl Handle {
         self.0.stages.judge.on_change(on_change);
     }
 
-    /// The changes of the fleet: first those that stand, by the time that they cost, then those that have ended.
+    /// The changes of the fleet: first ongoing ones, by the time that they cost, then ended ones.
     ///
     /// # Errors
     /// The store failed.

@@ -26,7 +26,7 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 struct Seen {
     since: i64,
-    stands: bool,
+    is_ongoing: bool,
     /// Whether the last check found it.
     is_there: bool,
     warnings: Vec<String>,
@@ -55,27 +55,27 @@ impl Watch {
             let there: Vec<String> = there.map(|warning| warning.text.clone()).collect();
             let is_confirmed = there.is_empty() != seen.is_there;
             seen.is_there = !there.is_empty();
-            if seen.is_there && !seen.stands {
+            if seen.is_there && !seen.is_ongoing {
                 seen.warnings = there;
                 if !is_confirmed {
                     seen.since = clock.now_seconds();
                     continue;
                 }
-            } else if seen.is_there || !is_confirmed || !seen.stands {
+            } else if seen.is_there || !is_confirmed || !seen.is_ongoing {
                 continue;
             }
-            seen.stands = !seen.stands;
+            seen.is_ongoing = !seen.is_ongoing;
             let event = ConditionEvent {
                 condition: *condition,
                 instance: instance.to_owned(),
                 warnings: seen.warnings.clone(),
                 since: seen.since,
-                ended: (!seen.stands).then(|| clock.now_seconds()),
+                ended: (!seen.is_ongoing).then(|| clock.now_seconds()),
             };
             let is_recent = |at| clock.since(at) < LOGGED_EVERY;
             if matches!(condition, Condition::Configuration | Condition::Overflow) {
                 // The log already has the setting or the first name.
-            } else if !seen.stands {
+            } else if !seen.is_ongoing {
                 tracing::info!("{event}");
             } else if !seen.logged_at.is_some_and(is_recent) {
                 seen.logged_at = Some(clock.tick());

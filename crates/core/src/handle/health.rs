@@ -70,7 +70,7 @@ impl Stages {
                 store_resets: counters.store_resets,
             },
             cleaning: lock(&self.flusher.cleaning).clone(),
-            fold: flush.fleet.fold_health(fold.is_folder),
+            fold: flush.fleet.fold_health(fold.is_leader),
             changes,
             store: StoreHealth {
                 description: self.store.describe(),

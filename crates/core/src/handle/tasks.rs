@@ -49,12 +49,12 @@ impl Stages {
         for name in &options.counters {
             recorder.counter(name);
         }
-        let unattended = Arc::<tokio::sync::Notify>::default();
+        let leaderless = Arc::<tokio::sync::Notify>::default();
         let flusher = Flusher::new(
             recorder.clone(),
             store.clone(),
             &options.flush,
-            unattended.clone(),
+            leaderless.clone(),
         );
         let folder = Folder::new(
             store.clone(),
@@ -66,7 +66,7 @@ impl Stages {
                 history_days: options.history_days,
                 step_contexts: options.fold_step_contexts,
             },
-            unattended,
+            leaderless,
         );
         let folder = Arc::new(folder);
         let unsent_since = {

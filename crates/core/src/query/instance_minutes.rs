@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use self::beside_others::BesideOthers;
 pub(super) use self::pace::MIN_REQUESTS;
 use self::pace::{Pace, Times};
-use super::turn::Turn;
+use super::coop_budget::CoopBudget;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::{InstanceReports, Store};
@@ -146,11 +146,11 @@ impl InstanceMinutes {
         created: i64,
     ) -> Result<Vec<(Arc<str>, InstanceSums)>, StoreError> {
         let mut reading = self.reading(minutes, created).await;
-        let mut turn = Turn::new(&self.clock);
+        let mut budget = CoopBudget::new(&self.clock);
         let mut comparison = Comparison::default();
         while let Some((minute, held)) = reading.next().await? {
             comparison.add(minute, held, context);
-            turn.pause().await;
+            budget.yield_if_spent().await;
         }
         Ok(comparison.0)
     }
@@ -165,7 +165,7 @@ impl InstanceMinutes {
         created: i64,
     ) -> Result<BesideOthers, StoreError> {
         let mut reading = self.reading(minutes, created).await;
-        let mut turn = Turn::new(&self.clock);
+        let mut budget = CoopBudget::new(&self.clock);
         let mut beside = BesideOthers::default();
         while let Some((minute, held)) = reading.next().await? {
             let Some(own) = held.iter().find(|of| *of.instance == *instance) else {
@@ -182,7 +182,7 @@ impl InstanceMinutes {
             beside.add_minute(minute, own, others());
             for (id, context) in &own.contexts {
                 beside.add_context(minute, (*id, context), others());
-                turn.pause().await;
+                budget.yield_if_spent().await;
             }
         }
         Ok(beside)
@@ -198,8 +198,8 @@ impl InstanceMinutes {
                 ..State::default()
             };
         }
-        let cut_off = REPORTED_MINUTES.cut_off(now);
-        state.retain(|minute| minute > cut_off);
+        let cutoff = REPORTED_MINUTES.cutoff(now);
+        state.retain(|minute| minute > cutoff);
         let minutes: VecDeque<i64> = minutes.step_by(MINUTE as usize).collect();
         let due = minutes.iter().copied().filter(|of| state.is_due(*of, now));
         Reading {
@@ -232,7 +232,7 @@ impl Reading<'_> {
     /// The next minute with reports.
     async fn next(&mut self) -> Result<Option<(i64, &[HeldInstance])>, StoreError> {
         let Self { of, now, .. } = *self;
-        let mut turn = Turn::new(&of.clock);
+        let mut budget = CoopBudget::new(&of.clock);
         while let Some(minute) = self.minutes.pop_front() {
             if self.due.front() == Some(&minute) {
                 let most = self.due.len().min(MINUTES_AT_ONCE);
@@ -253,7 +253,7 @@ impl Reading<'_> {
                     let instance = HeldInstance::new(instance, minute);
                     held.bytes += instance.bytes();
                     held.instances.push(instance);
-                    turn.pause().await;
+                    budget.yield_if_spent().await;
                 }
                 self.unheld = self.state.hold(minute, held, of.most_bytes);
             }
@@ -263,7 +263,7 @@ impl Reading<'_> {
                 let held = held.or_else(|| self.state.minutes.get(&minute));
                 return Ok(held.map(|held| (minute, &held.instances[..])));
             }
-            turn.pause().await;
+            budget.yield_if_spent().await;
         }
         Ok(None)
     }

@@ -4,10 +4,12 @@
 // Read `question.rs` (the table of all questions), `reader.rs` and `answers/` (a file for each question) with
 // `params.rs` and `json.rs` (the parameters and the JSON of the API), then `store_reader.rs` with `reads.rs` and
 // `key.rs` (reads of the store) and `error.rs`, `windows/` (the sums of all contexts), `book.rs` (the additions of
-// other programs) and `instance_minutes.rs` (the requests of each instance). `turn.rs` lets other tasks run in between.
+// other programs) and `instance_minutes.rs` (the requests of each instance). `coop_budget.rs` lets other tasks run in
+// between.
 
 pub mod answers;
 mod book;
+mod coop_budget;
 pub mod drawn;
 mod error;
 mod instance_minutes;
@@ -20,7 +22,6 @@ mod reads;
 mod source;
 mod span;
 mod store_reader;
-mod turn;
 mod window;
 mod windows;
 

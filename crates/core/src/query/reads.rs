@@ -36,11 +36,11 @@ pub(super) struct Reads {
     flights: Mutex<HashMap<Key, Flight>>,
 }
 
-/// A read with its last answer. One task at a time asks the store, by locking `turn`; the others wait for the lock and
-/// reuse the answer.
+/// A read with its last answer. One task at a time asks the store, by locking `mutex`; the others wait for it and reuse
+/// the answer.
 #[derive(Default)]
 struct Flight {
-    turn: Arc<AsyncMutex<()>>,
+    mutex: Arc<AsyncMutex<()>>,
     last: Option<Answered>,
 }
 
@@ -113,10 +113,10 @@ impl Reads {
     fn answer<'a>(&'a self, key: Key, read: BoxFuture<'a, Answer>) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
             let mut deadline = pin!(self.clock.sleep(DEADLINE));
-            let turn = self.turn(&key);
-            let _turn = tokio::select! {
+            let mutex = self.mutex_of(&key);
+            let _guard = tokio::select! {
                 biased;
-                turn = turn.lock() => turn,
+                guard = mutex.lock() => guard,
                 () = &mut deadline => return Err(QueryError::Unanswered),
             };
             if let Some(answer) = self.fresh_answer(&key) {
@@ -135,20 +135,20 @@ impl Reads {
         })
     }
 
-    /// The lock of a read. Removes answers that are no longer fresh.
-    fn turn(&self, key: &Key) -> Arc<AsyncMutex<()>> {
+    /// The mutex of a read. Removes answers that are no longer fresh.
+    fn mutex_of(&self, key: &Key) -> Arc<AsyncMutex<()>> {
         let mut flights = lock(&self.flights);
         flights.retain(|other, flight| {
             let last = flight.last.as_ref();
             other == key
-                || Arc::strong_count(&flight.turn) > 1
+                || Arc::strong_count(&flight.mutex) > 1
                 || last.is_some_and(|last| last.is_fresh(&self.clock, other.age()))
         });
         let is_alike = |other: &&Key| discriminant(*other) == discriminant(key);
         if !flights.contains_key(key) && flights.keys().filter(is_alike).count() >= MAX_KEYS {
             return Arc::default();
         }
-        flights.entry(key.clone()).or_default().turn.clone()
+        flights.entry(key.clone()).or_default().mutex.clone()
     }
 
     fn fresh_answer(&self, key: &Key) -> Option<Answer> {
@@ -187,8 +187,8 @@ impl Reads {
 
     /// Forgets the last answer, including that of a read in progress.
     pub(super) async fn forget(&self, key: Key) {
-        let turn = self.turn(&key);
-        let _turn = turn.lock().await;
+        let mutex = self.mutex_of(&key);
+        let _guard = mutex.lock().await;
         if let Some(flight) = lock(&self.flights).get_mut(&key) {
             flight.last = None;
         }

@@ -245,7 +245,7 @@ impl WindowSlices {
 
     /// The start of the first slice of the tier that is retained at `now`.
     pub(super) fn oldest(&self, now: i64) -> i64 {
-        let retained = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
+        let retained = self.tier.slice(self.tier.cutoff(now)) + i64::from(self.tier.seconds);
         retained.max(self.tier.slice(self.since))
     }
 

@@ -89,8 +89,8 @@ pub(super) struct Cell {
     buckets: Buckets,
     /// The failures among the samples in `buckets`. Created with the first one.
     failures: OnceLock<Box<Buckets>>,
-    /// The samples in `buckets` that were cut off. Created with the first one.
-    cut_off: OnceLock<Box<Buckets>>,
+    /// The samples in `buckets` that were censored. Created with the first one.
+    censored: OnceLock<Box<Buckets>>,
 }
 
 /// The copy of a cell that a drain makes, so that it can evaluate the cell after the shard is released.
@@ -103,9 +103,9 @@ pub(super) struct Scratch {
     /// The failures in the buckets; valid only if there may be any.
     failures: [u32; BUCKETS_PER_CELL],
     has_failures: bool,
-    /// The samples in the buckets that were cut off; valid only if there may be any.
-    cut_off: [u32; BUCKETS_PER_CELL],
-    has_cut_off: bool,
+    /// The samples in the buckets that were censored; valid only if there may be any.
+    censored: [u32; BUCKETS_PER_CELL],
+    has_censored: bool,
 }
 
 impl Cell {
@@ -121,7 +121,7 @@ impl Cell {
             measures: std::array::from_fn(|_| zero()),
             buckets: Buckets::new(),
             failures: OnceLock::new(),
-            cut_off: OnceLock::new(),
+            censored: OnceLock::new(),
         })
     }
 
@@ -169,7 +169,7 @@ impl Cell {
         let part = match outcome {
             _ if error => &self.failures,
             Outcome::ClientError => &self.failures,
-            Outcome::Cancelled | Outcome::BodyAborted => &self.cut_off,
+            Outcome::Cancelled | Outcome::BodyAborted => &self.censored,
             // The user's rule says that it is not an error.
             _ => return,
         };
@@ -208,7 +208,7 @@ impl Cell {
                 .is_some()
         };
         scratch.has_failures = empty_part(&self.failures, &mut scratch.failures);
-        scratch.has_cut_off = empty_part(&self.cut_off, &mut scratch.cut_off);
+        scratch.has_censored = empty_part(&self.censored, &mut scratch.censored);
     }
 }
 
@@ -221,8 +221,8 @@ impl Scratch {
             buckets: [0; BUCKETS_PER_CELL],
             failures: [0; BUCKETS_PER_CELL],
             has_failures: false,
-            cut_off: [0; BUCKETS_PER_CELL],
-            has_cut_off: false,
+            censored: [0; BUCKETS_PER_CELL],
+            has_censored: false,
         })
     }
 
@@ -241,7 +241,7 @@ impl Scratch {
         };
         aggregate.merge_parts(
             &part(&self.failures, self.has_failures),
-            &part(&self.cut_off, self.has_cut_off),
+            &part(&self.censored, self.has_censored),
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Draining: at the turn of each second, samples move from the cells to the pending batch.
+//! Draining: at the start of each second, samples move from the cells to the pending batch.
 
 #[cfg(test)]
 mod tests;
@@ -207,8 +207,8 @@ fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     one.into_iter().chain(other).min()
 }
 
-/// The second that a drain's samples are booked to. For the first drain after the turn of a second, however late, it is
-/// the second that has just ended; for any other, the current one.
+/// The second that a drain's samples are booked to. For the first drain of a second, however late, it is the
+/// second that has just ended; for any other, the current one.
 fn second_of(before: i64, now: i64) -> i64 {
     let (before, now) = (before.div_euclid(SECOND), now.div_euclid(SECOND));
     if now > before { now - 1 } else { now }
@@ -222,7 +222,7 @@ impl Recorder {
     }
 
     /// Moves all samples into the pending batch, takes the batch, and lets the clock follow another time.
-    pub(crate) fn turn_clock(&self, origin: Option<i64>) -> Batch {
+    pub(crate) fn drain_and_follow(&self, origin: Option<i64>) -> Batch {
         let mut state = lock(&self.drain.state);
         let state = &mut *state;
         self.drain_to(state);
@@ -401,12 +401,12 @@ impl Recorder {
         added.map_err(|error| refused(error.to_string()))
     }
 
-    /// Drains at each turn of a second, whatever the flush interval, until `stopped`.
+    /// Drains at the start of each second, whatever the flush interval, until `stopped`.
     pub async fn drain_each_second(self: Arc<Self>, mut stopped: Stopped) {
         loop {
             let clock = self.recording.clock();
-            let to_turn = SECOND - clock.now_nanos().rem_euclid(SECOND);
-            let wait = std::time::Duration::from_nanos(to_turn.unsigned_abs());
+            let to_next = SECOND - clock.now_nanos().rem_euclid(SECOND);
+            let wait = std::time::Duration::from_nanos(to_next.unsigned_abs());
             if stopped.or(Box::pin(clock.sleep(wait))).await.is_none() {
                 return;
             }

@@ -164,7 +164,7 @@ mod tests {
 
     /// Moves the clock to the second, and drains. Returns the minutes that were reported, with the requests of each
     /// context.
-    fn turn(recorder: &Recorder, clock: &ManualClock, second: i64) -> Vec<(i64, Vec<u64>)> {
+    fn drain_at(recorder: &Recorder, clock: &ManualClock, second: i64) -> Vec<(i64, Vec<u64>)> {
         clock.set_wall(NOW + second);
         recorder.drain();
         reports(recorder)
@@ -188,12 +188,12 @@ mod tests {
         recorder.drain.set_fleet(fleet(1, &["1", "2"]));
         for second in 0..200 {
             record(&recorder, "GET /", 1);
-            assert_eq!(turn(&recorder, &clock, second), []);
+            assert_eq!(drain_at(&recorder, &clock, second), []);
         }
         // From now on minutes are reported.
         recorder.drain.set_fleet(fleet(2, &[]));
         record(&recorder, "GET /", 1);
-        assert_eq!(turn(&recorder, &clock, 240), [(180, vec![1])]);
+        assert_eq!(drain_at(&recorder, &clock, 240), [(180, vec![1])]);
     }
 
     #[test]

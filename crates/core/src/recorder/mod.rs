@@ -11,13 +11,13 @@
 pub mod active;
 mod cell;
 mod counter;
-mod covered;
 mod details;
 mod dirty_bits;
 mod drain;
 pub mod exemplars;
 mod finish;
 mod flush_counters;
+mod interval_union;
 mod limits;
 mod minute_reports;
 mod polls;

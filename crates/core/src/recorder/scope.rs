@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::ContextHandle;
-use super::covered::Covered;
+use super::interval_union::IntervalUnion;
 use super::timer_cells::MAX_LIVE;
 use crate::clock::Tick;
 use crate::task::lock;
@@ -39,7 +39,7 @@ pub struct RequestTimers {
 struct State {
     timers: Vec<OneTimer>,
     /// The time during which any timer ran.
-    covered: Covered,
+    covered: IntervalUnion,
     /// The context of the request, once the request has ended.
     ended: Option<Arc<ContextHandle>>,
 }
@@ -49,7 +49,7 @@ struct OneTimer {
     id: RecordId,
     /// The starts of the timers that are running, oldest first.
     running: Vec<u64>,
-    covered: Covered,
+    covered: IntervalUnion,
     count: u64,
     sum: u64,
     /// Whether the request is counted as one in which this timer ran.
@@ -100,7 +100,7 @@ impl Started {
 impl RequestTimers {
     /// Adds the sums to the context of the request.
     pub fn add_to(self, entry: &ContextHandle) {
-        // Covered time implies a timer, which has sums.
+        // IntervalUnion time implies a timer, which has sums.
         if !self.sums.is_empty() {
             entry.add_timers(self.covered, self.sums);
         }
@@ -194,7 +194,7 @@ impl OneTimer {
         Self {
             id,
             running: Vec::new(),
-            covered: Covered::default(),
+            covered: IntervalUnion::default(),
             count: 0,
             sum: 0,
             has_request: false,

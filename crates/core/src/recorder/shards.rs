@@ -41,9 +41,9 @@ struct Shard {
 }
 
 /// A shard that is taken, until this guard is dropped, which leaves it [`FILLED`].
-struct Taken<'a>(&'a Shard);
+struct ShardGuard<'a>(&'a Shard);
 
-impl Drop for Taken<'_> {
+impl Drop for ShardGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.state.store(FILLED, Ordering::Release);
@@ -78,17 +78,17 @@ impl Shard {
 
     /// Takes the shard if it has samples.
     #[inline(always)]
-    fn take(&self) -> Option<Taken<'_>> {
+    fn take(&self) -> Option<ShardGuard<'_>> {
         // `then_some` would create the guard even if another thread has the shard, and dropping the guard would release
         // that thread's shard.
-        self.exchange(FILLED).then(|| Taken(self))
+        self.exchange(FILLED).then(|| ShardGuard(self))
     }
 
     /// Takes the shard if it is free, and returns whether it was empty.
-    fn take_free(&self) -> Option<(Taken<'_>, bool)> {
+    fn take_free(&self) -> Option<(ShardGuard<'_>, bool)> {
         let state = self.state.load(Ordering::Relaxed);
         let is_taken = state != TAKEN && self.exchange(state);
-        is_taken.then(|| (Taken(self), state == EMPTY))
+        is_taken.then(|| (ShardGuard(self), state == EMPTY))
     }
 
     /// Waits until the shard is free, and takes it if it has samples.
@@ -144,7 +144,7 @@ impl Cells {
     #[inline(always)]
     pub(super) fn record(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
-        if let Some(_taken) = shard.take()
+        if let Some(_guard) = shard.take()
             && let Some(cell) = shard.cell.get()
         {
             cell.record(sample, measured);
@@ -156,8 +156,8 @@ impl Cells {
     /// Adds a sample if the shard of this thread is taken or empty.
     #[cold]
     fn record_elsewhere(&self, thread: usize, sample: Sample, measured: impl Measured) {
-        let (taken, was_empty) = self.free_shard(thread);
-        let cell = taken.0.cell.get_or_init(Cell::new);
+        let (guard, was_empty) = self.free_shard(thread);
+        let cell = guard.0.cell.get_or_init(Cell::new);
         cell.record(sample, measured);
         if was_empty {
             // Set the dirty bit while the shard is taken: a drain that takes the dirty bit then waits for the shard.
@@ -165,12 +165,12 @@ impl Cells {
         }
     }
 
-    fn free_shard(&self, thread: usize) -> (Taken<'_>, bool) {
+    fn free_shard(&self, thread: usize) -> (ShardGuard<'_>, bool) {
         let mask = self.shards.len() - 1;
         loop {
             for step in 0..TRIES {
-                if let Some(taken) = self.shards[(thread + step) & mask].take_free() {
-                    return taken;
+                if let Some(guard) = self.shards[(thread + step) & mask].take_free() {
+                    return guard;
                 }
                 std::hint::spin_loop();
             }
@@ -245,9 +245,9 @@ mod tests {
     #[test]
     fn a_taken_shard_is_skipped() {
         let cells = cells(4);
-        let (taken, _) = cells.free_shard(1);
+        let (guard, _) = cells.free_shard(1);
         cells.record(1, Sample(5, Outcome::Success, false), []);
-        drop(taken);
+        drop(guard);
         let mut scratch = Scratch::new();
         let aggregate = cells.drain(&mut scratch).expect("one was recorded");
         assert_eq!(aggregate.times.count, 1);
@@ -295,7 +295,7 @@ mod tests {
         for (thread, free) in (0..4).flat_map(|thread| (0..4).map(move |free| (thread, free))) {
             let cells = cells(4);
             let shards = cells.shards.iter().enumerate();
-            let taken: Vec<_> = shards
+            let guards: Vec<_> = shards
                 .filter(|(at, _)| *at != free)
                 .map(|(_, shard)| shard.take_free())
                 .collect();
@@ -305,7 +305,7 @@ mod tests {
                 "{thread} {free}"
             );
             assert!(was_empty);
-            drop(taken);
+            drop(guards);
         }
     }
 

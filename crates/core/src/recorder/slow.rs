@@ -397,12 +397,12 @@ mod tests {
             (10..20).for_each(|nanos| add(&list, &cells, nanos));
             drained(&list, &cells, STAYS);
             assert_eq!(threshold(&cells), Some(16));
-            let turn = SlowDrain {
+            let drain = SlowDrain {
                 begins_hour,
                 ends_hour,
                 ..STAYS
             };
-            drained(&list, &cells, turn);
+            drained(&list, &cells, drain);
             assert_eq!(threshold(&cells), Some(0));
             (0..5).for_each(|nanos| add(&list, &cells, nanos));
             assert_eq!(drained(&list, &cells, STAYS), [0, 1, 2, 3, 4]);

@@ -22,7 +22,7 @@ pub(super) struct SlowRequestDrain {
     longest: LongestDurations,
     /// The slowest requests of this drain.
     slowest: SlowRequests,
-    turn: SlowDrain,
+    drain: SlowDrain,
 }
 
 impl SlowRequestDrain {
@@ -32,7 +32,7 @@ impl SlowRequestDrain {
             instance: "".into(),
             second: now,
             hour: hour_of(now),
-            turn: SlowDrain {
+            drain: SlowDrain {
                 begins_hour: false,
                 ends_hour: false,
                 threshold_of_all: longest.threshold(),
@@ -56,7 +56,7 @@ impl SlowRequestDrain {
         }
         self.second = second;
         self.hour = hour_of(now);
-        self.turn = SlowDrain {
+        self.drain = SlowDrain {
             begins_hour,
             ends_hour: hour != self.hour,
             // A second old, and so never too high: it leaves out no request.
@@ -64,15 +64,15 @@ impl SlowRequestDrain {
         };
     }
 
-    /// Whether all lists are to be drained, including those of contexts in which nothing happened: at the turn of an
+    /// Whether all lists are to be drained, including those of contexts in which nothing happened: at the start of an
     /// hour, the threshold is reset to 0.
     pub(super) fn concerns_all(&self) -> bool {
-        self.turn.begins_hour || self.turn.ends_hour
+        self.drain.begins_hour || self.drain.ends_hour
     }
 
     /// Moves the requests out of a list.
     pub(super) fn take(&self, list: &SlowList, cells: &Cells) -> ListedRequests {
-        list.drain(cells, self.turn)
+        list.drain(cells, self.drain)
     }
 
     /// Adds requests to their context in the batch, and to the slowest of all if they are among them.
@@ -116,7 +116,7 @@ impl SlowRequestDrain {
         if !slowest.is_empty() {
             pending.add_slowest(ContextId::all(), self.second, slowest);
         }
-        if self.turn.ends_hour {
+        if self.drain.ends_hour {
             self.longest.clear();
         }
     }
@@ -223,7 +223,7 @@ mod tests {
         manual_clock.set_wall(hour + 3_599);
         recorder.drain();
         (10..30).for_each(|millis| request(&recorder, "GET /", millis));
-        // The first drain after the turn of the hour is for the second before it.
+        // The first drain after the start of the hour is for the second before it.
         manual_clock.set_wall(hour + 3_600);
         (30..32).for_each(|millis| request(&recorder, "GET /", millis));
         recorder.drain();

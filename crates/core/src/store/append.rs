@@ -67,7 +67,7 @@ pub struct Receipt {
     /// The position up to which the journal is folded.
     pub folded: Position,
     /// Whether an instance folds.
-    pub is_attended: bool,
+    pub has_leader: bool,
 }
 
 /// The result of appending a [`FencedBatch`].

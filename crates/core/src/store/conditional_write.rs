@@ -24,6 +24,6 @@ pub enum Written {
     Done,
     /// The compared field has another value: another instance has written, or only some steps took effect.
     Differs,
-    /// Another instance folds, or no instance can.
-    Held,
+    /// This instance has no lease: another one folds, or none can.
+    NoLease,
 }

@@ -1,6 +1,6 @@
 //! The journal as its folder uses it.
 //!
-//! The journal's *state* holds the name of its generation, the position up to which it is folded (`low`),
+//! The journal's *state* holds the name of its generation, the position up to which it is folded (`committed`),
 //! the end of the round that was begun and the partitions of it that are done, a fence per instance, and a
 //! *version*: a name that each step of folding must give and then replaces.
 //!
@@ -51,7 +51,7 @@ pub enum Acquired {
     /// This instance holds the lease.
     Mine(Progress),
     /// Another instance holds the lease.
-    Held,
+    HeldByOther,
     /// The next entries can be read by a newer version of this crate only, and wait for an instance of that version.
     Newer,
     /// There is no journal yet.
@@ -62,30 +62,30 @@ pub enum Acquired {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The position up to which all entries are folded.
-    pub low: Position,
+    pub committed: Position,
     /// The end of the round that was begun, if one was.
-    pub upto: Option<Position>,
+    pub round_end: Option<Position>,
     /// The partitions of that round that are folded.
     pub done: Partitions,
-    /// The newest stamp of that round, as determined by the folder that began it.
-    pub stamp: Option<i64>,
+    /// When the newest entry of that round was appended, as determined by the folder that began it.
+    pub newest_at: Option<i64>,
     /// The version of the state, which every step must give and replaces.
     pub version: String,
     /// Positions of entries that no instance can read, in that round or, if none was begun, in the first one.
-    pub aside: Vec<Position>,
+    pub dead_letters: Vec<Position>,
     /// The slices that are part of the coarser tiers.
     pub rolled: RolledUp,
     /// Whether entries of a newer version have waited long enough for an instance that can read them.
     pub is_overdue: bool,
 }
 
-packed!(Progress { low, upto, done, stamp, version, aside; rolled, is_overdue });
+packed!(Progress { committed, round_end, done, newest_at, version, dead_letters; rolled, is_overdue });
 
 impl Progress {
-    /// Notes that all entries of the round up to `upto` are folded.
-    pub fn finish(&mut self, upto: Position) {
-        (self.low, self.upto, self.done) = (upto, None, Partitions::default());
-        self.aside.clear();
+    /// Notes that all entries of the round up to `round_end` are folded.
+    pub fn finish(&mut self, round_end: Position) {
+        (self.committed, self.round_end, self.done) = (round_end, None, Partitions::default());
+        self.dead_letters.clear();
     }
 }
 
@@ -95,7 +95,7 @@ pub struct Entry {
     /// Its position in the journal.
     pub position: Position,
     /// When the entry was appended, in Unix seconds of the store's clock.
-    pub stamp: i64,
+    pub appended_at: i64,
     /// The version of its form.
     pub version: u64,
     /// The number of requests in the entry, as its instance declared it.
@@ -106,7 +106,7 @@ pub struct Entry {
 
 packed!(Entry {
     position,
-    stamp,
+    appended_at,
     version,
     requests,
     payload
@@ -156,13 +156,13 @@ pub struct FoldStep {
     /// The instance that folds.
     pub instance: String,
     /// The end of the round. `None` for a step that folds no entry, which is allowed while no round is begun.
-    pub upto: Option<Position>,
+    pub round_end: Option<Position>,
     /// The partitions that are folded after this step; `None` for all, which ends the round.
     pub done: Option<Partitions>,
     /// Entries up to this position may be trimmed.
     pub trim: Option<Position>,
-    /// The newest stamp of the round's entries, in Unix seconds.
-    pub stamp: i64,
+    /// When the newest entry of the round was appended, in Unix seconds.
+    pub newest_at: i64,
     /// The additions of the step to counters and statistics.
     pub additions: Arc<Additions>,
     /// Fields of tables as they are after the step.
@@ -197,7 +197,7 @@ pub type FieldValues = Vec<Option<Vec<u8>>>;
 pub trait Journal: TableReader {
     /// The mutex that instances wait for before they fold, if all are in one process. So an instance need not find out
     /// whether the folder is alive, and a flush has folded what it appended when it returns.
-    fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
+    fn fold_mutex(&self) -> Option<&tokio::sync::Mutex<()>> {
         None
     }
 

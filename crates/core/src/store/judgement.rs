@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use super::acknowledgements::{Acknowledgements, TAKEN};
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader, read_pages, read_table, read_value};
-use super::taken::{TAKEN, TakenChanges};
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::task::boxed;
 use tower_pulse_detect::change::Change;
@@ -62,10 +62,10 @@ fn read(value: &[u8]) -> Option<LastJudgement> {
 pub struct ChangeLog {
     /// The judgement.
     pub judged: LastJudgement,
-    /// The changes that stand and those that have ended, in no order.
+    /// The ongoing changes and those that have ended, in no order.
     pub changes: Vec<Change>,
-    /// The changes that are taken, and by whom.
-    pub taken: TakenChanges,
+    /// The acknowledged changes, and by whom.
+    pub acknowledged: Acknowledgements,
 }
 
 impl ChangeLog {
@@ -144,23 +144,23 @@ pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged> {
     Ok(StoredJudged::new(value))
 }
 
-/// Reads the last judgement, and which changes are taken.
-async fn read_judged_and_taken(reader: &dyn TableReader) -> Result<(StoredJudged, TakenChanges)> {
+/// Reads the last judgement, and which changes are acknowledged.
+async fn read_state(reader: &dyn TableReader) -> Result<(StoredJudged, Acknowledgements)> {
     let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
     let mut page = read_table(reader, Purpose::Query, fields).await?;
-    let taken = TakenChanges::new(page.value());
-    Ok((StoredJudged::new(page.value()), taken))
+    let acknowledged = Acknowledgements::new(page.value());
+    Ok((StoredJudged::new(page.value()), acknowledged))
 }
 
 /// Reads the changes. Fields that hold no change are left out.
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
-    let (stored, taken, fields) = boxed(read_all(reader, &[Table::Changes])).await?;
+    let (stored, acknowledged, fields) = boxed(read_all(reader, &[Table::Changes])).await?;
     let mut changes: Vec<_> = fields.iter().flat_map(changes_in).collect();
-    taken.tell(&mut changes);
+    acknowledged.tell(&mut changes);
     Ok(ChangeLog {
         changes,
         judged: stored.judged,
-        taken,
+        acknowledged,
     })
 }
 
@@ -169,17 +169,18 @@ pub async fn read_changes_after(
     reader: &dyn TableReader,
     last: Arc<ChangeLog>,
 ) -> Result<Arc<ChangeLog>> {
-    let (stored, taken) = read_judged_and_taken(reader).await?;
+    let (stored, acknowledged) = read_state(reader).await?;
     let revision = &stored.judged.revision;
     if revision.is_empty() || *revision != last.judged.revision {
         return Ok(Arc::new(read_changes(reader).await?));
     }
-    if taken == last.taken {
+    if acknowledged == last.acknowledged {
         return Ok(last);
     }
     let mut log = ChangeLog::clone(&last);
-    taken.tell(&mut log.changes);
-    Ok(Arc::new(ChangeLog { taken, ..log }))
+    acknowledged.tell(&mut log.changes);
+    log.acknowledged = acknowledged;
+    Ok(Arc::new(log))
 }
 
 /// The changes that these fields hold.
@@ -208,7 +209,7 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
 async fn read_all(
     reader: &dyn TableReader,
     tables: &[Table],
-) -> Result<(StoredJudged, TakenChanges, Vec<NumberedFields>)> {
+) -> Result<(StoredJudged, Acknowledgements, Vec<NumberedFields>)> {
     let mut stored = read_judged(reader).await?;
     for _ in 0..MAX_READS {
         let last = stored.number();
@@ -222,9 +223,9 @@ async fn read_all(
             }
             read.push(counting);
         }
-        let (after, taken) = read_judged_and_taken(reader).await?;
+        let (after, acknowledged) = read_state(reader).await?;
         if after == stored {
-            return Ok((stored, taken, read));
+            return Ok((stored, acknowledged, read));
         }
         stored = after;
     }

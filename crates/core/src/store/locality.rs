@@ -47,7 +47,7 @@ pub static IN_PROCESS: Locality = Locality {
 
 /// A server takes 12 µs for a call and 0.2 µs for each context in it; packing a context takes this process 1 µs. The
 /// fleet may have more contexts than one instance. The journal is read in real time even under a manual clock, as
-/// entries carry their own stamps.
+/// entries carry their own times.
 pub static ON_SERVER: Locality = Locality {
     call_costs: 256 * CONTEXT_COST..=MAX_CALL_COST,
     step_costs: 8 * CONTEXT_COST..=128 * CONTEXT_COST,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::in_process::{Access, Bound, InProcessStore, MemoryFields, Place, State, Work};
+use super::in_process::{Access, Bound, Executor, InProcessStore, MemoryFields, State, Work};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::random::short_random_name;
@@ -15,7 +15,7 @@ pub type MemoryStore = InProcessStore;
 /// A state in memory.
 struct Memory(Mutex<State>);
 
-impl Place for Memory {
+impl Executor for Memory {
     fn describe(&self) -> String {
         "memory of this process".to_owned()
     }
@@ -46,6 +46,6 @@ impl InProcessStore {
             Box::new(MemoryFields::default()),
         );
         state.tables.bound = Bound::Records(bytes);
-        Self::in_place(precisions, clock, Arc::new(Memory(Mutex::new(state))))
+        Self::on_executor(precisions, clock, Arc::new(Memory(Mutex::new(state))))
     }
 }

@@ -5,6 +5,7 @@
 // store. Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then
 // `in_process/` with `memory`, and the crates of the other stores.
 
+pub mod acknowledgements;
 pub mod additions;
 mod answer;
 mod append;
@@ -24,7 +25,6 @@ pub mod read;
 mod status_health;
 pub mod table;
 pub mod table_reads;
-pub mod taken;
 mod upkeep;
 
 pub use self::append::{

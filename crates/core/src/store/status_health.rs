@@ -168,7 +168,7 @@ mod tests {
         lost.exceptions.skewed = 7;
         assert_eq!(told(&lost), []);
 
-        let standing = StoreStatus {
+        let ongoing = StoreStatus {
             ranking_warnings: vec!["two configurations".into()],
             silent: vec![SilentInstance {
                 name: "web-2".into(),
@@ -195,7 +195,7 @@ mod tests {
             Condition::SilentInstance,
             Condition::RankingSpecs,
         ];
-        assert_eq!(told(&standing), all);
+        assert_eq!(told(&ongoing), all);
         assert_eq!(told(&lost), []);
 
         lost.exceptions.skewed = 8;

@@ -91,7 +91,7 @@ packed! {
 /// The state from which another detector of instances can resume, beside the minutes themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InstanceState {
-    pub(super) standing: Vec<OutOfLine>,
+    pub(super) ongoing: Vec<OutOfLine>,
     /// Instances that are out of line on many contexts, and when that was detected.
     pub(super) on_many: Vec<(Arc<str>, Tick)>,
 }
@@ -155,7 +155,7 @@ impl InstanceDetector {
         self.minutes.retain(|(at, _)| *at > now - STORED);
     }
 
-    /// Judges a minute that has ended. Returns all verdicts that stand at its end.
+    /// Judges a minute that has ended. Returns all verdicts that are ongoing at its end.
     pub fn judge(&mut self, start: i64, instances: &[InstanceMinute<'_>]) -> Vec<Verdict> {
         self.recall(start, instances);
         let now = tick(start);
@@ -186,9 +186,9 @@ impl InstanceDetector {
             let mut on_many = self.state.on_many.iter();
             return on_many.any(|(instance, _)| is_most(self.extra_on_all(instance, since)));
         }
-        let is_standing = |instance: &str| {
-            let mut standing = self.state.standing.iter();
-            standing.any(|one| *one.instance == *instance && one.context == context)
+        let is_ongoing = |instance: &str| {
+            let mut ongoing = self.state.ongoing.iter();
+            ongoing.any(|one| *one.instance == *instance && one.context == context)
         };
         let is_young = *now - tick(verdict.detected) < YOUNG;
         let instances = minute.get(&context).map(|reported| &reported.instances);
@@ -197,7 +197,7 @@ impl InstanceDetector {
             let (own, others) = total(&self.together(instance, context, since));
             let is_enough = own.requests >= MIN_SAMPLES / 2.0 && others.requests >= MIN_SAMPLES;
             let extra = extra_seconds(&own, &others) / (own.requests + others.requests).max(1.0);
-            (is_standing(instance) || is_young && is_enough) && is_most(extra)
+            (is_ongoing(instance) || is_young && is_enough) && is_most(extra)
         })
     }
 
@@ -257,10 +257,10 @@ impl InstanceDetector {
         instances: &[Arc<str>],
         now: Tick,
     ) {
-        let is_standing = |one: &OutOfLine| {
+        let is_ongoing = |one: &OutOfLine| {
             one.instance == *instance && one.context == context && one.measure == measure
         };
-        if instances.len() < 2 || self.state.standing.iter().any(is_standing) {
+        if instances.len() < 2 || self.state.ongoing.iter().any(is_ongoing) {
             return;
         }
         let sides = self.sides(instance, context, now - STORED);
@@ -275,7 +275,7 @@ impl InstanceDetector {
             {
                 continue;
             }
-            self.state.standing.push(OutOfLine {
+            self.state.ongoing.push(OutOfLine {
                 instance: instance.clone(),
                 context,
                 measure,
@@ -350,8 +350,8 @@ impl InstanceDetector {
 
     /// Ends the differences that are over.
     fn end(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
-        let standing = std::mem::take(&mut self.state.standing);
-        let stands = |one: &OutOfLine| {
+        let ongoing = std::mem::take(&mut self.state.ongoing);
+        let is_ongoing = |one: &OutOfLine| {
             let is_known = contexts.get(&one.context).is_some_and(|of| of.len() > 1);
             let sides = self.sides(&one.instance, one.context, now - RECENT + 1);
             let mut lately = sides.iter().filter(|(at, ..)| *at > now - GONE);
@@ -367,13 +367,13 @@ impl InstanceDetector {
             let is_over = n >= 10.0 && m >= 10.0 && level - other < OVER * one.effect as f64 * 1e-6;
             is_known && is_here && !is_over && !is_one_of_many
         };
-        self.state.standing = standing.into_iter().filter(stands).collect();
+        self.state.ongoing = ongoing.into_iter().filter(is_ongoing).collect();
     }
 
     /// Finds the instances that are out of line on many contexts.
     fn gather(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
-        let standing = self.state.standing.iter();
-        let mut names: Vec<Arc<str>> = standing.map(|one| one.instance.clone()).collect();
+        let ongoing = self.state.ongoing.iter();
+        let mut names: Vec<Arc<str>> = ongoing.map(|one| one.instance.clone()).collect();
         names.order();
         let on_many = &mut self.state.on_many;
         on_many.retain(|(instance, _)| names.contains(instance));

@@ -22,7 +22,7 @@ impl InstanceState {
 
     /// Sorts the state into the order that the detector keeps.
     pub(crate) fn sort(&mut self) {
-        self.standing.order_by(|a, b| {
+        self.ongoing.order_by(|a, b| {
             let key = |one: &OutOfLine| (one.detected, one.context);
             let order = key(a).cmp(&key(b));
             order.then_with(|| (&a.instance, a.measure).cmp(&(&b.instance, b.measure)))

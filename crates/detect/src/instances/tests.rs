@@ -290,7 +290,7 @@ fn another_detector_goes_on_with_the_same_verdicts() {
 /// A state whose bytes are frozen.
 pub(crate) fn frozen_state(instance: &str, context: RecordId) -> InstanceState {
     InstanceState {
-        standing: vec![OutOfLine {
+        ongoing: vec![OutOfLine {
             instance: instance.into(),
             context,
             measure: Measure::Errors,

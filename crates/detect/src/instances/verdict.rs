@@ -10,18 +10,18 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
 impl InstanceDetector {
-    /// The verdicts that stand at the end of a minute.
+    /// The verdicts that are ongoing at the end of a minute.
     pub(super) fn verdicts(&self, now: Tick) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
-        for one in &self.state.standing {
+        for one in &self.state.ongoing {
             if !self.state.is_on_many(&one.instance) && now - one.detected >= SETTLING {
                 let detected = one.detected + SETTLING;
                 verdicts.push(self.verdict(&[one], one.context, one.since, detected));
             }
         }
         for (instance, detected) in &self.state.on_many {
-            let standing = self.state.standing.iter();
-            let of_instance: Vec<_> = standing.filter(|one| one.instance == *instance).collect();
+            let ongoing = self.state.ongoing.iter();
+            let of_instance: Vec<_> = ongoing.filter(|one| one.instance == *instance).collect();
             let mut since: Vec<Tick> = of_instance.iter().map(|one| one.since).collect();
             since.order();
             if let Some(since) = since.get(since.len() / 2) {

@@ -19,7 +19,7 @@ fn minutes(scores: &[f64]) -> Vec<Residual> {
 }
 
 /// The past of a page that does not wobble.
-fn lens() -> Lens {
+fn base() -> Baseline {
     let past = Past {
         buckets: vec![(100, 200), (104, 200)],
         minutes: 40,
@@ -28,7 +28,7 @@ fn lens() -> Lens {
     };
     let mut page = Page::default();
     page.freeze(&past, 100);
-    *page.lens.expect("the past has requests")
+    *page.base.expect("the past has requests")
 }
 
 #[test]
@@ -94,22 +94,22 @@ fn a_change_is_left_over_of_a_larger_one() {
 
 #[test]
 fn a_change_begins_where_its_scores_turn() {
-    let lens = lens();
-    let since = |scores: &[f64], effect: f64| began(&lens, &minutes(scores), RANK, effect);
+    let base = base();
+    let since = |scores: &[f64], effect: f64| began(&base, &minutes(scores), RANK, effect);
     assert_eq!(since(&[0.1, -0.1, 0.2, 0.9, 1.1, 0.4, 1.0], 1.0), 3);
     assert_eq!(since(&[0.1, -0.1, 0.2, -0.9, -1.1, -1.0], -1.0), 3);
     assert_eq!(since(&[1.0, 1.0, 1.0], 1.0), 0);
     // A minute with few requests counts less than its neighbour.
     let mut uncertain = minutes(&[0.0, 1.0, 0.2, 1.0, 1.0]);
     uncertain[2].sampling[RANK] = 1.0;
-    assert_eq!(began(&lens, &uncertain, RANK, 1.0), 1);
+    assert_eq!(began(&base, &uncertain, RANK, 1.0), 1);
     uncertain[2].sampling[RANK] = 0.001;
-    assert_eq!(began(&lens, &uncertain, RANK, 1.0), 3);
+    assert_eq!(began(&base, &uncertain, RANK, 1.0), 3);
 }
 
 #[test]
 fn a_change_fades_whose_last_minutes_are_much_less() {
-    let lens = lens();
+    let base = base();
     let fades = |scores: &[f64], effect: f64| {
         let finding = Finding {
             score: RANK,
@@ -118,7 +118,7 @@ fn a_change_fades_whose_last_minutes_are_much_less() {
             effect,
             since: 2,
         };
-        fades(&lens, &minutes(scores), &finding)
+        fades(&base, &minutes(scores), &finding)
     };
     assert!(fades(&[0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5], 0.8));
     assert!(fades(&[0.0, 0.0, -1.0, -1.0, -1.0, -0.5, -0.5, -0.5], -0.8));

@@ -11,7 +11,7 @@ use crate::tests::{assert_close, repeated};
 const REQUESTS: f32 = 400.0;
 
 /// A page whose minutes, from minute 0 on, have all times shifted by these logarithms.
-fn lens(shifts: &[f64]) -> Lens {
+fn base(shifts: &[f64]) -> Baseline {
     let counts = (60..=140u8).map(|bucket| {
         let distance = (f64::from(bucket) - 100.0) / 8.0;
         let count = 1_000.0 * (-0.5 * distance * distance).exp();
@@ -28,9 +28,9 @@ fn lens(shifts: &[f64]) -> Lens {
     };
     let mut page = Page::default();
     page.freeze(&past, 0);
-    let mut lens = *page.lens.expect("the past has requests");
+    let mut base = *page.base.expect("the past has requests");
     for (tick, shift) in (0..).zip(shifts) {
-        let reference = &lens.reference;
+        let reference = &base.reference;
         let score = |kind| reference.expected(kind, *shift) as f32;
         let scored = Scored {
             tick,
@@ -38,16 +38,16 @@ fn lens(shifts: &[f64]) -> Lens {
             scores: std::array::from_fn(score),
             bucket: (reference.bucket + shift / WIDTH) as f32,
         };
-        lens.scored.push_back(scored);
+        base.scored.push_back(scored);
     }
-    lens
+    base
 }
 
 /// The finding at the end of the last minute.
 fn found(parts: &[(usize, f64)]) -> Option<Finding> {
     let shifts = repeated(parts);
     let now = shifts.len() as Tick - 1;
-    search(&lens(&shifts), &SharedMinutes::default(), now, -1, false)
+    search(&base(&shifts), &SharedMinutes::default(), now, -1, false)
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn what_all_pages_share_is_no_change_of_one() {
             ..SharedMinute::default()
         });
         let shared = SharedMinutes(shared.collect());
-        let lens = lens(&shifts);
-        let size = size(&lens, &shared, RANK, 20);
-        (search(&lens, &shared, 25, -1, false), size)
+        let base = base(&shifts);
+        let size = size(&base, &shared, RANK, 20);
+        (search(&base, &shared, 25, -1, false), size)
     };
     let (change, size) = of(0.3);
     assert_eq!(change, None);
@@ -103,28 +103,28 @@ fn what_all_pages_share_is_no_change_of_one() {
 
 #[test]
 fn deviations_are_of_the_mean_of_all_minutes() {
-    let lens = lens(&[0.1; 4]);
-    let minutes: Vec<_> = residuals(&lens, &SharedMinutes::default(), Tick::MIN).collect();
-    let (deviation, effect) = deviations(&lens, minutes.iter(), RANK);
-    assert_close(effect, lens.reference.expected(RANK, 0.1), 1e-6);
-    let mut window = Window::new(lens.past.noise[RANK]);
+    let base = base(&[0.1; 4]);
+    let minutes: Vec<_> = residuals(&base, &SharedMinutes::default(), Tick::MIN).collect();
+    let (deviation, effect) = deviations(&base, minutes.iter(), RANK);
+    assert_close(effect, base.reference.expected(RANK, 0.1), 1e-6);
+    let mut window = Window::new(base.past.noise[RANK]);
     minutes
         .iter()
         .rev()
         .for_each(|minute| minute.add_to(&mut window, RANK));
-    let variance = window.variance() + past_variance(&lens, RANK);
+    let variance = window.variance() + past_variance(&base, RANK);
     let requests = 4.0 * f64::from(REQUESTS);
     assert_close(
         deviation,
-        strength(&lens, RANK, effect, variance, requests),
+        strength(&base, RANK, effect, variance, requests),
         1e-9,
     );
 }
 
 #[test]
 fn a_change_begins_in_a_minute_that_the_ones_before_do_not_show() {
-    let lens = lens(&repeated(&[(10, 0.0), (5, 0.3)]));
-    let began = |since, least| began(&lens, &SharedMinutes::default(), since, least);
+    let base = base(&repeated(&[(10, 0.0), (5, 0.3)]));
+    let began = |since, least| began(&base, &SharedMinutes::default(), since, least);
     assert_close(began(10, 3.0).expect("it begins there"), 0.3, 0.03);
     assert_close(began(11, 3.0).expect("or a minute later"), 0.3, 0.03);
     assert_eq!(
@@ -137,19 +137,19 @@ fn a_change_begins_in_a_minute_that_the_ones_before_do_not_show() {
 
 #[test]
 fn the_size_of_an_effect_is_a_shift() {
-    let lens = lens(&[]);
+    let base = base(&[]);
     for shift in [-0.2, 0.2] {
         for kind in [RANK, PLACE] {
-            let effect = lens.reference.expected(kind, shift);
-            assert_close(log_size(&lens, kind, effect), shift, 0.02);
+            let effect = base.reference.expected(kind, shift);
+            assert_close(log_size(&base, kind, effect), shift, 0.02);
         }
     }
     // In the tail, the size is the shift of the tail's requests.
-    let share = lens.reference.tail_share();
-    assert_close(log_size(&lens, TAIL, 0.5 * share), 0.5, 1e-12);
-    assert!(is_large(&lens, TAIL, 0.31 * share) && !is_large(&lens, TAIL, 0.29 * share));
+    let share = base.reference.tail_share();
+    assert_close(log_size(&base, TAIL, 0.5 * share), 0.5, 1e-12);
+    assert!(is_large(&base, TAIL, 0.31 * share) && !is_large(&base, TAIL, 0.29 * share));
     assert!(
-        !is_large(&lens, TAIL, -0.5 * share),
+        !is_large(&base, TAIL, -0.5 * share),
         "a shorter tail is no news"
     );
 }
@@ -157,9 +157,9 @@ fn the_size_of_an_effect_is_a_shift() {
 #[test]
 fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
     let followed = |parts: &[(usize, f64)], effect: f64| {
-        let lens = lens(&repeated(parts));
-        let effect = lens.reference.expected(RANK, effect);
-        let progress = follow(&lens, &SharedMinutes::default(), RANK, 5, effect);
+        let base = base(&repeated(parts));
+        let effect = base.reference.expected(RANK, effect);
+        let progress = follow(&base, &SharedMinutes::default(), RANK, 5, effect);
         (progress.is_over, progress.strength)
     };
     let over = |parts: &[(usize, f64)], effect| followed(parts, effect).0;
@@ -179,10 +179,10 @@ fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
 
 #[test]
 fn every_window_of_the_last_minutes_is_looked_at() {
-    let lens = lens(&repeated(&[(4, 0.0), (3, 0.3)]));
-    let minutes: Vec<_> = residuals(&lens, &SharedMinutes::default(), Tick::MIN).collect();
+    let base = base(&repeated(&[(4, 0.0), (3, 0.3)]));
+    let minutes: Vec<_> = residuals(&base, &SharedMinutes::default(), Tick::MIN).collect();
     let mut ranks = Vec::new();
-    each_window(&lens, &minutes, 4, |finding, window| {
+    each_window(&base, &minutes, 4, |finding, window| {
         assert_eq!(window[0].tick, finding.since);
         if finding.score == RANK {
             ranks.push((window.len(), finding.since, finding.faster));
@@ -196,7 +196,7 @@ fn a_page_is_watched_after_two_minutes() {
     let likely = |parts: &[(usize, f64)]| {
         let shifts = repeated(parts);
         let now = shifts.len() as Tick - 1;
-        watch(&lens(&shifts), &SharedMinutes::default(), now, -1, false)
+        watch(&base(&shifts), &SharedMinutes::default(), now, -1, false)
     };
     let found = likely(&[(20, 0.0), (2, 0.3)]).expect("it is likely slower");
     assert_eq!((found.since, found.faster), (20, false));

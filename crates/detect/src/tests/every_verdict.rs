@@ -177,7 +177,7 @@ fn transcript(seed: u64) -> String {
     };
     let mut detector = Detector::default();
     let mut lines = String::new();
-    let mut standing: Vec<String> = Vec::new();
+    let mut ongoing: Vec<String> = Vec::new();
     for minute in 0..MINUTES {
         let start = START + 60 * minute;
         let by_page: Vec<Vec<Aggregate>> = (0..count)
@@ -223,16 +223,16 @@ fn transcript(seed: u64) -> String {
         verdicts.sort_by_key(|it| about(it));
         for it in &verdicts {
             let about_it = about(it);
-            if standing.contains(&about_it) && minute % 10 != 0 {
+            if ongoing.contains(&about_it) && minute % 10 != 0 {
                 continue;
             }
             let _ = writeln!(lines, "{minute} {about_it} {}", details_of(it));
         }
         let now: Vec<String> = verdicts.iter().map(about).collect();
-        for ended in standing.iter().filter(|it| !now.contains(it)) {
+        for ended in ongoing.iter().filter(|it| !now.contains(it)) {
             let _ = writeln!(lines, "{minute} ended: {ended}");
         }
-        standing = now;
+        ongoing = now;
         let mut watched = detector.watched();
         watched.sort_by_key(|(id, it)| (name(*id), it.since));
         for (id, it) in watched {

@@ -138,7 +138,7 @@ impl Fleet {
         };
         let named: Vec<_> = verdicts.into_iter().map(|v| (name(v.context), v)).collect();
         let difference = self.log.apply(&named, start + 60);
-        let changed = [&difference.began, &difference.standing, &difference.ended];
+        let changed = [&difference.began, &difference.ongoing, &difference.ended];
         let changes = changed.into_iter().flatten();
         let changes: Vec<Change> = changes.filter_map(|id| self.log.get(id).cloned()).collect();
         for change in &changes {
@@ -191,7 +191,7 @@ impl Fleet {
         }
     }
 
-    /// The minutes since a change of a page that stands, and the seconds that the page takes per minute.
+    /// The minutes since a change of a page that is ongoing, and the seconds that the page takes per minute.
     fn taken(&self, change: &Change) -> Option<(i64, f64)> {
         let number: usize = change.context.parse().ok()?;
         let from = (change.since - START) / 60;
@@ -209,7 +209,7 @@ impl Fleet {
         Some((count, of_minute.sum::<f64>() / count as f64))
     }
 
-    /// Lets an hour pass, then half an hour with an event. Returns the changes that stand at the end of each minute.
+    /// Lets an hour pass, then half an hour with an event. Returns the ongoing changes at the end of each minute.
     fn befall(&mut self, event: Event<'_>) -> Vec<Vec<Change>> {
         for _ in 0..62 {
             self.pass(&|_, _, _| {});

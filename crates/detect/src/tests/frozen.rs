@@ -104,7 +104,7 @@ fn change() -> Change {
         ],
         yesterday: Some(Earlier::new(0.2, 0.3, 0.022, 600)),
         week_ago: None,
-        taken: None,
+        acknowledged: None,
     }
 }
 

@@ -35,7 +35,7 @@ fn by_minute(factors: &[f64]) -> impl Fn(usize, i64) -> Option<Load> {
     }
 }
 
-/// The starts of the changes that stand on page 0 at the end of each minute, in minutes.
+/// The starts of the ongoing changes on page 0 at the end of each minute, in minutes.
 fn starts(verdicts: &[Vec<Verdict>]) -> Vec<Vec<i64>> {
     let starts = verdicts.iter().map(|verdicts| {
         let of_page = verdicts.iter().filter(|it| it.context == page(0));
@@ -76,7 +76,7 @@ fn a_step_on_top_of_growth_is_a_change_of_its_own() {
         let step = verdicts[124]
             .iter()
             .find(|it| it.context == page(0))
-            .expect("it stands");
+            .expect("it is ongoing");
         // The step is compared with the minutes of growth before it.
         assert!((2.5..6.0).contains(&step.ratio), "{step:?}");
     }

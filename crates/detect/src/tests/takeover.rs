@@ -17,7 +17,7 @@ fn any_aggregate() -> impl Strategy<Value = Aggregate> {
         histogram(),
         histogram(),
     )
-        .prop_map(|(count, sum, errors, all, failures, cut_off)| {
+        .prop_map(|(count, sum, errors, all, failures, censored)| {
             let mut sums = Aggregate {
                 outcomes: OutcomeCounts {
                     errors,
@@ -29,7 +29,7 @@ fn any_aggregate() -> impl Strategy<Value = Aggregate> {
                 } else {
                     failures
                 },
-                cut_off,
+                censored,
                 ..Aggregate::default()
             };
             sums.times.count = count;

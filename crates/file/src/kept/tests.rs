@@ -79,12 +79,12 @@ fn state() -> StoredState {
             entries: VecDeque::new(),
             head: position(9_000),
             progress: Progress {
-                low: position(7_000),
-                upto: Some(position(8_000)),
+                committed: position(7_000),
+                round_end: Some(position(8_000)),
                 done,
-                stamp: Some(1_700_000_398),
+                newest_at: Some(1_700_000_398),
                 version: "0123456789abcdef0123456789abcdef".into(),
-                aside: vec![position(100), position(200)],
+                dead_letters: vec![position(100), position(200)],
                 ..Progress::default()
             },
             set_aside: 2,
@@ -105,7 +105,7 @@ fn state() -> StoredState {
 fn entry() -> Entry {
     Entry {
         position: position(9_000),
-        stamp: 1_700_000_398,
+        appended_at: 1_700_000_398,
         version: 4,
         requests: 12,
         payload: b"payload".to_vec(),

@@ -17,7 +17,7 @@ use crate::mark::StoredMark;
 use crate::minute_report::{InstanceMinute, MinuteReport};
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
 use crate::pack::{
-    CUT_OFF, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section, unpack,
+    CENSORED, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section, unpack,
 };
 use crate::ranking::{RankingDelta, RankingSpec};
 use crate::records::Record;
@@ -96,10 +96,10 @@ fn sections_and_outcomes_of_a_newer_version_are_skipped() {
 }
 
 #[test]
-fn failures_and_requests_cut_off_have_sections_only_where_there_are_any() {
+fn failures_and_censored_requests_have_sections_only_where_there_are_any() {
     let sections = |buckets| {
         let packed = record(&with(aggregate(&[5], buckets, 0)));
-        [FAILURES, CUT_OFF].map(|tag| section(&packed, tag).is_some())
+        [FAILURES, CENSORED].map(|tag| section(&packed, tag).is_some())
     };
     assert_eq!(sections(vec![(0, 1)]), [false, false]);
     assert_eq!(sections(vec![(0, 1), (1, 1)]), [true, false]);

@@ -1,7 +1,7 @@
 //! Packs the sums of requests: the sections of an aggregate, as in a record and in an entry.
 
 use super::{
-    CUT_OFF, FAILURES, HISTOGRAM, MEASURES, OUTCOMES, Packed, Reader, TIMERS, TIMES, Writer,
+    CENSORED, FAILURES, HISTOGRAM, MEASURES, OUTCOMES, Packed, Reader, TIMERS, TIMES, Writer,
 };
 use crate::access_time::DurationSums;
 use crate::aggregate::Aggregate;
@@ -46,7 +46,7 @@ impl Writer {
         self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
         let parts = [
             (FAILURES, &aggregate.failures),
-            (CUT_OFF, &aggregate.cut_off),
+            (CENSORED, &aggregate.censored),
         ];
         for (tag, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
             self.section(tag, |out| out.histogram(part));
@@ -121,7 +121,7 @@ impl Reader<'_> {
                 OUTCOMES => aggregate.outcomes = body.outcomes()?,
                 HISTOGRAM => aggregate.histogram = body.histogram()?,
                 FAILURES => aggregate.failures = body.histogram()?,
-                CUT_OFF => aggregate.cut_off = body.histogram()?,
+                CENSORED => aggregate.censored = body.histogram()?,
                 TIMERS => aggregate.timers = body.timers()?,
                 MEASURES => aggregate.measures = body.measures()?,
                 _ => continue,

@@ -27,7 +27,7 @@ pub(crate) const HISTOGRAM: u64 = 3;
 pub(crate) const ROLLED_UNTIL: u64 = 4;
 pub(crate) const TIMERS: u64 = 5;
 pub(crate) const FAILURES: u64 = 6;
-pub(crate) const CUT_OFF: u64 = 7;
+pub(crate) const CENSORED: u64 = 7;
 pub(crate) const MEASURES: u64 = 8;
 
 /// Packs a record.

@@ -27,16 +27,19 @@ fn batch(precisions: &Precisions, seconds: &[i64], late: u64) -> Batch {
     batch
 }
 
-fn add(round: &mut Round, batch: &Batch, stamp: i64) {
+fn add(round: &mut Round, batch: &Batch, appended_at: i64) {
     let packed = crate::entry::pack(batch);
     let mut entry = EntryReader::new(&packed).expect("an entry");
-    while round.add_part(&mut entry, stamp, 9).expect("an entry") {}
+    while round
+        .add_part(&mut entry, appended_at, 9)
+        .expect("an entry")
+    {}
 }
 
 /// Instances of all versions must agree, as a round that one began is finished by another.
-fn empty(stamp: i64) -> Round {
+fn empty(appended_at: i64) -> Round {
     Round {
-        stamp,
+        newest_at: appended_at,
         ..Round::default()
     }
 }
@@ -62,9 +65,12 @@ fn what_lies_in_the_future_is_refused_and_counted() {
     let [group] = &round.groups[..] else {
         panic!("{} groups", round.groups.len());
     };
-    let judged = &group.contexts[&get()];
-    assert_eq!((judged.skewed, judged.delta.requests()), (2, 4));
-    assert_eq!(judged.delta.last_seen, NOW, "it was not seen in the future");
+    let accepted = &group.contexts[&get()];
+    assert_eq!((accepted.skewed, accepted.delta.requests()), (2, 4));
+    assert_eq!(
+        accepted.delta.last_seen, NOW,
+        "it was not seen in the future"
+    );
     let sales: Vec<_> = group.counters["sales"][0].iter().collect();
     let slice = |second| precisions.counters[0].slice(second);
     assert_eq!(sales, [(slice(NOW), &2), (slice(allowed), &2)]);
@@ -89,7 +95,7 @@ fn reports_are_merged_and_those_that_are_not_retained_dropped() {
         machine: None,
     };
     let newest = FINEST.slice(NOW);
-    let oldest = FINEST.slice(FINEST.cut_off(NOW)) + 60;
+    let oldest = FINEST.slice(FINEST.cutoff(NOW)) + 60;
     let mut round = empty(NOW);
     for (minute, numbers) in [
         (newest, &[3, 1][..]),
@@ -132,7 +138,7 @@ fn each_configuration_of_precisions_has_a_group() {
     let groups = round.groups.iter();
     let requests = groups.map(|g| (&g.precisions, g.contexts[&get()].delta.requests()));
     assert!(requests.eq([(&minutes, 2), (&hours, 1)]));
-    assert_eq!(round.stamp, NOW);
+    assert_eq!(round.newest_at, NOW);
 }
 
 #[test]

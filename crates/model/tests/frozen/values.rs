@@ -31,7 +31,7 @@ pub(crate) const LISTS: [(&str, Kind); 2] = [
     ("slow requests of all contexts", Kind::All),
 ];
 
-/// Samples with each outcome, failures, requests that were cut off, timers, and a number in each measure.
+/// Samples with each outcome, failures, censored requests, timers, and a number in each measure.
 pub(crate) fn aggregate() -> Aggregate {
     let mut aggregate = Aggregate::default();
     for (number, outcome) in (1u64..).zip(Outcome::ALL) {
@@ -40,7 +40,7 @@ pub(crate) fn aggregate() -> Aggregate {
     }
     aggregate.histogram = Histogram::new(SCALE, [(0, 3), (200, 2), (201, 4), (507, 1)]);
     aggregate.failures = Histogram::new(SCALE, [(200, 2), (201, 1)]);
-    aggregate.cut_off = Histogram::new(COARSE_SCALE, [(126, 2)]);
+    aggregate.censored = Histogram::new(COARSE_SCALE, [(126, 2)]);
     for (number, timer) in (1u64..).zip(["db:find", "render"]) {
         let sums = TimerSums {
             count: 10 * number,

@@ -9,13 +9,13 @@ use tower_pulse_model::slowest;
 
 impl RedisStore {
     /// Encodes the part that all additions of a step share: keys 4 to 7, and arguments 9 to 11.
-    pub(crate) fn begin_additions(&self, script: &mut Invocation, stamp: i64) {
+    pub(crate) fn begin_additions(&self, script: &mut Invocation, newest_at: i64) {
         let keys = &self.keys;
         script.key(keys.known());
         script.key(keys.slowest());
         script.key(keys.contexts());
         script.key(keys.timers());
-        script.arg(iso_hour(hour_of(stamp)));
+        script.arg(iso_hour(hour_of(newest_at)));
         script.arg(keys.count_prefix().len().to_string());
         script.arg(slowest::RANKING_LEN.to_string());
     }

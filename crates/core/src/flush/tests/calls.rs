@@ -98,45 +98,45 @@ async fn a_call_has_16_contexts_and_the_last_ones_64() {
 
 #[tokio::test]
 async fn entries_that_no_instance_folds_are_reported_to_the_folder() {
-    let attended = Flushing::new();
-    attended.record(1);
-    attended.flusher.flush().await.expect("the store answers");
-    assert!(!attended.is_unattended().await);
-    *lock(&attended.store.answers) = [Appended::Full].into();
-    attended.record(1);
-    let error = attended.flusher.flush().await.expect_err("it is full");
+    let led = Flushing::new();
+    led.record(1);
+    led.flusher.flush().await.expect("the store answers");
+    assert!(!led.is_leaderless().await);
+    *lock(&led.store.answers) = [Appended::Full].into();
+    led.record(1);
+    let error = led.flusher.flush().await.expect_err("it is full");
     assert_eq!(error.kind(), StoreErrorKind::Refused);
-    assert!(attended.is_unattended().await);
+    assert!(led.is_leaderless().await);
 
     let store = Scripted {
-        is_unattended: true,
+        is_leaderless: true,
         ..Scripted::default()
     };
-    let unattended = Flushing::of(store, Clock::system(), None);
-    unattended.record(1);
-    unattended.flusher.flush().await.expect("the store answers");
-    assert!(unattended.is_unattended().await);
+    let leaderless = Flushing::of(store, Clock::system(), None);
+    leaderless.record(1);
+    leaderless.flusher.flush().await.expect("the store answers");
+    assert!(leaderless.is_leaderless().await);
 }
 
 #[tokio::test]
 async fn a_flush_of_nothing_reports_an_entry_that_no_instance_folds() {
-    let receipt = |folded, is_attended| Receipt {
+    let receipt = |folded, has_leader| Receipt {
         position: at(100),
         folded: at(folded),
-        is_attended,
+        has_leader,
     };
     let flushing = Flushing::new();
     *lock(&flushing.store.answers) = [Appended::Done(receipt(0, true))].into();
     flushing.flush(1).await;
-    for (folded, is_attended, is_reported) in [
+    for (folded, has_leader, is_reported) in [
         (99, true, false),
         (99, false, true),
         (100, false, false),
         (101, false, false),
     ] {
-        let answer = Appended::Duplicate(receipt(folded, is_attended));
+        let answer = Appended::Duplicate(receipt(folded, has_leader));
         *lock(&flushing.store.answers) = [answer].into();
         flushing.flusher.flush().await.expect("the store answers");
-        assert_eq!(flushing.is_unattended().await, is_reported, "{folded}");
+        assert_eq!(flushing.is_leaderless().await, is_reported, "{folded}");
     }
 }

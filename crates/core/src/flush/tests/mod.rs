@@ -57,7 +57,7 @@ struct Scripted {
     appended: Mutex<Vec<(Instant, FencedBatch)>>,
     heartbeats: Mutex<Vec<(Instant, Heartbeat)>>,
     instances: AtomicU64,
-    is_unattended: bool,
+    is_leaderless: bool,
 }
 
 impl Default for Scripted {
@@ -70,7 +70,7 @@ impl Default for Scripted {
             appended: Mutex::default(),
             heartbeats: Mutex::default(),
             instances: AtomicU64::new(0),
-            is_unattended: false,
+            is_leaderless: false,
         }
     }
 }
@@ -133,7 +133,7 @@ impl Append for Scripted {
     fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended> {
         lock(&self.appended).push((Instant::now(), call.clone()));
         let done = Appended::Done(Receipt {
-            is_attended: !self.is_unattended,
+            has_leader: !self.is_leaderless,
             ..Receipt::default()
         });
         let answer = lock(&self.answers).pop_front();
@@ -198,7 +198,7 @@ struct Flushing {
     store: Arc<Scripted>,
     recorder: Arc<Recorder>,
     flusher: Arc<Flusher>,
-    unattended: Arc<Notify>,
+    leaderless: Arc<Notify>,
 }
 
 impl Flushing {
@@ -213,7 +213,7 @@ impl Flushing {
         interval: Option<Duration>,
     ) -> Self {
         let limits = Limits::for_tests(100_000, 1);
-        let (store, unattended) = (Arc::new(store), Arc::new(Notify::new()));
+        let (store, leaderless) = (Arc::new(store), Arc::new(Notify::new()));
         let recorder = Arc::new(Recorder::new(clock, Precisions::default(), limits));
         let options = FlushOptions {
             interval,
@@ -224,13 +224,13 @@ impl Flushing {
             recorder.clone(),
             store.clone(),
             &options,
-            unattended.clone(),
+            leaderless.clone(),
         );
         Self {
             store,
             recorder,
             flusher: Arc::new(flusher),
-            unattended,
+            leaderless,
         }
     }
 
@@ -266,8 +266,8 @@ impl Flushing {
     }
 
     /// Whether the folder has been notified of entries that wait.
-    async fn is_unattended(&self) -> bool {
-        timeout(Duration::ZERO, self.unattended.notified())
+    async fn is_leaderless(&self) -> bool {
+        timeout(Duration::ZERO, self.leaderless.notified())
             .await
             .is_ok()
     }

@@ -75,7 +75,7 @@ async fn a_replayed_call_is_waited_for_at_its_new_position() {
     let done = |offset| {
         Appended::Done(Receipt {
             position: at(offset),
-            is_attended: true,
+            has_leader: true,
             ..Receipt::default()
         })
     };
@@ -91,5 +91,5 @@ async fn a_replayed_call_is_waited_for_at_its_new_position() {
     *lock(&flushing.store.answers) = [gap(0), Appended::Full].into();
     let error = flushing.flusher.flush().await.expect_err("it is full");
     assert_eq!(error.kind(), StoreErrorKind::Refused);
-    assert!(flushing.is_unattended().await);
+    assert!(flushing.is_leaderless().await);
 }

@@ -35,7 +35,7 @@ fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration 
 }
 
 #[test]
-fn instances_flush_within_a_tenth_of_the_interval_after_its_turn() {
+fn instances_flush_within_a_tenth_of_the_interval_after_it_is_due() {
     for (now, wait) in [(0, 50), (49, 1), (50, 1_000), (300, 750)] {
         assert_eq!(wait_at(now, None, 400), wait * MS, "at {now} ms");
     }

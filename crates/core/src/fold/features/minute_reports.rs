@@ -22,7 +22,7 @@ pub(super) async fn merge(
     round: &Round,
     plans: &mut Plans,
 ) -> Leased<()> {
-    let now = round.stamp;
+    let now = round.newest_at;
     let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
     let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
     for (minute, sums) in round.reports.iter() {

@@ -69,7 +69,7 @@ impl Features {
         leased: &'a mut LeasedStore<'_>,
         now: i64,
     ) -> Folding<'a> {
-        self.records.attend(now);
+        self.records.note_presence(now);
         Box::pin(self.rankings.expire(leased, now))
     }
 

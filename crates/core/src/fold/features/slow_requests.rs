@@ -20,13 +20,13 @@ pub(super) async fn merge(
     round: &Round,
     plans: &mut Plans,
 ) -> Leased<()> {
-    let oldest = hour_of(round.stamp) - HOUR;
+    let oldest = hour_of(round.newest_at) - HOUR;
     let mut seen = 0;
     let mut added: Map<(i64, ContextId), SlowRequests> = Map::default();
     for group in &round.groups {
         let contexts = group.contexts.iter();
-        for (context, judged) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
-            let lists = judged.delta.slowest.iter();
+        for (context, accepted) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
+            let lists = accepted.delta.slowest.iter();
             for (hour, list) in lists.filter(|(hour, _)| *hour >= oldest) {
                 let merged = added
                     .or_insert_with((hour, context.clone()), || SlowRequests::of(context.kind));
@@ -55,7 +55,7 @@ pub(super) async fn merge(
         }
         let (table, ttl) = (
             Table::SlowRequests { hour },
-            hour + 2 * HOUR + SPARE_TIME - round.stamp,
+            hour + 2 * HOUR + SPARE_TIME - round.newest_at,
         );
         let id = RecordId::new(context.kind, &context.name).to_bytes();
         let write = FieldWrites::of(table, Some(ttl), &id, Some(list.pack()));

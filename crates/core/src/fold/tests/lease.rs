@@ -1,14 +1,14 @@
 //! The lease of a folder: how often it is acquired and released.
 
 use super::{Behaviour, Call, Folding};
-use crate::fold::Attendance;
+use crate::fold::Leader;
 
 #[tokio::test]
 async fn a_folder_gives_up_when_it_loses_the_lease_three_times() {
     let folding = Folding::new(Behaviour::Stolen);
-    assert_eq!(folding.folder.fold().await.ok(), Some(Attendance::Others));
+    assert_eq!(folding.folder.fold().await.ok(), Some(Leader::Other));
     assert_eq!(folding.journal.times(&Call::Acquire).len(), 3);
-    assert!(!folding.folder.status().is_folder);
+    assert!(!folding.folder.status().is_leader);
 }
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn the_lease_is_released_once() {
         .await
         .expect("there is nothing to release");
     assert_eq!(folding.journal.times(&Call::Release).len(), 0);
-    assert_eq!(folding.folder.fold().await.ok(), Some(Attendance::Mine));
+    assert_eq!(folding.folder.fold().await.ok(), Some(Leader::This));
     for _ in 0..2 {
         folding.folder.release().await.expect("the journal answers");
         assert_eq!(folding.journal.times(&Call::Release).len(), 1);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Attendance, FoldLimits, Folder};
+use super::{FoldLimits, Folder, Leader};
 use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::additions::Additions;
@@ -54,7 +54,7 @@ enum Behaviour {
     #[default]
     Free,
     /// Another instance holds the lease.
-    Held,
+    HeldByOther,
     /// The lease is lost as soon as it is acquired.
     Stolen,
     Failing(StoreErrorKind),
@@ -119,16 +119,16 @@ fn at(offset: u64) -> Position {
 }
 
 /// An entry that ends at `offset`, with a request of each of these contexts at this time.
-fn entry(offset: u64, contexts: &[&str], stamp: i64) -> Entry {
+fn entry(offset: u64, contexts: &[&str], appended_at: i64) -> Entry {
     let mut batch = Batch::new(Precisions::default());
     let mut one = Aggregate::default();
     one.times.record(1_000);
     for context in contexts {
-        batch.add(&(*context).into(), Kind::Http, stamp, &one);
+        batch.add(&(*context).into(), Kind::Http, appended_at, &one);
     }
     Entry {
         position: at(offset),
-        stamp,
+        appended_at,
         version: u64::from(ENTRY_VERSION),
         requests: contexts.len() as u64,
         payload: pack_batch(&batch),
@@ -178,7 +178,7 @@ impl Journal for Scripted {
         let mut progress = lock(&self.progress);
         version.clone_into(&mut progress.version);
         let acquired = match *lock(&self.behaviour) {
-            Behaviour::Held => Acquired::Held,
+            Behaviour::HeldByOther => Acquired::HeldByOther,
             _ => Acquired::Mine(progress.clone()),
         };
         self.answer(Call::Acquire, acquired)
@@ -200,9 +200,9 @@ impl Journal for Scripted {
             "{bytes} bytes take a server too long, or too many reads"
         );
         let entries = lock(&self.entries);
-        let upto = lock(&self.progress).upto;
+        let round_end = lock(&self.progress).round_end;
         let left = entries.iter().filter(|entry| {
-            entry.position > from && upto.is_none_or(|upto| entry.position <= upto)
+            entry.position > from && round_end.is_none_or(|round_end| entry.position <= round_end)
         });
         let most = match self.entries_per_read {
             0 => usize::MAX,
@@ -230,7 +230,7 @@ impl Journal for Scripted {
             let step = Step::Stale(progress.version.clone());
             return Box::pin(std::future::ready(Ok(step)));
         }
-        let offset = step.upto.map(|upto| upto.offset);
+        let offset = step.round_end.map(|round_end| round_end.offset);
         if let Some(kind) = lock(&self.failing_steps).pop_front() {
             lock(&self.calls).push((Instant::now(), Call::Fold(offset, step.hole_bytes)));
             let error = StoreError::new(kind, "the step fails");
@@ -243,8 +243,8 @@ impl Journal for Scripted {
         lock(&self.records).push(written.iter().map(|(_, records)| records).sum());
         lock(&self.released).extend(released.iter().map(|((_, start), _)| *start));
         step.next.clone_into(&mut progress.version);
-        if let (Some(upto), None) = (step.upto, step.done) {
-            (progress.low, progress.upto) = (upto, None);
+        if let (Some(round_end), None) = (step.round_end, step.done) {
+            (progress.committed, progress.round_end) = (round_end, None);
         }
         if let Some(Incident::LostAnswer) = incident {
             let error = StoreError::new(StoreErrorKind::TimedOut, "the answer is lost");
@@ -280,14 +280,14 @@ impl Journal for Scripted {
         let mut progress = lock(&self.progress);
         let call = match amendment {
             Amendment::SetAside(entry) => {
-                progress.aside.push(entry.position);
+                progress.dead_letters.push(entry.position);
                 Call::SetAside(entry.position.offset)
             }
             Amendment::WaitForNewer(entry) => {
                 return self.answer(Call::WaitForNewer(entry.position.offset), Step::Done(()));
             }
             Amendment::CloseHole => {
-                progress.low = self.head.unwrap_or_default();
+                progress.committed = self.head.unwrap_or_default();
                 Call::CloseHole
             }
         };
@@ -363,7 +363,7 @@ impl Store for Scripted {
 /// A folder whose wall clock stands 150 ms after the turn of a second, so that it waits 500 ms between reads.
 struct Folding {
     journal: Arc<Scripted>,
-    unattended: Arc<Notify>,
+    leaderless: Arc<Notify>,
     folder: Arc<Folder>,
     time: ManualClock,
 }
@@ -379,17 +379,17 @@ impl Folding {
     fn of(journal: Scripted, max_records: usize) -> Self {
         let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(150 * MS);
-        let (journal, unattended) = (Arc::new(journal), Arc::new(Notify::new()));
+        let (journal, leaderless) = (Arc::new(journal), Arc::new(Notify::new()));
         let folder = Folder::new(
             journal.clone(),
             clock,
             "folder".to_owned(),
             FoldLimits::remembering(max_records),
-            unattended.clone(),
+            leaderless.clone(),
         );
         Self {
             journal,
-            unattended,
+            leaderless,
             folder: Arc::new(folder),
             time: manual_clock,
         }
@@ -405,7 +405,7 @@ impl Folding {
         Self::of(journal, 100)
     }
 
-    async fn fold(&self) -> Attendance {
+    async fn fold(&self) -> Leader {
         self.folder.fold().await.expect("the journal answers")
     }
 

@@ -16,7 +16,7 @@ fn call(offset: u64) -> AppendedCall {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_waited_for_until_it_can_be_read_or_is_lost() {
-    let folding = Folding::new(Behaviour::Held);
+    let folding = Folding::new(Behaviour::HeldByOther);
     for (last, is_readable) in [(Readable::Yes, true), (Readable::Lost, false)] {
         let mut answers = vec![last];
         answers.extend([Readable::NotYet; 7]);
@@ -44,7 +44,7 @@ async fn an_instance_that_waits_for_its_call_folds_it() {
         folding.journal.times(&Call::Read).len()
     };
     assert_eq!(readable(100).await, 1);
-    assert_eq!(lock(&folding.journal.progress).low, at(100));
+    assert_eq!(lock(&folding.journal.progress).committed, at(100));
     assert_eq!(readable(100).await, 1, "it is folded already");
     lock(&folding.journal.entries).push(entry(200, &["GET /"], NOW));
     assert_eq!(readable(200).await, 2);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Call, Folding, NOW, Scripted, entry};
-use crate::fold::Attendance;
+use crate::fold::Leader;
 use crate::task::lock;
 use tower_pulse_model::tier::FINEST;
 
@@ -15,7 +15,7 @@ async fn with_records_everywhere() -> Folding {
     };
     lock(&journal.entries).push(entry(100, &["GET /"], NOW));
     let folding = Folding::of(journal, 100);
-    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(folding.fold().await, Leader::This);
     folding
 }
 
@@ -38,7 +38,7 @@ async fn slices_are_rolled_up_late_although_no_entry_arrives() {
         lock(&folding.journal.released).clear();
         *lock(&folding.journal.since_now) += seconds;
         folding.time.advance(Duration::from_secs(seconds as u64));
-        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.fold().await, Leader::This);
         let released = lock(&folding.journal.released);
         assert_eq!(released.contains(&slice), is_released, "{released:?}");
     }
@@ -51,7 +51,7 @@ async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many(
         for (offset, loaded) in [(1_000, 2), (2_000, loaded)] {
             let entry = entry(offset, &["GET /", "GET /a"], NOW);
             lock(&folding.journal.entries).push(entry);
-            assert_eq!(folding.fold().await, Attendance::Mine);
+            assert_eq!(folding.fold().await, Leader::This);
             let loads = folding.journal.times(&Call::Load(2)).len();
             assert_eq!(2 * loads, loaded, "{max_records} records");
             folding.journal.changes();
@@ -62,7 +62,7 @@ async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many(
     for (number, (minute, loads)) in (1..).zip([(0, 1), (1, 1), (0, 0), (2, 1), (1, 0), (0, 1)]) {
         let entry = entry(1_000 * number, &["GET /"], NOW + 60 * minute);
         lock(&folding.journal.entries).push(entry);
-        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.fold().await, Leader::This);
         assert_eq!(
             folding.journal.times(&Call::Load(1)).len(),
             loads,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Call, Folding, MIB, NOW, Scripted, at, entry};
-use crate::fold::Attendance;
+use crate::fold::Leader;
 use crate::fold::plan::NAMES_AT_ONCE;
 use crate::store::journal::Entry;
 use crate::task::lock;
@@ -39,7 +39,7 @@ async fn a_round_has_all_entries_that_there_are() {
             ..Scripted::default()
         };
         let folding = Folding::of(journal, 100);
-        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.fold().await, Leader::This);
         let reads = folding.journal.times(&Call::Read).len();
         assert_eq!(reads, if entries_per_read == 0 { 1 } else { 3 });
         assert_eq!(
@@ -53,14 +53,14 @@ async fn a_round_has_all_entries_that_there_are() {
 async fn a_round_ends_at_32_mib() {
     let offsets = [10, 26, 42, 43].map(|mib| mib * MIB);
     let folding = Folding::one_by_one(offsets.map(|offset| entry(offset, &["GET /"], NOW)).into());
-    lock(&folding.journal.progress).low = at(10 * MIB);
-    assert_eq!(folding.fold().await, Attendance::Mine);
+    lock(&folding.journal.progress).committed = at(10 * MIB);
+    assert_eq!(folding.fold().await, Leader::This);
     let rounds = folding
         .journal
         .changes()
         .into_iter()
         .map(|call| match call {
-            Call::Fold(upto, _) => upto,
+            Call::Fold(round_end, _) => round_end,
             other => panic!("{other:?}"),
         });
     assert!(rounds.eq([Some(42 * MIB), Some(43 * MIB)]));
@@ -89,7 +89,7 @@ async fn other_tasks_run_while_a_large_entry_is_folded() {
             }
         }
     });
-    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(folding.fold().await, Leader::This);
     other.abort();
     // Its names are merged, planned, searched for slow requests, and added to records.
     let turns = turns.load(Ordering::Relaxed);
@@ -111,17 +111,17 @@ async fn a_round_ends_at_16_384_names() {
             }
         });
         let folding = Folding::one_by_one(entries.collect());
-        lock(&folding.journal.progress).upto = begun;
-        assert_eq!(folding.fold().await, Attendance::Mine);
+        lock(&folding.journal.progress).round_end = begun;
+        assert_eq!(folding.fold().await, Leader::This);
         let changes = folding.journal.changes();
         let ends = changes.iter().filter_map(|call| match call {
-            Call::Fold(upto, _) => *upto,
+            Call::Fold(round_end, _) => *round_end,
             other => panic!("{other:?}"),
         });
         let mut ends: Vec<u64> = ends.collect();
         ends.dedup();
         match begun {
-            Some(upto) => assert_eq!(ends, [upto.offset]),
+            Some(round_end) => assert_eq!(ends, [round_end.offset]),
             None => assert_eq!(ends, [1_700_000, 2_200_000]),
         }
     }
@@ -132,8 +132,8 @@ async fn bytes_that_are_missing_before_and_after_an_entry_are_counted() {
     let only = entry(600, &["GET /"], NOW);
     let length = only.payload.len() as u64 + 1;
     let folding = Folding::one_by_one(vec![only]);
-    lock(&folding.journal.progress).upto = Some(at(1_000));
-    assert_eq!(folding.fold().await, Attendance::Mine);
+    lock(&folding.journal.progress).round_end = Some(at(1_000));
+    assert_eq!(folding.fold().await, Leader::This);
     assert_eq!(
         folding.journal.changes()[0],
         Call::Fold(Some(1_000), 1_000 - length)
@@ -147,24 +147,24 @@ async fn a_journal_whose_last_entries_are_gone_goes_on_behind_them() {
         ..Scripted::default()
     };
     let folding = Folding::of(journal, 100);
-    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(folding.fold().await, Leader::This);
     assert_eq!(
         folding.journal.changes(),
         [Call::CloseHole, Call::Fold(None, 0)]
     );
-    assert_eq!(lock(&folding.journal.progress).low, at(500));
+    assert_eq!(lock(&folding.journal.progress).committed, at(500));
 }
 
 #[tokio::test]
 async fn entries_before_a_garbled_one_are_folded_first() {
     let (first, last) = (entry(100, &["GET /"], NOW), entry(300, &["GET /"], NOW));
     let folding = Folding::one_by_one(vec![first.clone(), garbled(200), last.clone()]);
-    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(folding.fold().await, Leader::This);
     let changes = folding.journal.changes();
     let order: Vec<_> = changes
         .iter()
         .map(|call| match call {
-            Call::Fold(upto, _) => *upto,
+            Call::Fold(round_end, _) => *round_end,
             Call::SetAside(offset) => Some(*offset),
             other => panic!("{other:?}"),
         })
@@ -174,20 +174,20 @@ async fn entries_before_a_garbled_one_are_folded_first() {
 
     // A round that was begun contains them together.
     let folding = Folding::one_by_one(vec![first, garbled(200), last]);
-    lock(&folding.journal.progress).upto = Some(at(300));
-    assert_eq!(folding.fold().await, Attendance::Mine);
+    lock(&folding.journal.progress).round_end = Some(at(300));
+    assert_eq!(folding.fold().await, Leader::This);
     assert_eq!(folding.journal.changes()[0], Call::SetAside(200));
 }
 
 #[tokio::test]
 async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
-    let newer = |stamp| Entry {
+    let newer = |appended_at| Entry {
         version: u64::from(ENTRY_VERSION) + 1,
-        ..entry(200, &["GET /"], stamp)
+        ..entry(200, &["GET /"], appended_at)
     };
     let first = entry(100, &["GET /"], NOW);
     let folding = Folding::one_by_one(vec![first.clone(), newer(NOW - 600)]);
-    assert_eq!(folding.fold().await, Attendance::Newer);
+    assert_eq!(folding.fold().await, Leader::NewerVersion);
     assert_eq!(folding.journal.times(&Call::Read).len(), 3);
     let changes = folding.journal.changes();
     assert!(
@@ -203,7 +203,7 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
     );
 
     // Once the first entries have waited long enough, new ones still wait.
-    for (stamp, is_set_aside) in [
+    for (appended_at, is_set_aside) in [
         (NOW - 600, true),
         (NOW - 599, false),
         (NOW, false),
@@ -211,20 +211,20 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
         (NOW + 86_400, true),
         (i64::MIN, true),
     ] {
-        let folding = Folding::one_by_one(vec![first.clone(), newer(stamp)]);
+        let folding = Folding::one_by_one(vec![first.clone(), newer(appended_at)]);
         lock(&folding.journal.progress).is_overdue = true;
-        let attendance = folding.fold().await;
+        let leader = folding.fold().await;
         let changes = folding.journal.changes();
         assert!(matches!(changes[0], Call::Fold(Some(100), _)));
         match is_set_aside {
             true => {
-                assert_eq!(changes[1], Call::SetAside(200), "{stamp}");
+                assert_eq!(changes[1], Call::SetAside(200), "{appended_at}");
                 assert!(matches!(changes[2], Call::Fold(Some(200), _)));
-                assert_eq!(attendance, Attendance::Mine);
+                assert_eq!(leader, Leader::This);
             }
             false => {
                 assert_eq!(changes[1..], [Call::WaitForNewer(200), Call::Release]);
-                assert_eq!(attendance, Attendance::Newer);
+                assert_eq!(leader, Leader::NewerVersion);
             }
         }
     }

@@ -28,7 +28,7 @@ async fn the_folder_reads_at_intervals_and_removes_fences_every_hour() {
     let stop = folding.start();
     // From now on no read is a multiple of the interval after the start.
     sleep(333 * MS).await;
-    folding.unattended.notify_one();
+    folding.leaderless.notify_one();
     sleep(5 * HOUR / 2).await;
     let journal = &folding.journal;
     assert_eq!(journal.times(&Call::Acquire).len(), 1);
@@ -47,16 +47,16 @@ async fn the_folder_reads_at_intervals_and_removes_fences_every_hour() {
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_does_not_fold_tries_again_when_entries_wait() {
-    let folding = Folding::new(Behaviour::Held);
+    let folding = Folding::new(Behaviour::HeldByOther);
     let _stop = folding.start();
     sleep(HOUR).await;
     assert_eq!(folding.journal.times(&Call::Acquire).len(), 1);
-    folding.unattended.notify_one();
+    folding.leaderless.notify_one();
     sleep(HOUR).await;
     assert_eq!(folding.journal.times(&Call::Acquire).len(), 2);
     assert_eq!(folding.journal.times(&Call::Read).len(), 0);
     folding.journal.set(Behaviour::Free);
-    folding.unattended.notify_one();
+    folding.leaderless.notify_one();
     sleep(600 * MS).await;
     assert_eq!(folding.journal.times(&Call::Read).len(), 2);
 }
@@ -68,7 +68,7 @@ async fn a_denied_folder_tries_again_every_two_seconds_of_its_clock() {
     for tries in 1..=4 {
         // Neither real time nor waiting entries shorten the wait.
         for step in [1_999 * MS, MS] {
-            folding.unattended.notify_one();
+            folding.leaderless.notify_one();
             sleep(Duration::from_secs(100)).await;
             assert_eq!(folding.journal.times(&Call::Acquire).len(), tries);
             folding.time.advance(step);
@@ -77,7 +77,7 @@ async fn a_denied_folder_tries_again_every_two_seconds_of_its_clock() {
     folding.journal.set(Behaviour::Free);
     folding.time.advance(2_000 * MS);
     sleep(Duration::from_secs(1)).await;
-    assert!(folding.folder.status().is_folder);
+    assert!(folding.folder.status().is_leader);
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +86,7 @@ async fn a_folder_waits_longer_after_each_error_up_to_two_seconds() {
     let _stop = folding.start();
     // Waiting entries do not shorten the wait.
     for _ in 0..200 {
-        folding.unattended.notify_one();
+        folding.leaderless.notify_one();
         sleep(500 * MS).await;
     }
     let gaps = folding.journal.gaps(&Call::Acquire);
@@ -103,5 +103,5 @@ async fn a_folder_waits_longer_after_each_error_up_to_two_seconds() {
     folding.journal.set(Behaviour::Free);
     sleep(2_001 * MS).await;
     assert_eq!(folding.folder.status().last_error, None);
-    assert!(folding.folder.status().is_folder);
+    assert!(folding.folder.status().is_leader);
 }

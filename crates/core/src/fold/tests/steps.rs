@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::{Call, Folding, Incident, NOW, Scripted, at, entry};
 use crate::clock::Clock;
 use crate::error::StoreErrorKind;
-use crate::fold::{Attendance, FoldLimits, Folder};
+use crate::fold::{FoldLimits, Folder, Leader};
 use crate::task::lock;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::ALL;
@@ -27,10 +27,10 @@ async fn late_samples_are_added_once_with_the_partition_of_all() {
         let folding = Folding::one_by_one(entries);
         if is_all_done {
             let mut progress = lock(&folding.journal.progress);
-            progress.upto = Some(at(100));
+            progress.round_end = Some(at(100));
             progress.done.insert(partition(ALL));
         }
-        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.fold().await, Leader::This);
         let additions = lock(&folding.journal.additions);
         let [of_step] = &additions[..] else {
             panic!("{} steps", additions.len());
@@ -60,15 +60,15 @@ async fn the_version_tells_whether_a_step_without_an_answer_took_effect() {
     for (incident, acquisitions) in [(Incident::LostAnswer, 1), (Incident::Takeover, 2)] {
         let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
         *lock(&folding.journal.incident) = Some(incident);
-        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.fold().await, Leader::This);
         assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
-        assert_eq!(lock(&folding.journal.progress).low, at(100));
+        assert_eq!(lock(&folding.journal.progress).committed, at(100));
 
         // The next step only trims.
         let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
-        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.fold().await, Leader::This);
         *lock(&folding.journal.incident) = Some(incident);
-        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.fold().await, Leader::This);
         assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
     }
 }
@@ -82,7 +82,7 @@ async fn a_round_leaves_up_to_64_entries_to_be_trimmed_later() {
             ..Scripted::default()
         };
         let folding = Folding::of(journal, 100);
-        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.fold().await, Leader::This);
         assert_eq!(folding.journal.times(&Call::Acquire).len(), 1);
         assert_eq!(folding.journal.times(&Call::Fold(None, 0)).len(), trims);
     }
@@ -98,7 +98,7 @@ async fn counters_are_folded_in_steps_too() {
     let mut counters = entry(10_000, &[], NOW);
     counters.payload = pack_batch(&batch);
     let folding = Folding::one_by_one(vec![counters]);
-    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(folding.fold().await, Leader::This);
     let steps = lock(&folding.journal.additions).len();
     // Seven slices each.
     assert!((15..30).contains(&steps), "{steps}");

@@ -31,11 +31,12 @@ pub struct Changes {
     sight: Coverage,
     /// Number of changes that match.
     pub total: usize,
-    /// Number of changes that match and stand.
-    pub standing: usize,
-    /// Number of standing changes that are problems: those that are not `faster` and were not acknowledged.
+    /// Number of changes that match and are ongoing.
+    #[serde(rename = "standing")]
+    pub ongoing: usize,
+    /// Number of ongoing changes that are problems: those that are not `faster` and were not acknowledged.
     pub problems: usize,
-    /// The changes: standing ones first, by the time that they cost, then ended ones.
+    /// The changes: ongoing ones first, by the time that they cost, then ended ones.
     pub changes: Vec<ChangeRow>,
     /// Contexts that were probably slower in that minute, but not certainly: the most certain first, at most 10.
     ///
@@ -81,8 +82,9 @@ pub struct ChangeRow {
     pub method: Option<String>,
     /// The route template of its context; `None` if it concerns all contexts.
     pub path: Option<String>,
-    /// Whether it stands.
-    pub stands: bool,
+    /// Whether it is ongoing.
+    #[serde(rename = "stands")]
+    pub is_ongoing: bool,
     /// The share of the extra time from more requests; `None` without extra time.
     pub traffic_share: Option<f64>,
     /// The share of the extra time from slower requests; `None` without extra time.
@@ -116,7 +118,7 @@ impl ChangeRow {
         Self {
             method: name.method,
             path: name.path,
-            stands: change.ended.is_none(),
+            is_ongoing: change.ended.is_none(),
             traffic_share: share(change.from_traffic, extra),
             code_share: share(change.from_code, extra),
             deploy: DeployVerdict::of(&change, marks),
@@ -140,7 +142,7 @@ pub(in crate::query) async fn changes(
         judged_until: log.judged_until(),
         sight: log.judged.sight,
         total: matching.len(),
-        standing: matching.iter().filter(|c| c.ended.is_none()).count(),
+        ongoing: matching.iter().filter(|c| c.ended.is_none()).count(),
         problems: matching.iter().filter(|c| is_problem(c)).count(),
         changes: matching
             .into_iter()
@@ -155,18 +157,18 @@ pub(in crate::query) async fn changes(
     })
 }
 
-/// Whether a change stands and needs attention.
+/// Whether a change is ongoing and needs attention.
 fn is_problem(change: &Change) -> bool {
-    change.ended.is_none() && change.taken.is_none() && change.kind != ChangeKind::Faster
+    change.ended.is_none() && change.acknowledged.is_none() && change.kind != ChangeKind::Faster
 }
 
 /// The urgency of each context that has changed, and of each timer that is a suspect: a greater number is more urgent.
 pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usize>, QueryError> {
     let log = source.reader.changes().await?;
-    let mut standing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();
-    standing.order_by(|a, b| a.by_urgency(b));
+    let mut ongoing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();
+    ongoing.order_by(|a, b| a.by_urgency(b));
     let mut urgencies = HashMap::new();
-    for (urgency, change) in standing.into_iter().rev().enumerate() {
+    for (urgency, change) in ongoing.into_iter().rev().enumerate() {
         urgencies.insert(ContextId::new(Kind::Http, change.context.clone()), urgency);
         for suspect in &change.suspects {
             if let Suspect::Timer { timer, .. } = suspect {
@@ -177,7 +179,7 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     Ok(urgencies)
 }
 
-/// The changes of a context, or those that a timer is a suspect of: standing ones first.
+/// The changes of a context, or those that a timer is a suspect of: ongoing ones first.
 pub(super) async fn changes_of(
     source: &Source,
     id: &ContextId,
@@ -196,8 +198,8 @@ pub(super) async fn changes_of(
     Ok(rows.map(|change| ChangeRow::new(change, &marks)).collect())
 }
 
-/// The most urgent change that stands on a context, or else on all contexts.
-pub(super) async fn standing_on(
+/// The most urgent ongoing change on a context, or else on all contexts.
+pub(super) async fn ongoing_on(
     source: &Source,
     context: &str,
 ) -> Result<Option<ChangeRow>, QueryError> {
@@ -205,8 +207,8 @@ pub(super) async fn standing_on(
     let marks = source.reader.marks().await?;
     let most_urgent = |context: &str| {
         let changes = log.changes.iter();
-        let standing = changes.filter(|c| *c.context == *context && c.ended.is_none());
-        standing.min_by(|a, b| a.by_urgency(b))
+        let ongoing = changes.filter(|c| *c.context == *context && c.ended.is_none());
+        ongoing.min_by(|a, b| a.by_urgency(b))
     };
     let change = most_urgent(context).or_else(|| most_urgent(ALL));
     Ok(change.map(|change| ChangeRow::new(change, &marks)))

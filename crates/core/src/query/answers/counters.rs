@@ -248,7 +248,7 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
 #[derive(Clone, Copy)]
 struct RateSpan {
     /// Slices that start at this time or earlier are past their retention, although they may still exist.
-    cut_off: i64,
+    cutoff: i64,
     from: i64,
     to: i64,
     /// Recorded seconds of it that have passed.
@@ -264,15 +264,14 @@ fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     let before = RATE_SECONDS.div_ceil(precision.seconds);
     let before = i64::from(before.min(precision.retained.saturating_sub(1)));
     let from = current.saturating_sub(before * width);
-    let cut_off = precision.cut_off(recorded.now);
+    let cutoff = precision.cutoff(recorded.now);
     // A slice that has just ended has usually not been flushed yet.
     let readable = recorded.as_of.min(recorded.now).saturating_sub(1);
     let last = precision.slice(readable).saturating_sub(width);
-    let was_recorded =
-        last > cut_off && recorded.recorded.has_any(last, last.saturating_add(width));
+    let was_recorded = last > cutoff && recorded.recorded.has_any(last, last.saturating_add(width));
     RateSpan {
         last: was_recorded.then_some(last),
-        cut_off,
+        cutoff,
         from,
         to: current.saturating_add(width),
         seconds: recorded.recorded.seconds(from, recorded.now).max(1),
@@ -323,14 +322,14 @@ impl<'a> SeriesSlices<'a> {
     /// The counts of a counter. Its slices are given oldest first.
     fn counts(self, slices: &[SliceCount]) -> Vec<Option<i64>> {
         let width = i64::from(self.precision.seconds);
-        let cut_off = self.precision.cut_off(self.recorded.now);
+        let cutoff = self.precision.cutoff(self.recorded.now);
         let count = |start: i64| {
             let at = slices.binary_search_by_key(&start, |slice| slice.start);
-            let is_recorded = start > cut_off
+            let is_recorded = start > cutoff
                 && (self.recorded.recorded).has_any(start, start.saturating_add(width))
                 && start < self.recorded.as_of;
             match at {
-                Ok(at) if start > cut_off => Some(slices[at].count),
+                Ok(at) if start > cutoff => Some(slices[at].count),
                 _ => is_recorded.then_some(0),
             }
         };
@@ -352,7 +351,7 @@ impl CounterRow {
         series: Option<SeriesSlices<'_>>,
     ) -> Self {
         // An instance whose clock is ahead may have written later slices.
-        let is_retained = |slice: &&SliceCount| span.cut_off < slice.start && slice.start < span.to;
+        let is_retained = |slice: &&SliceCount| span.cutoff < slice.start && slice.start < span.to;
         let retained = || slices.iter().filter(is_retained);
         let sum = |sum: i64, slice: &SliceCount| sum.saturating_add(slice.count);
         let recent = retained().filter(|slice| slice.start >= span.from);

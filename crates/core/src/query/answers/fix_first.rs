@@ -9,10 +9,10 @@ use super::compared::Compared;
 use super::instances::Reported;
 use super::measured::{ContextName, Measured, share};
 use super::row_series::MAX_SERIES_ROWS;
+use crate::query::coop_budget::CoopBudget;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::{Covered, Span};
-use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::query::windows::sums::WindowSums;
 use tower_pulse_detect::change::{Change, ChangeKind};
@@ -173,9 +173,9 @@ pub(in crate::query) async fn fix_first(
     let sums = source.reader.window(window).await?;
     let span = source.reader.recorded_span().await?;
     let covered = sums.now.covered;
-    let standing =
+    let ongoing =
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
-    let mut candidates: Vec<_> = standing.filter_map(Candidate::of).collect();
+    let mut candidates: Vec<_> = ongoing.filter_map(Candidate::of).collect();
     candidates.order_by(Candidate::precedes);
     // A page has one row, for its most urgent change.
     let mut seen = std::collections::HashSet::new();
@@ -183,9 +183,9 @@ pub(in crate::query) async fn fix_first(
         let instance = one.cause.and_then(|change| change.instance.clone());
         seen.insert((one.id.clone(), instance))
     });
-    let (mut others, mut turn) = (Vec::new(), Turn::new(&source.clock));
+    let (mut others, mut budget) = (Vec::new(), CoopBudget::new(&source.clock));
     for id in sums.contexts().filter(|id| id.kind == Kind::Http) {
-        turn.pause().await;
+        budget.yield_if_spent().await;
         let summary = sums.now.get(id);
         let summary = summary.filter(|_| !seen.contains(&(id.clone(), None)));
         others.extend(summary.map(|summary| Candidate {

@@ -62,12 +62,12 @@ pub struct InstanceRow {
     ///
     /// At least two such minutes are needed.
     pub ratio: Option<f64>,
-    /// Whether a change about it stands.
+    /// Whether a change about it is ongoing.
     pub out_of_line: bool,
-    /// Whether it needs attention: a change about it stands, or its requests take 1.5 times as long as on the others,
-    /// or 1.1 times if its version is a suspect of a standing change.
+    /// Whether it needs attention: a change about it is ongoing, or its requests take 1.5 times as long as on the
+    /// others, or 1.1 times if its version is a suspect of an ongoing change.
     pub stands_out: bool,
-    /// The id of the standing change about it.
+    /// The id of the ongoing change about it.
     pub change: Option<Arc<str>>,
     /// Seconds by which its clock is ahead of the store's; `None` if unknown or not alive.
     pub clock_skew_seconds: Option<i64>,
@@ -287,31 +287,29 @@ impl InstanceRow {
     }
 }
 
-/// The most urgent standing change about an instance, on a context or on any.
+/// The most urgent ongoing change about an instance, on a context or on any.
 fn out_of_line<'a>(
     changes: &'a [Change],
     instance: &str,
     context: Option<&str>,
 ) -> Option<&'a Change> {
-    let stands = |change: &&Change| {
+    let is_ongoing = |change: &&Change| {
         let is_about = |context| [context, ALL].contains(&&*change.context);
         change.kind == ChangeKind::Instance
             && change.ended.is_none()
             && change.instance.as_deref() == Some(instance)
             && context.is_none_or(is_about)
     };
-    let changes = changes.iter().filter(stands);
+    let changes = changes.iter().filter(is_ongoing);
     changes.min_by(|a, b| a.by_urgency(b))
 }
 
-/// Whether a version of the application is a suspect of a standing change, on a context or on any.
+/// Whether a version of the application is a suspect of an ongoing change, on a context or on any.
 fn is_suspect(changes: &[Change], version: &str, context: Option<&str>) -> bool {
     let is_about =
         |change: &&Change| context.is_none_or(|context| [context, ALL].contains(&&*change.context));
-    let standing = changes.iter().filter(|change| change.ended.is_none());
-    let mut suspects = standing
-        .filter(is_about)
-        .flat_map(|change| &change.suspects);
+    let ongoing = changes.iter().filter(|change| change.ended.is_none());
+    let mut suspects = ongoing.filter(is_about).flat_map(|change| &change.suspects);
     suspects.any(
         |suspect| matches!(suspect, Suspect::Deploy { version: Some(of), .. } if **of == *version),
     )

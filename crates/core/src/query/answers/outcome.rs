@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::{ContextName, share};
 use super::{MAX_ROWS, check_limit};
+use crate::query::coop_budget::CoopBudget;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Covered;
-use crate::query::turn::Turn;
 use crate::query::window::Window;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::order::keep_first;
@@ -68,9 +68,9 @@ pub(in crate::query) async fn outcome(
         return Err(QueryError::parameter("outcome", message));
     };
     let sums = source.reader.window(query.window).await?;
-    let (mut rows, mut turn) = (Vec::new(), Turn::new(&source.clock));
+    let (mut rows, mut budget) = (Vec::new(), CoopBudget::new(&source.clock));
     for (id, summary) in &sums.now.summaries {
-        turn.pause().await;
+        budget.yield_if_spent().await;
         let counts = &summary.outcomes;
         let context = sums.contexts.get(id);
         let context = context.filter(|context| context.kind == Kind::Http);

@@ -48,7 +48,7 @@ pub struct Path {
     ///
     /// They may include some of the slowest.
     failed_requests: BothHours,
-    /// The changes of the context, or those that the timer is a suspect of: standing ones first.
+    /// The changes of the context, or those that the timer is a suspect of: ongoing ones first.
     pub changes: Vec<ChangeRow>,
     /// The timers within its requests, in the same hour as the histogram.
     #[serde(flatten)]

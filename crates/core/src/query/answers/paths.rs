@@ -13,11 +13,11 @@ use super::path_targets::{TargetBurn, burning};
 use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
 use super::{NameFilter, check_limit, check_points};
 use crate::query::book::Book;
+use crate::query::coop_budget::CoopBudget;
 use crate::query::error::QueryError;
 use crate::query::question::{kind_or_all, or_any, or_none};
 use crate::query::source::Source;
 use crate::query::span::Covered;
-use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::query::windows::sums::WindowSums;
 use tower_pulse_model::context::{ContextId, Kind};
@@ -59,7 +59,7 @@ pub enum Sort {
     /// The number of responses with a 4xx status.
     #[serde(rename = "4xx")]
     ClientErrors,
-    /// The standing change, the most urgent first, before contexts without one. A timer counts as the change that it is
+    /// The ongoing change, the most urgent first, before contexts without one. A timer counts as the change that it is
     /// a suspect of.
     Changed,
     /// The mean time within polls.
@@ -118,7 +118,7 @@ pub enum RowStatus {
 struct Row {
     context: ContextId,
     measured: Compared,
-    /// The urgency of the standing change, greater for a more urgent one. Set only if rows are sorted by it.
+    /// The urgency of the ongoing change, greater for a more urgent one. Set only if rows are sorted by it.
     urgency: Option<usize>,
 }
 
@@ -372,9 +372,9 @@ async fn rows(
     // Reserves room for all rows, as growing the vector would move them.
     let mut rows = Vec::with_capacity(sums.contexts.len());
     let mut totals = Vec::with_capacity(sums.contexts.len());
-    let mut turn = Turn::new(&source.clock);
+    let mut budget = CoopBudget::new(&source.clock);
     for context in contexts {
-        turn.pause().await;
+        budget.yield_if_spent().await;
         if query.kind != Kind::All && query.kind != context.kind {
             continue;
         }

@@ -144,7 +144,7 @@ impl Resolution {
     /// The start of the first slice that is kept.
     fn first_kept(self, now: i64) -> i64 {
         let kept = self.tier;
-        let retained = kept.slice(kept.cut_off(now)) + i64::from(kept.seconds);
+        let retained = kept.slice(kept.cutoff(now)) + i64::from(kept.seconds);
         retained.max(kept.slice(self.since))
     }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tower_pulse_model::order::InOrder;
 
-use super::changes::standing_on;
+use super::changes::ongoing_on;
 use super::slow_requests::{ListedRequest, both_hours};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
@@ -23,7 +23,7 @@ pub struct WorstRequests {
     pub failing: bool,
     /// Whether the requests ended within the window; otherwise, within the last two hours.
     pub in_window: bool,
-    /// At most 5 requests: failed ones if the page fails, those since the standing change began, then the slowest.
+    /// At most 5 requests: failed ones if the page fails, those since the ongoing change began, then the slowest.
     pub requests: Vec<ListedRequest>,
 }
 
@@ -33,7 +33,7 @@ pub(super) async fn worst_of(
     context: &str,
     window: Window,
 ) -> Result<WorstRequests, QueryError> {
-    let change = standing_on(source, context).await?;
+    let change = ongoing_on(source, context).await?;
     let change = change.as_ref().map(|row| &row.change);
     let failing = change.is_some_and(|change| change.kind == ChangeKind::Failing);
     let lists = both_hours(source, &ContextId::new(Kind::Http, context)).await?;

@@ -30,9 +30,9 @@ use self::points::{Point, WindowPoints};
 use self::state::{Ready, WindowState};
 use self::sums::{RunningTimer, TargetCounts, TargetSums, WindowSums};
 use crate::clock::{Clock, Tick};
+use crate::query::coop_budget::CoopBudget;
 use crate::query::error::QueryError;
 use crate::query::span::Span;
-use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::store::{PackedRecords, Store};
 use crate::targets::Targets;
@@ -80,10 +80,10 @@ impl Windows {
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
-        let (state, mut turn, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
+        let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let (until, target) = (span.recorded_until, self.targets.seconds());
-        let now = state.summaries(&ready, 0, until, target, &mut turn).await;
-        let before = state.summaries(&ready, 1, until, target, &mut turn).await;
+        let now = state.summaries(&ready, 0, until, target, &mut budget).await;
+        let before = state.summaries(&ready, 1, until, target, &mut budget).await;
         Ok(WindowSums {
             contexts: state.contexts.clone(),
             now,
@@ -116,7 +116,7 @@ impl Windows {
         tiers: Tiers,
         timer: RecordId,
     ) -> Result<Vec<RunningTimer>, QueryError> {
-        let (state, mut turn, ready) = boxed(self.up_to_date(window, tiers)).await?;
+        let (state, mut budget, ready) = boxed(self.up_to_date(window, tiers)).await?;
         let mut running = Vec::new();
         for (id, context) in state.contexts.iter() {
             if context.kind == Kind::Http
@@ -129,7 +129,7 @@ impl Windows {
                     times: sums.times,
                 });
             }
-            turn.pause().await;
+            budget.yield_if_spent().await;
         }
         Ok(running)
     }
@@ -142,7 +142,7 @@ impl Windows {
         window: Window,
         span: Span,
     ) -> Result<TargetSums, QueryError> {
-        let (state, mut turn, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
+        let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let mut counts = Vec::with_capacity(self.targets.of_paths.len());
         for target in &self.targets.of_paths {
             let id = RecordId::new(target.context.kind, &target.context.name);
@@ -150,7 +150,7 @@ impl Windows {
             counts.push(sums.map_or_else(TargetCounts::default, |sums| {
                 TargetCounts::new(target, &sums)
             }));
-            turn.pause().await;
+            budget.yield_if_spent().await;
         }
         Ok(TargetSums {
             covered: state.covered(&ready, 0, span.recorded_until),
@@ -168,11 +168,11 @@ impl Windows {
         contexts: &[RecordId],
         span: Span,
     ) -> Result<WindowPoints, QueryError> {
-        let (state, mut turn, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
+        let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let mut rows = Vec::with_capacity(contexts.len());
         for id in contexts {
             rows.push(state.points(&ready, *id, span.as_of));
-            turn.pause().await;
+            budget.yield_if_spent().await;
         }
         let slices = ready.parts[0].retained(ready.now);
         Ok(WindowPoints {
@@ -188,12 +188,12 @@ impl Windows {
         &self,
         window: Window,
         tiers: Tiers,
-    ) -> Result<(MutexGuard<'_, WindowState>, Turn<'_>, Ready), QueryError> {
+    ) -> Result<(MutexGuard<'_, WindowState>, CoopBudget<'_>, Ready), QueryError> {
         let mut state = self.state.lock().await;
-        let mut turn = Turn::new(&self.clock);
+        let mut budget = CoopBudget::new(&self.clock);
         let (began, now) = (self.clock.tick(), self.clock.now_seconds());
-        self.refresh(&mut state, now, &mut turn).await?;
-        turn.pause().await;
+        self.refresh(&mut state, now, &mut budget).await?;
+        budget.yield_if_spent().await;
         let at = state.hold(window, &self.clock);
         let slices = window.slices(tiers, now);
         let parts = [slices, slices.before()];
@@ -205,11 +205,11 @@ impl Windows {
             now,
         };
         for open in &ready.open {
-            self.read_open(&mut state, at, open, &mut turn).await?;
+            self.read_open(&mut state, at, open, &mut budget).await?;
         }
-        self.advance(&mut state, &ready, began, &mut turn).await?;
+        self.advance(&mut state, &ready, began, &mut budget).await?;
         ready.unread = state.unread(&ready);
-        Ok((state, turn, ready))
+        Ok((state, budget, ready))
     }
 
     /// Reads the index, and drops slices that have changed.
@@ -217,14 +217,14 @@ impl Windows {
         &self,
         state: &mut WindowState,
         now: i64,
-        turn: &mut Turn<'_>,
+        budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let is_fresh = |at: Tick| self.clock.since(at) < FRESH;
         if state.read_at.is_some_and(is_fresh) && !state.is_unverified() {
             return Ok(());
         }
         let index = self.store.query().record_index(now).await?;
-        turn.pause().await;
+        budget.yield_if_spent().await;
         state.take_index(index, now);
         state.read_at = Some(self.clock.tick());
         Ok(())
@@ -236,7 +236,7 @@ impl Windows {
         state: &mut WindowState,
         at: usize,
         slices: &[TierSlice],
-        turn: &mut Turn<'_>,
+        budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let unread = slices.iter().copied();
         let unread: Vec<_> = unread
@@ -249,7 +249,7 @@ impl Windows {
                 for (slice, records) in read.iter_mut().zip(records) {
                     slice.add(contexts, records);
                 }
-                turn.pause().await;
+                budget.yield_if_spent().await;
             }
             for (at, slice) in part.iter().zip(read) {
                 state.include_first(*at, !slice.is_empty());
@@ -266,12 +266,12 @@ impl Windows {
         state: &mut WindowState,
         ready: &Ready,
         began: Tick,
-        turn: &mut Turn<'_>,
+        budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         state.clear_passed(ready);
         let leaving = state.leaving(ready);
-        turn.pause().await;
-        self.make_moves(state, ready, leaving, None, turn).await?;
+        budget.yield_if_spent().await;
+        self.make_moves(state, ready, leaving, None, budget).await?;
         if state.is_unverified() {
             // The subtracted records may have changed since the index was read, and must be those that were added.
             let index = self.store.query().record_index(ready.now).await?;
@@ -279,8 +279,8 @@ impl Windows {
         }
         // The newest slices first: an answer before all are read covers the end of the window.
         let entering = state.entering(ready);
-        turn.pause().await;
-        self.make_moves(state, ready, entering, Some(began), turn)
+        budget.yield_if_spent().await;
+        self.make_moves(state, ready, entering, Some(began), budget)
             .await
     }
 
@@ -292,7 +292,7 @@ impl Windows {
         ready: &Ready,
         mut pages: Pages,
         began: Option<Tick>,
-        turn: &mut Turn<'_>,
+        budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let has_patience = || began.is_none_or(|began| self.clock.since(began) < PATIENCE);
         let (mut read, mut slices) = (None, state.slices_at_once());
@@ -309,7 +309,7 @@ impl Windows {
             };
             let taking_in = async {
                 match read.take() {
-                    Some((page, records)) => self.take_in(state, ready, page, records, turn).await,
+                    Some((page, found)) => self.take_in(state, ready, page, found, budget).await,
                     None => Ok(()),
                 }
             };
@@ -323,7 +323,7 @@ impl Windows {
                 return Ok(());
             }
             // A store in memory answers at once, without a pause for other tasks.
-            turn.pause().await;
+            budget.yield_if_spent().await;
         }
     }
 
@@ -334,7 +334,7 @@ impl Windows {
         ready: &Ready,
         page: Page,
         mut read: Vec<PackedRecords>,
-        turn: &mut Turn<'_>,
+        budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let held = &state.held[ready.at];
         let mut moved = Moved {
@@ -387,13 +387,13 @@ impl Windows {
                         .map_or_else(Point::default, |record| Point::from(&record.sums)),
                 );
             }
-            turn.pause().await;
+            budget.yield_if_spent().await;
         }
         let unopened = page.moves.iter().filter(|of| !of.was_open);
         for (of, has_records) in unopened.zip(has_records) {
             state.include_first((ready.seconds(), of.start), has_records);
         }
-        turn.pause().await;
+        budget.yield_if_spent().await;
         state.held[ready.at].change(&page.moves, moved);
         state.make_room(ready.at, self.most_bytes)
     }

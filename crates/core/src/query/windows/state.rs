@@ -11,9 +11,9 @@ use super::pages::Pages;
 use super::points::{Point, longest_poll};
 use super::sums::{PartSums, PollSums, Summary};
 use crate::clock::{Clock, Tick};
+use crate::query::coop_budget::CoopBudget;
 use crate::query::error::QueryError;
 use crate::query::span::Covered;
-use crate::query::turn::Turn;
 use crate::query::window::{Window, WindowSlices};
 use crate::store::RecordIndex;
 use tower_pulse_model::aggregate::Aggregate;
@@ -389,7 +389,7 @@ impl WindowState {
         part: usize,
         until: i64,
         target: Option<f64>,
-        turn: &mut Turn<'_>,
+        budget: &mut CoopBudget<'_>,
     ) -> PartSums {
         let running = &self.held[ready.at].sums[part];
         let mut summaries = HashMap::with_capacity(self.groups.contexts());
@@ -412,7 +412,7 @@ impl WindowState {
                     }
                     summaries.insert(*id, summary);
                 }
-                turn.pause().await;
+                budget.yield_if_spent().await;
             }
         }
         PartSums {

@@ -123,10 +123,10 @@ impl Counters {
                     .counter(*seconds)
                     .unwrap_or(Precision::new(*seconds, DEFAULT_RETAINED));
                 let before = slices.len();
-                let cut_off = precision.cut_off(pass.now);
+                let cutoff = precision.cutoff(pass.now);
                 // Visits only slices that are removed, as the store is locked meanwhile.
                 while let Some(oldest) = slices.first()
-                    && (*oldest <= cut_off || slices.len() > precision.retained as usize)
+                    && (*oldest <= cutoff || slices.len() > precision.retained as usize)
                 {
                     slices.pop_first();
                 }

@@ -43,10 +43,10 @@ impl EntryQueue {
     pub(super) fn enter(&mut self, instance: &str, seq: u64, mut entry: Entry) {
         let before = self.head.chain.to_be_bytes();
         let id = before.into_iter().chain(instance.bytes());
-        let id = id.chain(seq.to_be_bytes()).chain(entry.stamp.to_be_bytes());
+        let (seq, at) = (seq.to_be_bytes(), entry.appended_at.to_be_bytes());
         self.head = Position {
             offset: self.head.offset + entry.payload.len() as u64 + 1,
-            chain: fnv1a(id) >> (u64::BITS - CHAIN_BITS),
+            chain: fnv1a(id.chain(seq).chain(at)) >> (u64::BITS - CHAIN_BITS),
         };
         entry.position = self.head;
         self.entries.push_back(entry);
@@ -54,20 +54,20 @@ impl EntryQueue {
 
     /// Bytes of entries that are not folded.
     pub(super) fn unfolded_bytes(&self) -> u64 {
-        self.head.offset - self.progress.low.offset
+        self.head.offset - self.progress.committed.offset
     }
 
     /// The end of the round that was begun, or of all entries.
     pub(super) fn end(&self) -> Position {
-        self.progress.upto.unwrap_or(self.head)
+        self.progress.round_end.unwrap_or(self.head)
     }
 
-    /// `is_attended` is false because no instance waits for a lease: each folds after it has appended.
+    /// `has_leader` is false because no instance waits for a lease: each folds after it has appended.
     pub(super) fn receipt(&self) -> Receipt {
         Receipt {
             position: self.head,
-            folded: self.progress.low,
-            is_attended: false,
+            folded: self.progress.committed,
+            has_leader: false,
         }
     }
 
@@ -76,11 +76,11 @@ impl EntryQueue {
     }
 
     /// Notes that all entries of the round are folded.
-    pub(super) fn finish(&mut self, upto: Position) {
-        self.progress.finish(upto);
+    pub(super) fn finish(&mut self, round_end: Position) {
+        self.progress.finish(round_end);
         let folded = self
             .entries
-            .partition_point(|entry| entry.position.offset <= upto.offset);
+            .partition_point(|entry| entry.position.offset <= round_end.offset);
         self.entries.drain(..folded);
     }
 

@@ -38,7 +38,7 @@ impl Append for InProcessStore {
             let (now, most_bytes) = (self.now(), self.journal_bytes);
             let entry = Entry {
                 position: Position::default(),
-                stamp: now,
+                appended_at: now,
                 version: u64::from(ENTRY_VERSION),
                 requests: call.batch.requests(),
                 payload: entry::pack(&call.batch),
@@ -72,7 +72,7 @@ impl Append for InProcessStore {
             let has_it = state.fence(&call.instance) >= call.seq;
             Ok(if state.kept.generation != call.generation || !has_it {
                 Readable::Lost
-            } else if state.kept.journal.progress.low.offset >= call.position.offset {
+            } else if state.kept.journal.progress.committed.offset >= call.position.offset {
                 Readable::Yes
             } else {
                 Readable::NotYet
@@ -95,8 +95,8 @@ impl State {
 }
 
 impl Journal for InProcessStore {
-    fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
-        Some(&self.turn)
+    fn fold_mutex(&self) -> Option<&tokio::sync::Mutex<()>> {
+        Some(&self.fold_mutex)
     }
 
     fn acquire<'a>(&'a self, _: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {
@@ -160,13 +160,13 @@ impl Journal for InProcessStore {
             if let Some(stale) = state.stale(&step.version) {
                 return Ok(stale);
             }
-            let begun = state.kept.journal.progress.upto;
-            if let (None, Some(upto)) = (begun, step.upto)
-                && !state.kept.journal.has(upto)
+            let begun = state.kept.journal.progress.round_end;
+            if let (None, Some(round_end)) = (begun, step.round_end)
+                && !state.kept.journal.has(round_end)
             {
                 return Ok(Step::Absent);
             }
-            state.add(&step.additions, step.stamp, now)?;
+            state.add(&step.additions, step.newest_at, now)?;
             for writes in &*step.fields {
                 state.tables.write(writes, now)?;
             }
@@ -174,10 +174,10 @@ impl Journal for InProcessStore {
             let journal = &mut state.kept.journal;
             let progress = &mut journal.progress;
             progress.version = step.next;
-            (progress.upto, progress.done) = (step.upto, step.done.unwrap_or_default());
-            progress.stamp = Some(step.stamp);
-            if let (Some(upto), None) = (step.upto, step.done) {
-                journal.finish(upto);
+            (progress.round_end, progress.done) = (step.round_end, step.done.unwrap_or_default());
+            progress.newest_at = Some(step.newest_at);
+            if let (Some(round_end), None) = (step.round_end, step.done) {
+                journal.finish(round_end);
                 journal.hole_bytes += step.hole_bytes;
                 state.tables.retain(&state.kept.rolled, now)?;
             }
@@ -192,7 +192,7 @@ impl Journal for InProcessStore {
         amendment: Amendment<'a>,
     ) -> StoreFuture<'a, Step<()>> {
         let (version, next) = (version.to_owned(), next.to_owned());
-        let aside = match amendment {
+        let dead_letter = match amendment {
             Amendment::SetAside(entry) => Some((entry.position, entry.requests.max(1))),
             _ => None,
         };
@@ -204,12 +204,12 @@ impl Journal for InProcessStore {
             }
             let journal = &mut state.kept.journal;
             journal.progress.version = next;
-            if let Some((position, requests)) = aside {
-                journal.progress.aside.push(position);
+            if let Some((position, requests)) = dead_letter {
+                journal.progress.dead_letters.push(position);
                 journal.set_aside = journal.set_aside.saturating_add(requests);
             } else if is_hole {
-                let (end, low) = (journal.end(), journal.progress.low);
-                journal.hole_bytes += end.offset.saturating_sub(low.offset);
+                let (end, committed) = (journal.end(), journal.progress.committed);
+                journal.hole_bytes += end.offset.saturating_sub(committed.offset);
                 journal.finish(end);
             }
             Ok(Step::Done(()))

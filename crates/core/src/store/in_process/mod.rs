@@ -53,8 +53,8 @@ pub type Found = Result<Box<dyn Any + Send>>;
 /// Work on a state, or on the error that explains why there is none.
 pub type Work = Box<dyn FnOnce(Result<&mut State>) + Send>;
 
-/// The place where a store has its state: memory or a file.
-pub trait Place: Send + Sync {
+/// Runs work on the state of a store, which is in memory or in a file.
+pub trait Executor: Send + Sync {
     /// A description in a few words.
     fn describe(&self) -> String;
 
@@ -64,7 +64,7 @@ pub trait Place: Send + Sync {
     /// The work is not done.
     fn begin(&self, access: Access, work: Work) -> Result<()>;
 
-    /// The number of an instance's last durable call, in a place where calls become durable only later.
+    /// The number of an instance's last durable call, if calls become durable only later.
     fn durable_seq(&self, _instance: &str) -> Option<u64> {
         None
     }
@@ -79,24 +79,24 @@ pub trait Place: Send + Sync {
 pub struct InProcessStore {
     precisions: Precisions,
     clock: Clock,
-    place: Arc<dyn Place>,
+    executor: Arc<dyn Executor>,
     /// The most bytes of the journal.
     pub journal_bytes: u64,
     /// Whether each context has counters of its own.
     pub has_context_counters: bool,
     /// Locked by the instance that folds.
-    turn: AsyncMutex<()>,
+    fold_mutex: AsyncMutex<()>,
 }
 
 impl InProcessStore {
-    /// A store whose state is in this place.
-    pub fn in_place(precisions: Precisions, clock: Clock, place: Arc<dyn Place>) -> Self {
+    /// A store whose work this executor runs.
+    pub fn on_executor(precisions: Precisions, clock: Clock, executor: Arc<dyn Executor>) -> Self {
         Self {
             precisions,
-            place,
+            executor,
             journal_bytes: JOURNAL_BYTES,
             has_context_counters: true,
-            turn: AsyncMutex::default(),
+            fold_mutex: AsyncMutex::default(),
             clock,
         }
     }
@@ -134,7 +134,7 @@ impl InProcessStore {
                 let _ = answer.send(state.and_then(work));
             }
         };
-        self.place.begin(access, Box::new(work))?;
+        self.executor.begin(access, Box::new(work))?;
         answered.await.unwrap_or_else(|_| Err(self.ended()))
     }
 
@@ -142,7 +142,7 @@ impl InProcessStore {
     fn ended(&self) -> StoreError {
         let message = format!(
             "work on the {} has panicked; the log says where",
-            self.place.describe()
+            self.executor.describe()
         );
         StoreError::new(StoreErrorKind::Unreachable, message)
     }

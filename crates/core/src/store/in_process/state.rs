@@ -72,14 +72,14 @@ impl State {
         }
     }
 
-    /// Applies the additions of a step. `stamp` is the time of its round, and `now` that of the store. Statistics are
+    /// Applies the additions of a step. `newest_at` is that of its round, and `now` that of the store. Statistics are
     /// not kept, as no other program could read them here.
-    pub(super) fn add(&mut self, additions: &Additions, stamp: i64, now: i64) -> Result<()> {
+    pub(super) fn add(&mut self, additions: &Additions, newest_at: i64, now: i64) -> Result<()> {
         for slice in &additions.counters {
             for (name, n) in &slice.added {
                 let added = self
                     .counters
-                    .add(name, slice.precision, slice.slice, *n, stamp);
+                    .add(name, slice.precision, slice.slice, *n, newest_at);
                 if let Err(problem) = added {
                     self.kept.exceptions.quarantine(problem);
                 }

@@ -36,7 +36,7 @@ impl Store for InProcessStore {
     }
 
     fn reset_remedy(&self) -> Option<&'static str> {
-        let is_told = !self.place.trouble().is_empty();
+        let is_told = !self.executor.trouble().is_empty();
         (!is_told).then_some("look for who has deleted its data")
     }
 
@@ -45,7 +45,7 @@ impl Store for InProcessStore {
     }
 
     fn describe(&self) -> String {
-        self.place.describe()
+        self.executor.describe()
     }
 
     fn has_context_counters(&self) -> bool {
@@ -53,7 +53,7 @@ impl Store for InProcessStore {
     }
 
     fn conditions(&self) -> Vec<Warning> {
-        let texts = self.place.trouble().into_iter();
+        let texts = self.executor.trouble().into_iter();
         texts.map(|text| Condition::File.warning(text)).collect()
     }
 
@@ -62,7 +62,7 @@ impl Store for InProcessStore {
     }
 
     fn durable_seq(&self, instance: &str) -> Option<u64> {
-        self.place.durable_seq(instance)
+        self.executor.durable_seq(instance)
     }
 }
 

@@ -84,7 +84,7 @@ impl SlicesToCombine {
     fn retained(query: &RecordQuery, rolled: &RolledUp) -> Self {
         let (now, tier) = (query.now, query.tier);
         let seconds = i64::from(tier.seconds);
-        let first = tier.slice(tier.cut_off(now)).saturating_add(seconds);
+        let first = tier.slice(tier.cutoff(now)).saturating_add(seconds);
         // Slices of the next hour may exist, as the clock of another instance may be ahead.
         let last = tier.slice(now.saturating_add(SKEW_ALLOWED));
         let starts = first..last.saturating_add(seconds);

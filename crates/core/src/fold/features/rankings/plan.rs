@@ -142,7 +142,7 @@ impl Rankings {
         delta: &'a RankingDelta,
         round: &Round,
     ) -> Added<'a> {
-        let now = round.stamp;
+        let now = round.newest_at;
         let ids = delta.ids.iter();
         let ids: Vec<_> = ids
             .filter(|(id, _)| leased.is_left(partition_of_id(name, id)))

@@ -51,7 +51,7 @@ impl KeptHistory {
     /// have the same tiers.
     pub(super) async fn agree(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         self.read(leased).await?;
-        let (now, rolled) = (leased.lease.stamp, &leased.lease.progress.rolled);
+        let (now, rolled) = (leased.lease.newest_at, &leased.lease.progress.rolled);
         let agreed = History::agreed(self.stored, self.wanted, now, rolled.until());
         if agreed == self.stored {
             return Ok(());
@@ -69,7 +69,7 @@ impl KeptHistory {
 
 /// Extends the time to live of the days of a history to that of a longer one.
 async fn lengthen(leased: &mut LeasedStore<'_>, before: History, after: History) -> Leased<()> {
-    let now = leased.lease.stamp;
+    let now = leased.lease.newest_at;
     let (tier, length) = (before.tier(), i64::from(before.tier().seconds));
     let days: Vec<i64> = (0..i64::from(before.days))
         .map(|ago| tier.slice(now) - ago * length)

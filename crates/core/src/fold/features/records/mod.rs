@@ -37,8 +37,8 @@ pub(super) struct RecordTables {
     max_records: usize,
     /// The records that the round changes, by partition.
     changed: Map<usize, Vec<RecordKey>>,
-    /// The stamp of that round.
-    stamp: i64,
+    /// The `newest_at` of that round.
+    newest_at: i64,
     /// The days that the store keeps.
     history: KeptHistory,
     profiles: Profiles,
@@ -50,14 +50,14 @@ impl RecordTables {
             records: Records::default(),
             max_records: limits.records,
             changed: Map::default(),
-            stamp: 0,
+            newest_at: 0,
             history: KeptHistory::asking_for(limits.history_days),
             profiles: Profiles::at_most(limits.profiles),
         }
     }
 
     /// Notes that this instance is present to fold at `now`, in Unix seconds.
-    pub(super) fn attend(&mut self, now: i64) {
+    pub(super) fn note_presence(&mut self, now: i64) {
         self.profiles.presence.extend(now);
     }
 
@@ -70,7 +70,7 @@ impl RecordTables {
         let keys = partitions.iter().filter_map(|at| self.changed.remove(at));
         let keys: Vec<_> = keys.flatten().collect();
         let (tiers, rolled) = (self.history.tiers(), &lease.progress.rolled);
-        record_writes(&self.records, keys, tiers, rolled, self.stamp)
+        record_writes(&self.records, keys, tiers, rolled, self.newest_at)
     }
 
     pub(super) fn forget(&mut self) {
@@ -87,20 +87,19 @@ impl RecordTables {
         round: &Round,
     ) -> Leased<()> {
         self.history.read(leased).await?;
-        let tiers = self.history.tiers();
+        let (tiers, now) = (self.history.tiers(), round.newest_at);
         let rolled = leased.lease.progress.rolled.clone();
         let mut seen = 0;
         self.changed.clear();
-        self.stamp = round.stamp;
+        self.newest_at = now;
         for group in &round.groups {
-            let contexts = group.contexts.iter();
-            for (context, judged) in contexts {
+            for (context, accepted) in group.contexts.iter() {
                 if !leased.is_left(partition(&context.name)) {
                     continue;
                 }
                 let changed = (self.changed).or_insert_with(partition(&context.name), Vec::new);
                 let id = RecordId::new(context.kind, &context.name);
-                for (at, _) in round::records(&judged.delta, tiers, &rolled, round.stamp) {
+                for (at, _) in round::records(&accepted.delta, tiers, &rolled, now) {
                     changed.push((at, id));
                     if at.0 == FINEST.seconds {
                         leased.lease.progress.rolled.add(at.1);
@@ -122,10 +121,10 @@ impl RecordTables {
         }
         self.load(leased, &missing).await?;
         for group in &round.groups {
-            let contexts = group.contexts.iter();
-            for (context, judged) in contexts.filter(|(c, _)| leased.is_left(partition(&c.name))) {
+            let all = group.contexts.iter();
+            for (context, accepted) in all.filter(|(c, _)| leased.is_left(partition(&c.name))) {
                 let id = RecordId::new(context.kind, &context.name);
-                for (at, added) in round::records(&judged.delta, tiers, &rolled, round.stamp) {
+                for (at, added) in round::records(&accepted.delta, tiers, &rolled, now) {
                     self.records.add((at, id), added, &rolled);
                 }
                 seen += 1;

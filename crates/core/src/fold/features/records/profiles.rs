@@ -66,7 +66,7 @@ impl Profiles {
             catch_up.apply(leased, hour).await?;
         }
         if first < end {
-            leased.write(&catch_up.end(leased.lease.stamp)).await?;
+            leased.write(&catch_up.end(leased.lease.newest_at)).await?;
         }
         self.applied = Some(catch_up.applied);
         Ok(())
@@ -74,7 +74,7 @@ impl Profiles {
 
     /// Reads the data that is needed to apply the hours before `end`.
     async fn catch_up<'a>(&'a mut self, leased: &LeasedStore<'_>, end: i64) -> Leased<CatchUp<'a>> {
-        let (journal, now) = (leased.journal, leased.lease.stamp);
+        let (journal, now) = (leased.journal, leased.lease.newest_at);
         let stored = match self.applied.take() {
             Some(applied) => Some(applied),
             None => profiles::recorded_hours(journal, Purpose::Fold, now).await?,
@@ -170,7 +170,7 @@ impl CatchUp<'_> {
         let mut values = leased.load(&fields).await?.into_iter();
         let mut next = || values.next().unwrap_or_default().into_iter();
         let (newer_values, older_values, first, second) = (next(), next(), next(), next());
-        let ttl = profiles::ttl(hour, leased.lease.stamp);
+        let ttl = profiles::ttl(hour, leased.lease.newest_at);
         let mut write = FieldWrites::new(newer, Some(ttl));
         let mut moved = FieldWrites::new(older, None);
         let halves = first.zip(second).map(|(first, second)| [first, second]);

@@ -26,7 +26,7 @@ impl RecordTables {
         if !lease.progress.rolled.is_overdue(now) {
             return Ok(());
         }
-        lease.stamp = lease.stamp.max(now);
+        lease.newest_at = lease.newest_at.max(now);
         self.roll_up_and_apply(leased).await
     }
 
@@ -43,10 +43,10 @@ impl RecordTables {
     /// over half-way begins again: each record of a coarser tier says up to which minute it includes them.
     async fn roll_up(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         self.history.agree(leased).await?;
-        let (tiers, stamp) = (self.history.tiers(), leased.lease.stamp);
+        let (tiers, newest_at) = (self.history.tiers(), leased.lease.newest_at);
         let rolled = &mut leased.lease.progress.rolled;
         let is_new = rolled.is_new();
-        rolled.advance(stamp);
+        rolled.advance(newest_at);
         let candidates: Vec<i64> = match is_new {
             true => rolled.pending().collect(),
             false => rolled.due().collect(),
@@ -91,7 +91,7 @@ impl RecordTables {
             }
             tokio::task::yield_now().await;
             let rolled = &leased.lease.progress.rolled;
-            let writes = record_writes(&self.records, written, tiers, rolled, stamp);
+            let writes = record_writes(&self.records, written, tiers, rolled, newest_at);
             leased.write(&writes_by_table(writes)).await?;
             self.records.retain_newest(SLICES_REMEMBERED);
         }
@@ -104,7 +104,7 @@ impl RecordTables {
         // From now on they may expire after the retention of their tier.
         let released = slices.into_iter();
         let released = released
-            .map(|at| FieldWrites::expire(Table::records(at), ttl(at, tiers, rolled, stamp)));
+            .map(|at| FieldWrites::expire(Table::records(at), ttl(at, tiers, rolled, newest_at)));
         let released: Vec<_> = released.collect();
         leased.write(&released).await
     }

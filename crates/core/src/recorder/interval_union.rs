@@ -5,7 +5,7 @@ const MAX_OPEN: usize = 64;
 
 /// The union of intervals that are added in the order of their ends. Times are nanoseconds since the same moment.
 #[derive(Debug, Default)]
-pub(super) struct Covered {
+pub(super) struct IntervalUnion {
     /// The length of the union of the intervals before `settled_until`.
     settled: u64,
     settled_until: u64,
@@ -13,7 +13,7 @@ pub(super) struct Covered {
     open: Vec<(u64, u64)>,
 }
 
-impl Covered {
+impl IntervalUnion {
     /// Adds an interval. All intervals that are added later begin at `oldest` or after.
     pub(super) fn add(&mut self, start: u64, end: u64, oldest: Option<u64>) {
         // Threads read the clock before they take the lock, so an interval may arrive slightly late.
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn an_interval_around_many_others_covers_them() {
-        let mut covered = Covered::default();
+        let mut covered = IntervalUnion::default();
         for at in 1..1_000 {
             covered.add(10 * at, 10 * at + 3, Some(0));
         }
@@ -71,7 +71,7 @@ mod tests {
         fn it_is_the_number_of_moments_in_any_interval(mut intervals in vec((0..100u64, 0..40u64, any::<bool>()), 0..40)) {
             intervals.iter_mut().for_each(|interval| interval.1 += interval.0);
             intervals.sort_unstable_by_key(|(start, end, _)| (*end, *start));
-            let (mut covered, mut moments) = (Covered::default(), [false; 140]);
+            let (mut covered, mut moments) = (IntervalUnion::default(), [false; 140]);
             for (at, (start, end, is_added)) in intervals.iter().enumerate() {
                 // The others were discarded at their end.
                 if *is_added {

@@ -1,30 +1,30 @@
-//! The changes that are taken, and by whom: one field beside the judgement. A judgement of any version of this crate
-//! leaves the field as it is, and taking a change leaves the judgement as it is.
+//! The acknowledged changes, and by whom: one field beside the judgement. A judgement of any version of this crate
+//! leaves the field as it is, and an acknowledgement leaves the judgement as it is.
 
 use std::sync::Arc;
 
 use super::conditional_write::ConditionalWrite;
 use super::judgement::JUDGEMENT_TTL;
 use super::table::{FieldWrites, Table};
-use tower_pulse_detect::change::{Change, Taken};
+use tower_pulse_detect::change::{Acknowledgement, Change};
 use tower_pulse_model::pack;
 
 /// The field of [`Table::Judgement`].
 pub const TAKEN: &[u8] = b"taken";
 
-/// The most changes that may be taken at the same time.
-pub const MAX_TAKEN: usize = 100;
+/// The most changes that may be acknowledged at the same time.
+pub const MAX_ACKNOWLEDGED: usize = 100;
 
-/// The changes that are taken, and by whom.
+/// The acknowledged changes, and by whom.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TakenChanges {
+pub struct Acknowledgements {
     /// The value of the field; `None` if it is missing.
     value: Option<Vec<u8>>,
-    /// The ids of changes, each with the person who has taken it.
-    by_id: Vec<(Arc<str>, Taken)>,
+    /// The ids of changes, each with the person who has acknowledged it.
+    by_id: Vec<(Arc<str>, Acknowledgement)>,
 }
 
-impl TakenChanges {
+impl Acknowledgements {
     /// Reads the value of the field; empty if it is unreadable.
     pub fn new(value: Option<Vec<u8>>) -> Self {
         let by_id = value.as_deref().and_then(pack::unpack);
@@ -34,34 +34,34 @@ impl TakenChanges {
         }
     }
 
-    /// Returns who has taken a change.
-    fn of(&self, id: &str) -> Option<&Taken> {
+    /// Returns who has acknowledged a change.
+    fn of(&self, id: &str) -> Option<&Acknowledgement> {
         let mut all = self.by_id.iter();
-        all.find_map(|(other, taken)| (**other == *id).then_some(taken))
+        all.find_map(|(other, acknowledged)| (**other == *id).then_some(acknowledged))
     }
 
-    /// Sets who has taken each of the changes that stand. A change that has ended is not taken.
+    /// Sets who has acknowledged each of the ongoing changes. A change that has ended is not acknowledged.
     pub fn tell(&self, changes: &mut [Change]) {
         for change in changes {
-            let taken = self.of(&change.id).filter(|_| change.ended.is_none());
-            change.taken = taken.cloned();
+            let acknowledged = self.of(&change.id).filter(|_| change.ended.is_none());
+            change.acknowledged = acknowledged.cloned();
         }
     }
 
-    /// The write that marks a change as taken, or with `None` as not taken, and forgets changes that have ended. `None`
+    /// The write that acknowledges a change, or with `None` withdraws that, and forgets changes that have ended. `None`
     /// if there is no room for another one.
     pub fn write(
         &self,
         change: &str,
-        taken: Option<&Taken>,
+        acknowledged: Option<&Acknowledgement>,
         changes: &[Change],
     ) -> Option<ConditionalWrite> {
         let others = changes.iter().filter(|other| *other.id != *change);
-        let mut by_id: Vec<(Arc<str>, Taken)> = others
-            .filter_map(|other| Some((other.id.clone(), other.taken.clone()?)))
+        let mut by_id: Vec<(Arc<str>, Acknowledgement)> = others
+            .filter_map(|other| Some((other.id.clone(), other.acknowledged.clone()?)))
             .collect();
-        by_id.extend(taken.map(|taken| (change.into(), taken.clone())));
-        if by_id.len() > MAX_TAKEN {
+        by_id.extend(acknowledged.map(|acknowledged| (change.into(), acknowledged.clone())));
+        if by_id.len() > MAX_ACKNOWLEDGED {
             return None;
         }
         let (table, value) = (Table::Judgement, Some(pack::pack(&by_id)));
@@ -79,16 +79,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_such_field_reads_as_nothing_taken() {
+    fn what_is_no_such_field_reads_as_nothing_acknowledged() {
         for bytes in [&b""[..], b"garbage", &[0xff; 40], &[9]] {
-            let read = TakenChanges::new(Some(bytes.to_vec()));
+            let read = Acknowledgements::new(Some(bytes.to_vec()));
             assert_eq!(read.by_id, [], "{bytes:?}");
         }
         let one: Arc<str> = "1".into();
-        let by_id = vec![(one.clone(), Taken::new("ada", 7))];
+        let by_id = vec![(one.clone(), Acknowledgement::new("ada", 7))];
         let mut packed = pack::pack(&by_id);
         // A later version may add something.
         packed.extend_from_slice(b"more");
-        assert_eq!(TakenChanges::new(Some(packed)).by_id, by_id);
+        assert_eq!(Acknowledgements::new(Some(packed)).by_id, by_id);
     }
 }

@@ -1,0 +1,31 @@
+//! The cooperative budget of a task: the time that it works before it lets others run.
+
+use std::time::Duration;
+
+use crate::clock::{Clock, Tick};
+
+/// The time that a task works on a thread of the runtime before it yields.
+const BUDGET: Duration = Duration::from_micros(150);
+
+/// The working time of a task since it last yielded.
+pub(super) struct CoopBudget<'a> {
+    clock: &'a Clock,
+    since: Tick,
+}
+
+impl<'a> CoopBudget<'a> {
+    pub(super) fn new(clock: &'a Clock) -> Self {
+        Self {
+            clock,
+            since: clock.tick(),
+        }
+    }
+
+    /// Lets other tasks run if this one has worked for [`BUDGET`].
+    pub(super) async fn yield_if_spent(&mut self) {
+        if self.clock.since(self.since) >= BUDGET {
+            tokio::task::yield_now().await;
+            self.since = self.clock.tick();
+        }
+    }
+}
