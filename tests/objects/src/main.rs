@@ -3,9 +3,9 @@
 //!
 //! The page has the structs and the enums of `crates/` to which `src/guide/api.md` links, each followed by those that it
 //! names: of a type, of its fields and of its variants the first paragraph of the docs. Serde's attributes say how a
-//! field is called and whether it may be absent. Where serializing is written by hand, the docs say so: a field may be
-//! absent if they contain the word *absent*, and null if they contain the word *null*. The sources are read line by
-//! line, as rustfmt leaves each field and each variant on a line of its own.
+//! field is called, whether it may be absent, and whether it stands for fields: its first sentence is then left out.
+//! Where serializing is written by hand, the docs say so: a field may be absent if they contain the word *absent*, and
+//! null if they contain the word *null*. The sources are read line by line, as rustfmt writes a field on each.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -41,7 +41,7 @@ pub struct FixFirst {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixRow {
-    /// The context; `<all>` for an instance that is out of line on all pages.
+    /// The context. `<all>` for an instance that is out of line on all pages.
     #[serde(flatten)]
     pub name: ContextName,
     /// The instance that is out of line.

@@ -27,7 +27,7 @@ const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {
-    /// The part of the window that has minute reports, or the whole window if the instance is alone. `complete` is the
+    /// The time that is covered. Only minutes with reports count, unless the instance is alone, and `complete` is their
     /// share of the whole window.
     #[serde(flatten)]
     pub covered: Covered,

@@ -26,7 +26,7 @@ use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {
-    /// The part of the window that has minute reports. `complete` is the share of the whole window.
+    /// The time that is covered. Only minutes with reports count, and `complete` is their share of the whole window.
     #[serde(flatten)]
     pub covered: Covered,
     /// The largest relative error of the percentiles.
