@@ -1,8 +1,8 @@
 //! Writes `src/guide/objects.md`, the guide's page of the objects of the API, for `make objects`. Its test fails when
 //! the page is not what this writes.
 //!
-//! The page has the structs and the enums of `crates/` to which `src/guide/api.md` links, each followed by those that it
-//! names: of a type, of its fields and of its variants the first paragraph of the docs. Serde's attributes say how a
+//! The page has the structs and the enums of `crates/` to which `src/guide/api.md` links, each followed by those that
+//! it names: of a type, of its fields and of its variants the first paragraph of the docs. Serde's attributes say how a
 //! field is called, whether it may be absent, and whether it stands for fields: its first sentence is then left out.
 //! Where serializing is written by hand, the docs say so: a field may be absent if they contain the word *absent*, and
 //! null if they contain the word *null*. The sources are read line by line, as rustfmt writes a field on each.
