@@ -15,9 +15,23 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The JSON of the text, or null.
+    /// The JSON of the text, or null. Panics if an object has a field twice, of which readers see one.
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_default()
+        let json: Value = serde_json::from_str(&self.text).unwrap_or_default();
+        let written = self.text.matches("\":").count() - self.text.matches("\\\":").count();
+        if !json.is_null() {
+            assert_eq!(written, fields(&json), "a field is written twice");
+        }
+        json
+    }
+}
+
+/// The number of fields of all objects in a value.
+fn fields(json: &Value) -> usize {
+    match json {
+        Value::Array(values) => values.iter().map(fields).sum(),
+        Value::Object(object) => object.len() + object.values().map(fields).sum::<usize>(),
+        _ => 0,
     }
 }
 

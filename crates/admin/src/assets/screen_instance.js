@@ -112,9 +112,9 @@ export function mount(root, page) {
 			show(machine.lastChild, hasMemory);
 			say(told, known.length ? machineOf(known.at(-1)[1]) : '');
 			show(paths, !isAlone && isKept);
-			table.draw(compared.paths, compared.total ? '' : 'It has reported no requests in this range');
+			table.draw(compared.paths, compared.reported_paths ? '' : 'It has reported no requests in this range');
 			const shown = compared.paths.length;
-			const part = shown < compared.total ? `${shown} of ${compared.total}, ` : '';
+			const part = shown < compared.reported_paths ? `${shown} of ${compared.reported_paths}, ` : '';
 			const during = `${moment(compared.from, now)} – ${moment(Math.min(compared.to, now), now)}`;
 			text(until, `${part}${during}: each minute, the busiest paths`);
 		},

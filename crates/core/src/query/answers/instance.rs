@@ -55,7 +55,7 @@ pub struct Instance {
     /// The start, in Unix seconds, of each minute in which it was alive, and its runtime and process, oldest first.
     pub machine: Vec<(i64, MachinePoint)>,
     /// Number of its paths, at most 256.
-    pub total: usize,
+    pub reported_paths: usize,
     /// Its paths: slower and failing ones first, then those with the most additional time beside the others.
     pub paths: Vec<InstancePath>,
 }
@@ -204,7 +204,7 @@ pub(in crate::query) async fn instance(
             paths.push((path, context.extra().unwrap_or(0.0)));
         }
     }
-    let total = paths.len();
+    let reported_paths = paths.len();
     keep_first(&mut paths, limit, |(a, extra), (b, other)| {
         let stands_out = |path: &InstancePath| path.slower || path.failing;
         (stands_out(b).cmp(&stands_out(a)))
@@ -228,7 +228,7 @@ pub(in crate::query) async fn instance(
         machine: (named.beside.machine.iter())
             .map(|(start, of)| (*start, MachinePoint::new(of)))
             .collect(),
-        total,
+        reported_paths,
         paths: paths.into_iter().map(|(path, _)| path).collect(),
     })
 }
