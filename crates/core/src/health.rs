@@ -321,8 +321,8 @@ pub struct RecordingHealth {
 pub struct FlushHealth {
     /// Seconds between flushes.
     ///
-    /// Unless the builder sets the interval, it grows with the fleet. It is shorter while so many ids are added to a
-    /// ranking that it flushes early.
+    /// Unless the builder sets the interval, it grows with the fleet. The interval is shorter while so many ids are
+    /// added to a ranking that the instance flushes early.
     pub interval_seconds: f64,
     /// Since the store last acknowledged a call, in seconds.
     pub last_flush_age_seconds: Option<f64>,

@@ -71,7 +71,7 @@ packed! {
         pub(crate) past: Past,
     }
 
-    /// A time in which an alarm was ongoing. It is never part of a past.
+    /// A time in which an alarm was ongoing. Such a time is never part of a past.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Ended {
         pub(crate) context: RecordId,

@@ -5,7 +5,7 @@
 //! requests can be among the slowest.
 //!
 //! A failed request that is not slow is put on the list too, if it is among the first of its context since the last
-//! drain. It does not affect the thresholds.
+//! drain. Such a request does not affect the thresholds.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
