@@ -205,7 +205,7 @@ pub struct DetectorState {
     pub(crate) instances: InstanceState,
 }
 
-/// Minutes after the end of a step within which the change below it may end as well.
+/// A change below a step may end within this many minutes after the step.
 const SETTLING: Tick = 2;
 
 impl DetectorState {

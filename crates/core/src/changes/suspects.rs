@@ -165,7 +165,7 @@ async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<
     Ok(deploys)
 }
 
-/// The timers in which the time of a slowdown was spent, and the code outside of all timers.
+/// The timers that account for a part of the change, and the code outside of all timers.
 async fn timers_and_code(store: &dyn Store, sides: &Sides, end: i64) -> Result<Vec<Suspect>> {
     if !sides.now.timers.cover_some() {
         return Ok(Vec::new());

@@ -43,8 +43,8 @@ pub(super) async fn plan(leased: &LeasedStore<'_>, round: &Round, plans: &mut Pl
     }
 }
 
-/// The additions of a step that covers some partitions. Without `has_context_counters`, only `<all>` is counted, and no
-/// context by itself.
+/// The additions of a step that covers some partitions. Without `has_context_counters`, `<all>` is the only
+/// context with counters.
 pub(super) fn additions(
     round: &Round,
     partitions: &[usize],

@@ -258,7 +258,7 @@ fn rows(
 }
 
 impl InstanceRow {
-    /// An instance of which only the name is known.
+    /// An instance without known data other than its name.
     pub(super) fn new(instance: Arc<str>) -> Self {
         Self {
             instance,
