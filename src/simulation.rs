@@ -6,8 +6,8 @@ use tower_pulse_core::error::StoreError;
 use tower_pulse_core::handle::Handle;
 use tower_pulse_model::machine::MachineMinute;
 
-/// Runs the work of an instance's background tasks, for code that drives the clock itself: from one second of a log to
-/// the next, or through an hour of a test. Returned by [`Pulse::simulation`](crate::Pulse::simulation).
+/// Runs the work of an instance's background tasks, for code that moves the clock itself, such as a test or a replay of
+/// a log. Returned by [`Pulse::simulation`](crate::Pulse::simulation).
 ///
 /// A service does not need it: the tasks that [`build`](crate::Builder::build) spawns do the same work.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,9 @@ impl<'a> Simulation<'a> {
         Self { handle }
     }
 
-    /// Drains the cells: counts everything recorded so far in the clock's current second, in this process.
-    /// [`Pulse::flush`](crate::Pulse::flush) drains too, before it sends, and a background task does at each turn of a
-    /// second. To replay a log from one second to the next:
+    /// Drains the cells of this process: everything that was recorded since the last drain counts in the clock's
+    /// current second. [`Pulse::flush`](crate::Pulse::flush) drains too, before it sends. A background task drains at
+    /// the start of each second. To replay a log from one second to the next:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,11 +31,11 @@ impl<'a> Simulation<'a> {
     /// use tower_pulse::{Clock, Pulse};
     ///
     /// let (clock, time) = Clock::manual(1_700_000_000); // Unix seconds
-    /// let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks()?; // nobody else drains
+    /// let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks()?; // no background task drains
     /// let simulation = pulse.simulation();
     /// for (second, n) in [(1_700_000_000, 3), (1_700_000_007, 2)] {
     ///     time.set_wall(second);
-    ///     simulation.drain(); // the clock's second is this one from now on
+    ///     simulation.drain(); // later samples count in this second
     ///     for _ in 0..n {
     ///         pulse.record("GET /", Duration::from_millis(4), StatusCode::OK);
     ///     }
@@ -53,13 +53,13 @@ impl<'a> Simulation<'a> {
         self.handle.recorder().drain();
     }
 
-    /// Judges the minutes that have ended: which pages have changed. Call it after a [`flush`](crate::Pulse::flush). A
-    /// background task judges 15 s after each minute. Returns the number of minutes that this instance has judged;
-    /// another one may have judged some. The verdicts are written between two rounds of folding, which interrupts
-    /// another instance that folds for a moment.
+    /// Judges the minutes that have ended: finds the pages that have changed. Call this after a
+    /// [`flush`](crate::Pulse::flush). A background task judges 15 s after each minute. Returns the number of minutes
+    /// that this instance has judged; another instance may have judged others. The verdicts are written between two
+    /// rounds of folding. If another instance folds, that interrupts it for a moment.
     ///
     /// # Errors
-    /// The store failed. The next call judges what this one has not.
+    /// The store failed. The next call judges the minutes that this call has not judged.
     ///
     /// # Panics
     /// If there is no tokio runtime with timers enabled.
@@ -71,8 +71,8 @@ impl<'a> Simulation<'a> {
     }
 
     /// Sends a heartbeat: tells the store that this instance is alive and which version of the application it runs, and
-    /// learns how many instances and which versions the fleet has. A background task sends one per flush interval. Code
-    /// that plays several instances sends one at least once in the clock's minute.
+    /// learns how many instances and which versions the fleet has. A background task sends one per flush interval. A
+    /// simulation of several instances sends one for each instance at least once per minute of the clock.
     ///
     /// A new version gets its [mark](crate::Pulse::mark) with the next [`flush`](crate::Pulse::flush), and later
     /// heartbeats announce it.

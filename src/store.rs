@@ -1,6 +1,6 @@
-//! Stores of aggregates: three stores that behave alike, in memory, in a file and in Redis, each behind a [`Store`].
+//! Stores of recorded data: in memory, in a file and in Redis. All three behave alike, each behind a [`Store`].
 //!
-//! [`Builder`](crate::Builder) opens the configured store. Open one here to share it among several builders by
+//! [`Builder`](crate::Builder) opens the configured store. Open a store yourself to share it among several builders by
 //! [`Builder::store`](crate::Builder::store), or to read it without recording anything:
 //!
 //! ```
@@ -33,7 +33,8 @@ pub use tower_pulse_redis::RedisCredentials;
 
 /// The store of all recorded data: in memory, in a file or in Redis. Clones are cheap and share one store.
 ///
-/// Opened by [`Builder::open_store`](crate::Builder::open_store). An application cannot implement a store of its own.
+/// [`Builder::open_store`](crate::Builder::open_store) opens a store. An application cannot implement a store of its
+/// own.
 #[derive(Clone)]
 pub struct Store(Arc<dyn backend::Store>);
 
@@ -41,7 +42,7 @@ impl Store {
     /// The slices of a counter that have a value, oldest first: the start of each, in Unix seconds, and its sum.
     ///
     /// # Errors
-    /// The store failed, or does not have this precision, in seconds.
+    /// The store failed, or has no counters of this `precision`, which is in seconds.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

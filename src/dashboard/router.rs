@@ -34,7 +34,7 @@ impl Dashboard {
     /// Returns the router for axum's `nest` and `nest_service`, as [`Pulse::router`](crate::Pulse::router) does.
     ///
     /// # Panics
-    /// If the access has an empty secret, or allows something that is no host.
+    /// If the access has an empty secret or an invalid host.
     #[track_caller]
     pub fn router<S>(&self, access: Access) -> Router<S>
     where

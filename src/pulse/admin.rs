@@ -28,7 +28,7 @@ impl Pulse {
     ///
     /// # Panics
     /// If the path does not begin with a slash, ends with one or holds a parameter, or if the access has an empty
-    /// secret or allows something that is no host. [`try_mount`](Self::try_mount) returns the error instead.
+    /// secret or an invalid host. [`try_mount`](Self::try_mount) returns the error instead.
     #[track_caller]
     pub fn mount<S>(&self, path: &str, access: crate::admin::Access) -> axum::Router<S>
     where
@@ -71,7 +71,7 @@ impl Pulse {
     /// ```
     ///
     /// # Panics
-    /// If the access has an empty secret, or allows something that is no host.
+    /// If the access has an empty secret or an invalid host.
     #[track_caller]
     pub fn router<S>(&self, access: crate::admin::Access) -> axum::Router<S>
     where

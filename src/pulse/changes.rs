@@ -93,10 +93,9 @@ impl Pulse {
     }
 
     /// Withdraws the [acknowledgement](Self::acknowledge_change) of a change, as *Give back* does on the page. Does
-    /// nothing if there is none.
+    /// nothing if the change is not acknowledged.
     ///
-    /// # Errors
-    /// As those of [`acknowledge_change`](Self::acknowledge_change).
+    /// # Errors The same as of [`acknowledge_change`](Self::acknowledge_change).
     ///
     /// # Cancel safety
     /// The acknowledgement may have been withdrawn.

@@ -25,7 +25,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The requests that the admin router answers. It cannot be served without an `Access`. The guide's page about
+/// The requests that the admin router answers. A router cannot be served without an `Access`. The guide's page about
 /// [access](https://docs.rs/tower-pulse/latest/tower_pulse/guide/access/index.html) shows each kind in a complete
 /// service.
 ///
@@ -75,8 +75,8 @@ impl Permission {
         }
     }
 
-    /// Permits reading. Requests that add or remove a mark, or take a change, are answered 403, and the page does not
-    /// offer them.
+    /// Permits reading. Requests that add or remove a mark, or acknowledge a change, are answered 403, and the page
+    /// does not offer them.
     pub fn read() -> Self {
         Self {
             may_read: true,
@@ -92,8 +92,8 @@ impl Permission {
         }
     }
 
-    /// Sets the caller's name, which is shown with the changes that they take. Hidden characters are escaped, and the
-    /// result is cut after 64 bytes. Without a name it is `someone`.
+    /// Sets the caller's name, which is shown with the changes that the caller acknowledges. Hidden characters are
+    /// escaped, and the result is cut after 64 bytes. Without a name, `someone` is shown.
     #[must_use]
     pub fn named(mut self, name: impl AsRef<str>) -> Self {
         self.name = Some(name.as_ref().into());
@@ -122,7 +122,7 @@ impl From<bool> for Permission {
 /// An asynchronous function of the application.
 type AsyncRule = dyn Fn(&Parts) -> BoxFuture<'static, Permission> + Send + Sync;
 
-/// The deadline of such a function.
+/// The time after which an [`AsyncRule`] counts as failed, and the request is answered 503.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
@@ -163,7 +163,7 @@ impl Access {
     /// ```
     pub fn basic(user: impl AsRef<str>, password: impl AsRef<str>) -> Self {
         let user = Secret {
-            // In HTTP the user ends at the first colon, so no request could carry this one.
+            // In HTTP the user ends at the first colon, so no request could carry a user with a colon.
             usable: !user.as_ref().contains(':'),
             ..Secret::new(user.as_ref())
         };
@@ -271,7 +271,8 @@ impl Access {
         }
     }
 
-    /// Adds a warning if the secret is easy to guess. A build with debug assertions is not a deployment.
+    /// Adds a warning if the secret is easy to guess, except in a build with debug assertions: such a build is for
+    /// development.
     pub(super) fn warn_if_weak(&self, notices: &Notices, has_debug_assertions: bool) {
         let (Rule::Token(secret) | Rule::Basic(_, secret)) = &self.rule else {
             return;
@@ -301,8 +302,9 @@ impl Access {
         }
     }
 
-    /// Returns the permission of the request, or an error if it may not even read. Calls `on_wrong` for wrong
-    /// credentials only: not if there are none, nor if a function refuses, as its requests may have none.
+    /// Returns the permission of the request, or an error if the request may not read. Calls `on_wrong` only if the
+    /// request has credentials and they are wrong. A refusal by a function does not count, as such requests may have no
+    /// credentials.
     pub(super) async fn check(
         &self,
         parts: &Parts,
@@ -345,7 +347,7 @@ impl Access {
         Err(ApiError::new(otherwise, "access denied"))
     }
 
-    /// Returns an error if an open router is requested by a host that it does not have.
+    /// Returns an error if a request to an open router names a host that the router does not allow.
     pub(super) fn check_host(&self, parts: &Parts) -> Result<(), ApiError> {
         match self.rule {
             Rule::Open => self.hosts.check(parts),
@@ -366,7 +368,7 @@ impl fmt::Debug for Access {
     }
 }
 
-/// A digest of fixed length, so that a comparison does not reveal the length of the secret either.
+/// A digest of fixed length, so that a comparison does not reveal the length of the secret.
 #[derive(Clone)]
 struct Secret {
     digest: [u8; 32],

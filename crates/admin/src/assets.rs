@@ -1,10 +1,11 @@
 //! The files of the page, compiled in and compressed, as every browser reads gzip. Their URLs are
-//! `assets/{hash}/{file}`, with one hash of all files: a browser keeps them for ever, modules import each other by
-//! relative paths, and another version of the crate has other URLs.
+//! `assets/{hash}/{file}`. The hash covers all files, so each version of the files has URLs of its own: a browser keeps
+//! files for ever, and modules import each other by relative paths.
 //!
 //! While two versions serve behind one load balancer, an instance may be asked for a file under the hash of the other
-//! version. The answer is its own file, to be revalidated before each use: a 404 would break every page opened during a
-//! rolling deploy, and the wrong file must not be kept under that URL.
+//! version. The instance answers with its own file, since a 404 would break every page that is opened during a rolling
+//! deploy. The browser must revalidate this file before each use, so that it does not keep the wrong file under that
+//! URL.
 
 use std::sync::LazyLock;
 

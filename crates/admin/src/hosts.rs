@@ -53,7 +53,8 @@ impl Host {
             (1..=MAX_LABEL).contains(&label.len())
                 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         };
-        // A name that ends with a number would be an address, and browsers send addresses only in the form above.
+        // A name whose last part is a number would be an address, and browsers send addresses only in the forms that
+        // are parsed above.
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_name = name.len() <= MAX_HOST
             && name.split('.').all(is_label)
@@ -79,7 +80,7 @@ impl Hosts {
         self.any
     }
 
-    /// Refuses names that are not hosts, and that no request could have.
+    /// Refuses names that are not hosts: no request could match them.
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let is_host =
             |named: &&String| Host::parse(named).is_some() || named.parse::<Ipv6Addr>().is_ok();
@@ -121,7 +122,7 @@ impl Hosts {
     }
 }
 
-/// A 403 answer. The name is that of a valid host, so it can be shown.
+/// A 403 answer. The requested name is shown only if it is that of a valid host.
 fn refused(asked: Option<Host>) -> ApiError {
     let (what, name) = match asked {
         Some(Host::Name(name)) => (format!("the host {name:?}"), name),

@@ -18,7 +18,8 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 pub(super) struct Page {
     /// The title of the page in the browser.
     title: String,
-    /// The configuration of the page, in JSON: for callers who may only read, and for those who may also write.
+    /// The configurations of the page, in JSON: one for callers who may only read, and one for those who may also
+    /// write.
     configs: [String; 2],
 }
 
@@ -38,7 +39,7 @@ impl Page {
                 "target": query::source(&source.query).target_seconds(),
                 "trace_url": source.trace_url,
                 "is_instance": is_instance,
-                // Whether marks can be added and removed, and changes be taken.
+                // Whether marks can be added and removed, and changes be acknowledged.
                 "may_write": may_write && is_instance,
                 "rankings": cfg!(feature = "rankings"),
                 "row_cache": cfg!(feature = "row-cache") && is_instance,

@@ -1,8 +1,9 @@
-//! `metrics`, in the Prometheus text format 0.0.4 or in OpenMetrics. Counters of this instance since it started, which
-//! Prometheus may sum over instances, and gauges of the fleet from the store, which it must not sum.
+//! `metrics`, in the Prometheus text format 0.0.4 or in OpenMetrics. The text has counters of this instance since it
+//! started, which Prometheus may sum over instances, and gauges of the fleet from the store, which Prometheus must not
+//! sum.
 //!
-//! Read `format` (which format), `names` (whose names) and `text` (how a line is written), then `requests` and this
-//! file (the metrics).
+//! Read `format` (the choice of the format), `names` (the names of metrics) and `text` (the form of a line), then
+//! `requests` and this file (the metrics).
 
 mod format;
 mod names;
@@ -84,7 +85,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let totals = admin.source.instance.as_ref();
     let totals = totals.map(|instance| instance.totals.clone());
     let conditions = query.health().await.conditions;
-    // An instance knows the journal by itself.
+    // The health of an instance includes the journal. A process that is no instance asks the store.
     let journal = match totals {
         Some(_) => None,
         None => {
@@ -146,7 +147,7 @@ struct Fleet {
 async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
     let reader = &source(&admin.query).reader;
     let now = reader.fleet().await?;
-    // One context only, so that a scrape of each instance costs little.
+    // Reads only one context, so that a scrape of each instance costs little.
     let all = reader.contexts(ALL).await?;
     Ok(Fleet {
         hour: all.iter().find_map(|all| all.hour.clone()),

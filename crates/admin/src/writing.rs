@@ -1,4 +1,4 @@
-//! Requests that write: which are accepted, how many, and with which bodies.
+//! Checks of requests that write: their origin, their rate and their bodies.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ fn refuse_other_sites(parts: &Parts) -> Result<(), ApiError> {
         let message = "requests from pages of other sites are refused";
         ApiError::new(StatusCode::FORBIDDEN, message)
     };
-    // A browser sends this header to trustworthy URLs, and no script can set it. It is more reliable than the
+    // A browser sends this header to trustworthy URLs, and no script can set it. The header is more reliable than the
     // comparison below, as a proxy may have replaced `Host`.
     match text(header::HeaderName::from_static("sec-fetch-site")) {
         Some("same-origin" | "none") => return Ok(()),

@@ -41,8 +41,9 @@ struct Manual {
     elapsed: u64,
 }
 
-/// The nanoseconds of 2^`SCALE` ticks are an integer. A day has less than 2^49 ticks on any CPU, so rounding that
-/// integer costs less than a microsecond.
+/// Ticks become nanoseconds by a multiplication and a shift by `SCALE` bits. The factor, the nanoseconds of 2^`SCALE`
+/// ticks, is rounded to an integer. A day has less than 2^49 ticks on any CPU, so the rounding costs less than a
+/// microsecond.
 const SCALE: u32 = 40;
 
 /// A moment of the monotonic clock. Only the difference of two ticks is meaningful.
@@ -86,13 +87,15 @@ impl Clock {
         }
     }
 
-    /// This clock, whose clones all use another time once one of them is made to [`follow`](Self::follow) it.
+    /// This clock with a time that its clones share: if one of them is made to [`follow`](Self::follow) another time,
+    /// all do.
     pub(crate) fn following(self) -> Self {
         let followed = Some(Arc::new(AtomicI64::new(NOT_FOLLOWED)));
         Self { followed, ..self }
     }
 
-    /// Uses the time of this [`origin`](Self::origin) from now on, or the wall clock if `None`.
+    /// Replaces the wall clock by the time of this [`origin`](Self::origin) from now on, or uses the wall clock again
+    /// if `None`.
     pub(crate) fn follow(&self, origin: Option<i64>) {
         if let Some(followed) = &self.followed {
             followed.store(origin.unwrap_or(NOT_FOLLOWED), Ordering::SeqCst);

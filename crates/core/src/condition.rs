@@ -1,5 +1,5 @@
-//! The conditions of an instance that an operator should know: the one table of them, which health, metrics,
-//! `on_condition` and the guide follow.
+//! The conditions of an instance that an operator should know. Health, metrics, `on_condition` and the guide follow the
+//! table of conditions here.
 
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::named;
@@ -142,7 +142,8 @@ pub fn conditions(warnings: &[Warning]) -> Vec<Condition> {
     conditions
 }
 
-/// The texts of some warnings, one for each cause: of several that end with the same error, only the first.
+/// The texts of some warnings, one for each cause. Of several warnings that end with the same error, only the first is
+/// kept.
 pub fn texts(warnings: Vec<Warning>) -> Vec<String> {
     // A warning begins with the task that failed, unless it is the error itself.
     let cause = |warning: &str| match warning.split_once(": ") {

@@ -89,7 +89,7 @@ impl StoreErrorKind {
 
 /// The error of a call that a store could not answer.
 ///
-/// The text says what happened and, if this crate knows a remedy, what to do. It never contains passwords.
+/// The text says what happened and, if this crate knows a remedy, what to do. The text never contains passwords.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -137,11 +137,11 @@ impl StoreError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AmendError {
-    /// There is no change or mark with this id, or no longer.
+    /// There is no change or mark with this id. If there was one, it is gone.
     NotFound(&'static str),
     /// The state does not allow the amendment, as when the change has ended.
     Conflict(String),
-    /// The store failed. If the text says so, the amendment may have happened, or may still happen.
+    /// The store failed. If the text says so, the amendment may have happened, or may happen later.
     Store(StoreError),
 }
 

@@ -13,7 +13,7 @@ use tower_pulse_model::pack::named;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::sorted::Map;
 
-/// Seconds after the end of a minute from which its judgement is late.
+/// A judgement is late if it comes more than this many seconds after the end of its minute.
 const LATE_JUDGEMENT: i64 = 150;
 
 /// The time between two log lines about wrong credentials.
@@ -126,15 +126,15 @@ impl serde::Serialize for Health {
 pub struct CleaningHealth {
     /// Passes that this instance has done.
     pub passes: u64,
-    /// When the last of them ended, in Unix seconds.
+    /// When the last pass ended, in Unix seconds.
     pub last_pass_at: Option<i64>,
-    /// Counters that they have examined.
+    /// Counters that these passes have examined.
     pub examined: u64,
-    /// Slices that they have removed.
+    /// Slices that these passes have removed.
     pub slices: u64,
-    /// Counters that they have removed.
+    /// Counters that these passes have removed.
     pub counters: u64,
-    /// Contexts that they have removed.
+    /// Contexts that these passes have removed.
     pub contexts: u64,
     /// Why cleaning fails or skips a key.
     pub last_error: Option<String>,
@@ -156,13 +156,13 @@ struct Notice {
     failed_at: Option<Tick>,
 }
 
-/// A count of losses, and when it last grew.
+/// A count of losses, and the time when the count last grew.
 struct Loss {
     count: u64,
     grew_at: Option<Tick>,
 }
 
-/// How long the warning about a failure lasts after the last one.
+/// How long the warning about a failure lasts after the last failure.
 const FAILS_FOR: Duration = Duration::from_secs(8);
 /// The most warnings about failures at a time.
 const MAX_FAILURES: usize = 8;
@@ -274,7 +274,7 @@ pub(crate) fn shown_name(holder: &str) -> String {
 pub struct QueueHealth {
     /// Requests whose wait was recorded.
     pub timed: u64,
-    /// Those of them whose wait was negative, and counts as 0.
+    /// Recorded waits that were negative, and count as 0.
     pub negative: u64,
     /// Requests whose wait is ignored, as it was more than a minute.
     pub too_long: u64,
@@ -321,8 +321,8 @@ pub struct RecordingHealth {
 pub struct FlushHealth {
     /// Seconds between flushes.
     ///
-    /// Unless the builder sets the interval, it grows with the fleet. It is shorter while so many ids are added to a
-    /// ranking that it flushes early.
+    /// Unless the builder sets the interval, it grows with the fleet. The interval is shorter while so many ids are
+    /// added to a ranking that the instance flushes early.
     pub interval_seconds: f64,
     /// Since the store last acknowledged a call, in seconds.
     pub last_flush_age_seconds: Option<f64>,

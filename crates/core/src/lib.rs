@@ -1,6 +1,6 @@
 //! The stages of an instance: it records, flushes, folds, judges and answers. The store in memory is here as well. This
-//! crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`. It is independent of Redis,
-//! files, axum and tower, and of how an answer is rendered.
+//! crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`. The crate is independent of
+//! Redis, files, axum and tower, and of how an answer is rendered.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!

@@ -25,8 +25,8 @@ pub struct StoreTime {
     pub is_manual: bool,
 }
 
-/// A clock for a process whose store may be on another machine. It equals `clock` until a [`Skew`] tells it to follow
-/// another time.
+/// A clock for a process whose store may be on another machine. The clock equals `clock` until a [`Skew`] tells it to
+/// follow another time.
 pub fn following(clock: Clock) -> Clock {
     clock.following()
 }

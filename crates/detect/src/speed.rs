@@ -23,7 +23,7 @@ const SHORTEST: usize = 2;
 const USUAL_SHORTEST: usize = 3;
 /// The smallest change that is overwhelming after two minutes, as a logarithm of time: 2.7 times.
 pub(crate) const OVERWHELMING: f64 = 1.0;
-/// Minutes before a change in which it must not show yet.
+/// Minutes before the start of a change in which the change must not show yet.
 const BEFORE: usize = 3;
 /// The longest window, in minutes with requests.
 const LONGEST: usize = 20;
@@ -258,7 +258,7 @@ pub(crate) struct Progress {
     pub(crate) strength: f64,
 }
 
-/// The part of a change below which it is over.
+/// A change is over once less than this part of it is left.
 const OVER: f64 = 0.45;
 
 /// Follows an ongoing change. `since` and `effect` are those of its finding.

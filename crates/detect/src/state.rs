@@ -71,7 +71,7 @@ packed! {
         pub(crate) past: Past,
     }
 
-    /// A time in which an alarm was ongoing. It is never part of a past.
+    /// A time in which an alarm was ongoing. Such a time is never part of a past.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Ended {
         pub(crate) context: RecordId,
@@ -205,7 +205,7 @@ pub struct DetectorState {
     pub(crate) instances: InstanceState,
 }
 
-/// Minutes after the end of a step within which the change below it may end as well.
+/// A change below a step may end within this many minutes after the step.
 const SETTLING: Tick = 2;
 
 impl DetectorState {

@@ -146,7 +146,7 @@ pub fn ratio_of(kind: ChangeKind, compared: &SideBySide) -> Option<f64> {
     }
 }
 
-/// Whether a new version explains a change: in the comparison with the others it shows a sufficient part of the change.
+/// Whether a new version explains a change: compared with the other versions, it shows a sufficient part of the change.
 pub fn is_confirmed(ratio: f64, side_by_side: f64) -> bool {
     let (beside, change) = (side_by_side.ln(), ratio.ln());
     change != 0.0 && beside / change >= MIN_CONFIRMED

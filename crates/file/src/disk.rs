@@ -232,8 +232,8 @@ impl StorageBackend for Disk {
     }
 }
 
-/// The bytes that the tables may take in a file of `len` bytes that may grow to `most`. The file doubles when it grows;
-/// by then, two thirds of it are fields (measured). Each time that the file was `full`, a quarter less is allowed.
+/// The bytes that the tables may take in a file of `len` bytes that may grow to `most`. The file doubles when it grows.
+/// At that size, two thirds of it are fields (measured). Each time that the file was `full`, a quarter less is allowed.
 pub(super) fn table_bytes(len: u64, most: u64, full: u32) -> usize {
     let mut largest = len.max(HEADER);
     while 2 * largest <= most {

@@ -16,13 +16,13 @@ pub(crate) type CounterDelta = Vec<Slices<i64>>;
 /// Additions to counters, by name.
 pub(crate) type CounterDeltas = Map<Arc<str>, CounterDelta>;
 
-/// The sum of all additions, without their signs.
+/// The sum of the absolute values of all additions.
 pub(super) fn sum_without_signs(slices: &Slices<i64>) -> u64 {
     let numbers = slices.iter().map(|(_, n)| n.unsigned_abs());
     numbers.fold(0, u64::saturating_add)
 }
 
-/// Reads a counter, and spends its cost.
+/// Reads a counter, and subtracts its slices from the budget.
 pub(super) fn read(
     from: &mut Reader<'_>,
     head: &EntryHead,
@@ -71,8 +71,8 @@ impl Section for CounterDeltas {
     }
 
     fn amounts(&self) -> Amounts {
-        // The finest slices keep additions apart that cancel each other in a coarser one, but are retained for a
-        // shorter time.
+        // Additions that cancel each other in a coarse slice may be apart in finer slices, but the finest slices are
+        // retained for a shorter time. So the series with the largest sum counts.
         let counters = self
             .values()
             .map(|series| series.iter().map(sum_without_signs).max().unwrap_or(0));

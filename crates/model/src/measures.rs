@@ -8,7 +8,7 @@ use super::slices::Merge;
 pub enum Merging {
     /// The numbers are added.
     Sum,
-    /// The larger number is kept. It cannot be removed from a window that moves on.
+    /// The larger number is kept. Such a number cannot be removed from a window that moves on.
     Largest,
 }
 

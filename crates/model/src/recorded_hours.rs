@@ -1,5 +1,5 @@
-//! How much of each of the last hours a store has recorded. An hour without requests of a context only counts if it was
-//! recorded.
+//! How much of each of the last hours a store has recorded. An hour in which a context had no requests counts in its
+//! profile only if the hour was recorded.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub struct RecordedHours {
 }
 
 impl RecordedHours {
-    /// No hours before this one.
+    /// No hours yet; `hour` may be the first one.
     pub fn beginning_at(hour: i64) -> Self {
         Self {
             until: hour,
@@ -57,7 +57,7 @@ impl RecordedHours {
         }
     }
 
-    /// Adds the hours before this one as not recorded.
+    /// Adds the missing hours before this one as not recorded.
     pub fn skip_to(&mut self, hour: i64) {
         if hour.saturating_sub(self.until) >= HOURS_KNOWN as i64 * HOUR {
             *self = Self::beginning_at(hour);
@@ -75,7 +75,7 @@ impl RecordedHours {
         }
     }
 
-    /// Removes the hours from `end` on, which only a clock that was ahead can have added.
+    /// Removes the hours from `end` on. Only a clock that was ahead can have added them.
     pub fn take_back(&mut self, end: i64) {
         while self.until > end && self.minutes.pop_back().is_some() {
             self.until -= HOUR;

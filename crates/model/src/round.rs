@@ -42,7 +42,7 @@ pub fn partition_of_record(id: RecordId) -> usize {
     (fnv1a(id.to_bytes()) % PARTITIONS as u64) as usize
 }
 
-/// The one partition of all marks, as the oldest make room for new ones. It is the same for every instance and version.
+/// The one partition of all marks, as the oldest make room for new ones. Every instance and version uses the same one.
 pub const PARTITION_OF_MARKS: usize = 0;
 
 /// Additions of several entries, by name.

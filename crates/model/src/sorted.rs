@@ -1,4 +1,4 @@
-//! Maps and sets in the order of their keys, as sorted lists. The code of a `BTreeMap` is several times as large for
+//! Maps and sets in the order of their keys, as sorted lists. A `BTreeMap` compiles to several times as much code for
 //! each pair of types.
 
 use std::borrow::Borrow;
@@ -15,7 +15,7 @@ pub fn entry<K: Ord, V>(list: &mut Vec<(K, V)>, key: K, default: impl FnOnce() -
     &mut list[place].1
 }
 
-/// The most entries of a list of a map, as an insertion moves all entries after it in the list.
+/// The most entries of one list in a map. An insertion moves all later entries of the list.
 const MOST: usize = 64;
 
 /// A map as a sequence of lists, none of which is empty.
@@ -37,7 +37,7 @@ impl<K: Ord, V: PartialEq> PartialEq for Map<K, V> {
 impl<K: Ord, V: Eq> Eq for Map<K, V> {}
 
 impl<K: Ord, V> Map<K, V> {
-    /// The list of a key and its place there, or those at which to insert it.
+    /// The list of a key and the key's place in that list. For a missing key, the error is where to insert it.
     fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<(usize, usize), (usize, usize)>
     where
         K: Borrow<Q>,
@@ -53,7 +53,7 @@ impl<K: Ord, V> Map<K, V> {
         match self.0.get_mut(at) {
             None => self.0.push(Vec::new()),
             Some(list) if list.len() == MOST => {
-                // Keys that ascend fill their lists.
+                // A key after the last one of a full list begins a new list, so that ascending keys fill their lists.
                 let end = if place == MOST { MOST } else { MOST / 2 };
                 let rest = list.split_off(end);
                 self.0.insert(at + 1, rest);
@@ -208,7 +208,8 @@ impl<K: Ord, V> Map<K, V> {
     }
 }
 
-/// An iterator over the keys of a [`Map`] with their values. The standard library's `Flatten` is many times as large.
+/// An iterator over the keys of a [`Map`] with their values. The standard library's `Flatten` is many times as large as
+/// this.
 pub struct Iter<'a, K, V> {
     lists: std::slice::Iter<'a, Vec<(K, V)>>,
     list: std::slice::Iter<'a, (K, V)>,

@@ -1,6 +1,6 @@
 //! The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout. This
-//! crate knows the traits of a store in `tower-pulse-core` and the client of Redis, whose types stay here. It knows
-//! neither files nor the code that records, asks or shows.
+//! crate knows the traits of a store in `tower-pulse-core` and the client of Redis, whose types stay here. The crate
+//! knows neither files nor the code that records, asks or shows.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
@@ -102,7 +102,7 @@ impl std::fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    /// Opens a store in the server that `options` describe. It connects on first use.
+    /// Opens a store in the server that `options` describe. The store connects on first use.
     ///
     /// # Errors
     /// Fails if the keys of the prefix could be in several slots of a cluster.

@@ -23,8 +23,8 @@ macro_rules! lua {
     };
 }
 
-/// The script of the same files in the folder that `PULSE_LUA_FOLDER` names. `make lua-breaks` thus breaks scripts
-/// without rebuilding the tests.
+/// The script from the same files in the folder that `PULSE_LUA_FOLDER` names, so that `make lua-breaks` can break
+/// scripts without rebuilding the tests.
 #[cfg(feature = "__test_store")]
 fn replaced(files: &[&str]) -> Option<Cow<'static, str>> {
     let folder = std::path::PathBuf::from(std::env::var_os("PULSE_LUA_FOLDER")?);

@@ -78,12 +78,12 @@ fn is_due(last: &AtomicI64, now: i64) -> bool {
     !is_recent
 }
 
-/// The time when there was last nothing to list, in Unix seconds, and the number of quarantinings by then.
+/// The last time when there was nothing to list, in Unix seconds, and the number of quarantinings until that time.
 #[derive(Debug, Default)]
 pub(super) struct LastListing(Mutex<Option<(i64, u64)>>);
 
-/// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if it
-/// does.
+/// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if the
+/// server does.
 #[derive(Debug, Default)]
 pub(super) struct Untrimmed(Mutex<String>);
 

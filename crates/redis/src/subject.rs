@@ -1,4 +1,4 @@
-//! The subject of a call to the server, which lets an error name the keys.
+//! The subject of a call to the server: its command, pipeline or script. An error names the keys of its subject.
 
 use std::fmt;
 

@@ -21,7 +21,7 @@ use tower_pulse_model::pack;
 
 /// The small fields that one script reads; fewer if they are large.
 const FIELDS_AT_ONCE: usize = 500;
-/// The tables of which one pipeline reads a page.
+/// The number of tables from which one pipeline reads a page each.
 const PAGES_AT_ONCE: usize = 16;
 /// The cursor at which a scan begins and ends.
 const START: &str = "0";

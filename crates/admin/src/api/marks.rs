@@ -9,7 +9,7 @@ use tower_pulse_core::query::json::{Less, ScreenSize};
 use tower_pulse_core::query::{params, source};
 use tower_pulse_model::mark::Mark;
 
-/// The field, and the advice, if an answer is too large.
+/// The field that can make an answer too large, and the advice in that case.
 const LESS: Less = ("text", "use a shorter text");
 
 /// The body of a request that adds a mark.

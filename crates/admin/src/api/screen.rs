@@ -64,8 +64,8 @@ async fn answer(admin: &Admin, question: &str, size: &ScreenSize) -> Result<Writ
     Ok(ask(&admin.query, question, size).await?)
 }
 
-/// Runs a few futures concurrently within this task. Returns their results in order, unless they are too large
-/// together. Other tasks may run after each result, as computing it may have taken a while.
+/// Runs a few futures concurrently within this task. Returns their results in order, unless the results are too large
+/// together. Yields to other tasks after each result, as computing a result may take a while.
 async fn join_all<F: Future>(
     futures: impl Iterator<Item = F>,
     size: &ScreenSize,

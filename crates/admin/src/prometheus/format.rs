@@ -12,8 +12,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The format that a scraper prefers (RFC 9110, 12.5.1). Without a preference it is the Prometheus text, which
-    /// every scraper and every person can read.
+    /// The format that a scraper prefers (RFC 9110, 12.5.1). The default is the Prometheus text, which every scraper
+    /// and every person can read.
     pub(super) fn preferred(headers: &HeaderMap) -> Self {
         match Self::OpenMetrics.weight(headers) > Self::Prometheus.weight(headers) {
             true => Self::OpenMetrics,
@@ -69,7 +69,7 @@ impl Format {
                 }
                 specific += 1;
             }
-            // Others, such as the charset, do not distinguish the two.
+            // Other parameters, such as the charset, do not distinguish the two formats.
         }
         Some((specific, weight_of_range))
     }

@@ -1,5 +1,6 @@
-//! The names of request metrics: this crate's, or those of OpenTelemetry's semantic conventions for HTTP servers. A
-//! scraper chooses them by `names`, so that one scraper can get OpenTelemetry's names while another keeps this crate's.
+//! The names of request metrics: this crate's, or those of OpenTelemetry's semantic conventions for HTTP servers. Each
+//! scraper chooses by the parameter `names`, so that one scraper can get OpenTelemetry's names while another keeps this
+//! crate's.
 //!
 //! Metrics without an OpenTelemetry name keep this crate's. Attributes that are not recorded have no label: the exact
 //! status of a response beside its duration, the scheme, and the version of the protocol.
@@ -91,7 +92,8 @@ impl Names {
         }
     }
 
-    /// The labels of a context for metrics that count its requests by outcome.
+    /// The labels of a context in the metrics that count requests by outcome. This crate's names add the method and the
+    /// path.
     pub(super) fn labels_with_parts(self, context: &str) -> Labels<'_> {
         let mut labels = self.labels(context);
         if self == Self::Pulse {
@@ -106,8 +108,7 @@ impl Names {
 /// The conventions' label for a method that HTTP does not define.
 const METHOD_OTHER: (&str, &str) = ("http_request_method", "_OTHER");
 
-/// The indexes in [`totals::BOUNDS`] that end a bucket with one of `bounds`, then the last index, which ends the last
-/// one.
+/// The index of each of `bounds` in [`totals::BOUNDS`], and then the index of the last bucket, which has no bound.
 pub(super) fn ends(bounds: Bounds) -> impl Iterator<Item = usize> {
     let place = |bound: f64| totals::BOUNDS.partition_point(|other| *other < bound);
     let last = [totals::PLACES - 1];

@@ -1,4 +1,4 @@
-//! The text itself: one buffer that metrics are written to, in one of two formats that differ little.
+//! The text of an answer: a buffer to which metrics are written, in one of two similar formats.
 
 use std::fmt::{Display, Write};
 
@@ -130,7 +130,7 @@ impl Text {
                 b'"' => "\\\"",
                 _ => "\\\\",
             });
-            // The character is a single byte of ASCII.
+            // The escaped character is one byte long.
             value = &tail[1..];
         }
         self.text.push_str(value);

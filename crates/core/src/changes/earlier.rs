@@ -30,7 +30,7 @@ pub(super) async fn compare(
     Ok(())
 }
 
-/// The figure of a change at the moment `ago` seconds before `end`, from the slice of a tier that contains it.
+/// The figure of a change at the moment `ago` seconds before `end`, from the slice of a tier that contains that moment.
 async fn earlier(
     store: &dyn Store,
     change: &Change,
@@ -58,7 +58,8 @@ async fn earlier(
     let (value, error) = match change.kind {
         ChangeKind::Failing => (sums.outcomes.errors as f64 / requests as f64, 0.0),
         ChangeKind::Surging | ChangeKind::Silent => {
-            // The whole slice counts, except for gaps: other programs may have counted before the first sample.
+            // The slice counts as recorded from its start, except for gaps: other programs may have counted requests
+            // before the first sample.
             let seconds = recorded
                 .from(start)
                 .seconds(start, start + i64::from(width));

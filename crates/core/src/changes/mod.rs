@@ -36,7 +36,7 @@ use tower_pulse_detect::last_judgement::LastJudgement;
 /// The length of the slices that are judged, in seconds.
 const MINUTE: i64 = 60;
 
-/// Seconds for which the last judgement must stay the same, in the far future, before it is replaced.
+/// A last judgement in the far future is replaced once it has stayed the same for this many seconds.
 const STAYS_AHEAD: i64 = 3 * MINUTE;
 
 /// Judges the minutes of a fleet.
@@ -91,7 +91,7 @@ impl Judge {
         }
     }
 
-    /// Adds a function that is called with each change that this instance finds to begin or to end.
+    /// Adds a function that is called with each change whose beginning or end this instance finds.
     pub fn on_change(&self, callback: Callback<Change>) {
         self.callbacks.add(callback);
     }
@@ -101,7 +101,7 @@ impl Judge {
         lock(&self.status).clone()
     }
 
-    /// Judges all minutes that end until `until`, in Unix seconds, and whose samples can be read. Does not judge while
+    /// Judges all minutes that end until `until`, in Unix seconds, if their samples can be read. Does not judge while
     /// another instance folds, except `by_hand`. Returns the number of minutes that this instance has judged.
     ///
     /// Cancel safe: the next call resumes from the store.
@@ -127,7 +127,7 @@ impl Judge {
 
     async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize> {
         let journal = self.store.journal();
-        // Read before the store's status: samples that are sent in between are then in the store.
+        // This is read before the store's status, so samples that are sent in between are in the store by then.
         let unsent_since = (self.unsent_since)().unwrap_or(i64::MAX);
         let readable = self
             .store
@@ -183,8 +183,9 @@ impl Judge {
         }
     }
 
-    /// Whether the last judgement was made by a clock that was far ahead, and no instance continues from there: its
-    /// revision has not changed for some minutes. If only this instance's clock is wrong, others judge meanwhile.
+    /// Whether a clock that was far ahead made the last judgement, and no instance continues from there: its revision
+    /// has not changed for some minutes. If only the clock of this instance is wrong, others judge meanwhile, and the
+    /// revision changes.
     fn is_of_a_wrong_clock(&self, last: &LastJudgement) -> bool {
         let now = self.clock.now_seconds();
         let mut ahead = lock(&self.ahead);
@@ -196,7 +197,7 @@ impl Judge {
             .take()
             .filter(|(revision, _)| *revision == last.revision);
         let (_, since) = ahead.insert(seen.unwrap_or_else(|| (last.revision.clone(), now)));
-        // The clock may have gone back again.
+        // The clock may have gone back since then.
         *since = now.min(*since);
         now - *since >= STAYS_AHEAD
     }

@@ -8,15 +8,14 @@ use crate::error::Result;
 use crate::store::judgement::read_judged;
 use crate::task::{Admission, DENIED_WAIT, Stopped};
 
-/// Seconds after the end of a minute at which it is judged: until then nearly all instances have flushed it.
+/// A minute is judged this many seconds after its end, when nearly all instances have flushed it.
 const GRACE: i64 = 15;
 
-/// The most by which an instance delays its judgement at random, so that two with one store in memory rarely judge at
-/// once.
+/// The longest random delay of a judgement, so that two instances with one store in memory rarely judge at once.
 const SPREAD: Duration = Duration::from_secs(2);
 
-/// Seconds after the end of a minute at which an instance acquires the lease to fold if it is free, whether entries
-/// wait or not: the last folder has ended.
+/// If a minute is not judged within this many seconds after its end, the last folder must have ended. An instance then
+/// acquires the lease if it is free, even if no entries wait.
 const OVERDUE: i64 = 180;
 
 /// The wait after a failure, and while samples of the minute are not folded.

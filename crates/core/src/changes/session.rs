@@ -1,4 +1,4 @@
-//! A detector with its history, and the log of changes that it continues.
+//! The detector with its history, and the log of changes, as one judgement passes them to the next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// Minutes after the start of a change in which its suspects are searched again, as more data is known by then.
+/// For this many minutes after the start of a change, its suspects are searched again, as more data is known by then.
 const SUSPECTS_FOR: i64 = 15;
 
-/// The most changes of a minute whose suspects are searched: each needs a read of its records.
+/// The most changes of a minute whose suspects are searched. The search for each change reads records.
 const MAX_EXAMINED: usize = 20;
 
-/// Seconds by which the last judgement may be ahead of the clock before it counts as made by a wrong clock.
+/// If the last judgement is ahead of the clock by more than this many seconds, a wrong clock has made it.
 const MAX_AHEAD: i64 = 3_600;
 
 /// Whether a minute that ends at `until` is so far in the future that a wrong clock must have judged it.
@@ -165,8 +165,8 @@ impl Session {
         self.until
     }
 
-    /// Whether it can judge the next minutes up to `end`. After a longer break, only the minutes before `end` are
-    /// judged, by a new session.
+    /// Whether this session can judge the next minutes up to `end`. After a longer break, a new session judges only the
+    /// last minutes before `end`.
     pub(super) fn goes_on_to(&self, end: i64) -> bool {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
     }
@@ -211,14 +211,14 @@ impl Session {
         Ok(())
     }
 
-    /// Removes contexts for which there is no room: those that came last. Returns their number. A context that was
-    /// judged before is kept, or it would seem to have fallen silent.
+    /// Removes contexts for which there is no room, and returns their number. Contexts that were judged before are
+    /// kept, or they would seem to have fallen silent.
     fn admit(&mut self, minute: &mut MinuteRecords) -> usize {
         let start = minute.start;
         self.admitted
             .retain(|_, last| start - *last < RECALLED_MINUTES * MINUTE);
         let count = minute.contexts.len();
-        // In the same order on every instance.
+        // Every instance admits contexts in the same order.
         sort_by_id(&mut minute.contexts);
         minute.contexts.retain(|(id, _)| {
             let has_room = self.admitted.len() < self.scope.max_contexts;
@@ -266,8 +266,8 @@ impl Session {
         Ok(())
     }
 
-    /// Judges the next minute that ends until `end`. Returns the write of the judgement, with the changes that began or
-    /// ended. The returned session is valid once that is written.
+    /// Judges the next minute that ends until `end`. Returns the session after that minute, the write of the judgement,
+    /// and the changes that began or ended. The session is valid once the judgement is written.
     pub(super) async fn judge(
         mut self,
         store: &dyn Store,

@@ -17,7 +17,7 @@ use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// Seconds before a change with which its timers are compared.
+/// The timers since a change are compared with those in this many seconds before it.
 const PAST: i64 = 3_600;
 
 /// The most minutes of a change in which instances and versions are compared.
@@ -25,8 +25,8 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 
 /// Sets the suspects of an ongoing change at `end`, most likely first.
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
-    // Only changes of a page, not those of one instance, of all pages, or of the queue in front, have suspects among
-    // the instances and timers of a page.
+    // Only a change of a page has suspects among the instances and timers of that page. A change of one instance, of
+    // all pages, or of the queue in front has none of these.
     let is_of_queue = *change.context == *QUEUED;
     let is_of_a_page =
         *change.context != *ALL && !is_of_queue && change.kind != ChangeKind::Instance;
@@ -95,8 +95,8 @@ fn instance(change: &Change, sides: &Sides, reports: &[InstanceReports]) -> Opti
     suspects::instance(change.kind, sides, &minutes.collect::<Vec<_>>())
 }
 
-/// The machines that make everything slow: that of the instance from which a change comes, or those of half of the
-/// fleet.
+/// The machines that may make everything slow: the machine of the instance from which the change comes; or without such
+/// an instance, the machines of half of the fleet.
 fn machines(change: &Change, suspects: &[Suspect], reports: &[InstanceReports]) -> Vec<Suspect> {
     if !matches!(change.kind, ChangeKind::Slower | ChangeKind::Instance) {
         return Vec::new();
@@ -130,8 +130,8 @@ fn is_one_delayed(reports: &[InstanceReports]) -> bool {
     machines.iter().any(|(_, minutes)| was_delayed(minutes))
 }
 
-/// The deploys near the beginning of the change. A deploy whose new version ran beside another one and did no worse is
-/// left out.
+/// The deploys near the beginning of the change. A deploy is left out if its new version ran beside another version and
+/// did no worse.
 async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<Vec<Suspect>> {
     let marks = match marks::list(store).await {
         // Unreadable marks must not stop the detection.
@@ -165,7 +165,7 @@ async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<
     Ok(deploys)
 }
 
-/// The timers that cover the change, and the code outside of them.
+/// The timers that account for a part of the change, and the code outside of all timers.
 async fn timers_and_code(store: &dyn Store, sides: &Sides, end: i64) -> Result<Vec<Suspect>> {
     if !sides.now.timers.cover_some() {
         return Ok(Vec::new());

@@ -1,9 +1,9 @@
 //! The fields that the last judgement left, and those that the next one writes.
 //!
-//! The names of a judgement's fields begin with its number. They count once the stored judgement has that number. So a
-//! large judgement is written in several steps: all but the last add fields that do not count yet; the last sets the
-//! judgement, and removes the fields that it replaces. After a crash in between, the next judge ignores the unfinished
-//! fields, and judges the same minute again.
+//! The name of a field begins with the number of its judgement. A field counts once the stored judgement has this
+//! number or a higher one. So a large judgement is written in several steps: all but the last add fields that do not
+//! count yet; the last sets the judgement, and removes the fields that the new ones replace. After a crash in between,
+//! the next judge ignores the unfinished fields, and judges the same minute again.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const STEP_BYTES: usize = 256 * 1024;
 /// The fields as the store has them.
 pub struct Tables {
     stored: StoredJudged,
-    /// The highest number of any field.
+    /// The highest number in the name of any field.
     number: u64,
     /// The fields of the changes, without their values.
     changes: NumberedFields,
@@ -82,7 +82,7 @@ impl Tables {
         self.stored.value == stored.value
     }
 
-    /// The write of the next judgement. Afterwards `self` is the fields that it leaves.
+    /// The write of the next judgement. Afterwards `self` has the fields as that write leaves them.
     pub fn next(&mut self, findings: Findings<'_>) -> ConditionalWrite {
         let before = std::mem::take(&mut self.stored);
         self.number += 1;
@@ -101,7 +101,7 @@ impl Tables {
         for (table, field) in set {
             if step.bytes + size(&field) > STEP_BYTES && step.bytes > 0 {
                 let mut begun = std::mem::take(&mut step);
-                // The last judgement still counts, and a new revision tells others that a write has begun.
+                // The last judgement still counts. The new revision tells other instances that a write has begun.
                 let unfinished = LastJudgement {
                     revision: random_name().into(),
                     ..before.judged.clone()

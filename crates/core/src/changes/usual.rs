@@ -1,5 +1,5 @@
-//! Verdicts about what is usual for a context at this hour of each week are not reported: a surge when people come to
-//! work, a page that is slow while the night's reports are made.
+//! Recognizes behaviour that is usual for a context at this hour of each week, which is not reported as a change: a
+//! surge when people come to work, or a page that is slow while the night's reports are made.
 
 use super::MINUTE;
 use crate::error::Result;
@@ -15,11 +15,11 @@ const ENOUGH_WEEKS: u8 = 3;
 /// The part of a change, as a logarithm, that the earlier weeks must explain for the change to be usual.
 const EXPLAINED: f64 = 0.7;
 
-/// Seconds by which the usual may begin before, or end after, its hour.
+/// Seconds by which the usual behaviour may begin before its hour, or end after it.
 const SHIFTED: i64 = 10 * MINUTE;
 
-/// Whether the same hour of earlier weeks explains a verdict ongoing at `end`. A lasting change is not explained,
-/// as the earlier weeks differ.
+/// Whether the same hour of earlier weeks explains a verdict that is ongoing at `end`. A lasting change is not
+/// explained, as it was absent in the earlier weeks.
 pub(super) async fn is_usual(journal: &dyn Journal, verdict: &Verdict, end: i64) -> Result<bool> {
     let figure: fn(&ProfileHour) -> Option<f64> = match verdict.kind {
         ChangeKind::Surging => |hour| hour.requests_per_hour().map(|requests| requests / 60.0),

@@ -33,14 +33,14 @@ impl Flusher {
             loop {
                 sending.sizer.use_max_size();
                 let mut flushed = boxed(self.flush_with(&mut sending)).await;
-                // If that flush found missing requests, another flush reports them.
+                // If this flush found missing requests, another flush reports them.
                 if flushed.is_ok() && self.recorder.drain.drain_stats().pending > 0 {
                     flushed = boxed(self.flush_with(&mut sending)).await;
                 }
                 let durable = match flushed {
                     Ok(()) => {
                         let durable = self.store.sync().await;
-                        // Data that the store loses then is appended again.
+                        // After a failed sync, data that the store loses is appended again.
                         was_volatile.store(durable.is_err(), Ordering::SeqCst);
                         durable
                     }
@@ -51,7 +51,7 @@ impl Flusher {
                 tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
                 backoff = (backoff * 2).min(*BACKOFF.end());
             }
-            // Optional: without it the fleet counts this instance for a minute more.
+            // A failure is harmless: the fleet then counts this instance for a minute more.
             let _ = self.store.upkeep().deregister(&sending.instance).await;
         };
         if tokio::time::timeout(within, trying).await.is_ok() {
@@ -66,7 +66,7 @@ impl Flusher {
             return Err(Unflushed { lost, error });
         }
         let mut left = self.recorder.drain.take();
-        // Data that the store has and could not make durable. A later flush may send it again.
+        // Data that the store has but could not make durable. A later flush may send it again.
         let mut volatile = Amounts::default();
         let lost = match self.sending.try_lock() {
             Ok(mut sending) => {
@@ -84,7 +84,7 @@ impl Flusher {
                 self.lost(lost, volatile);
                 lost + volatile
             }
-            // A caller holds a flush without polling it, and so the data that the flush has taken.
+            // A caller holds the future of a flush without polling it. That flush keeps the data that it has taken.
             Err(_) => {
                 let held = lock(&self.state).amounts;
                 self.lost(left.amounts(), held);
@@ -108,20 +108,20 @@ impl Flusher {
         Err(Unflushed { lost, error })
     }
 
-    /// The amounts that are lost, without those that an earlier shutdown gave up and that may yet be sent.
+    /// The amounts that are lost for good: without those that an earlier shutdown gave up, as they may yet be sent.
     fn lost_for_good(&self) -> Amounts {
         let given_up = *lock(&self.given_up);
         let counted = self.recorder.drain.counters(|counters| counters.lost);
         counted.saturating_sub(given_up)
     }
 
-    /// Notes that the data an earlier shutdown gave up was sent after all.
+    /// Notes that the data which an earlier shutdown gave up was sent after all.
     pub(super) fn restore_given_up(&self) {
         self.lost(Amounts::default(), Amounts::default());
     }
 
-    /// Adds `lost` to the lost amounts for good, and `given_up` provisionally: it replaces what an earlier shutdown
-    /// gave up.
+    /// Adds `lost` to the lost amounts for good. Adds `given_up` provisionally, and removes the amounts that an earlier
+    /// shutdown gave up.
     fn lost(&self, lost: Amounts, given_up: Amounts) {
         let before = std::mem::replace(&mut *lock(&self.given_up), given_up);
         self.recorder.drain.counters(|counters| {

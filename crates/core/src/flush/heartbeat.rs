@@ -21,8 +21,9 @@ impl Flusher {
         let mut marked = Ok(());
         let mut unmarked = None;
         if !self.is_version_marked.load(Ordering::Relaxed) {
-            // Without the version, so that the answer has only the versions of others. The version is announced once
-            // its mark is stored: if it were announced before, another instance of the same version would make no mark.
+            // This heartbeat has no version, so that the answer has only the versions of others. The version is
+            // announced once its mark is stored: if it were announced before, another instance of the same version
+            // would make no mark.
             let others = self.send_heartbeat(None).await?;
             match self.mark_version(&others).await {
                 Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
@@ -63,8 +64,8 @@ impl Flusher {
         Ok(fleet)
     }
 
-    /// Lets the clock follow another time. Samples that were recorded before are sent apart from later ones: merged
-    /// with those, their slices could push out the later slices.
+    /// Lets the clock follow another time. Samples that were recorded before are sent apart from later ones: in one
+    /// batch, the slices of the earlier samples could push out those of the later ones.
     async fn follow_time(&self, origin: Option<i64>) -> Result<()> {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
@@ -83,8 +84,8 @@ impl Flusher {
     }
 
     /// Makes a mark, unless a living instance has the same version, or the mark would repeat the last one. So a restart
-    /// in the middle of a deploy makes no mark, nor does the second instance of a new version. Returns whether the mark
-    /// can be read, or is not needed.
+    /// in the middle of a deploy makes no mark, and neither does the second instance of a new version. Returns whether
+    /// the mark can be read or is not needed.
     async fn mark_version(&self, others: &Fleet) -> Result<bool> {
         let Some(version) = &self.recorder.limits.app_version else {
             return Ok(true);
@@ -108,7 +109,7 @@ impl Flusher {
         }
         let mut waiting = lock(&self.version_mark);
         if let Some((_, added)) = waiting.as_mut() {
-            // A mark that was lost is added again. If the mark is still pending, this does not make a second one.
+            // A mark that was lost is added again. If the first one is still pending, the fold drops the second.
             let is_due = added.is_none_or(|at| self.clock().since(at) >= MARK_AGAIN);
             if is_due && self.recorder.add_mark(mark).is_ok() {
                 *added = Some(self.clock().tick());

@@ -1,8 +1,8 @@
-//! Flushing: a batch is sent to the store in numbered calls of bounded size, one at a time. Each is appended once,
-//! whatever happens on the way.
+//! Flushing: a batch is sent to the store in numbered calls of bounded size, one at a time. Each call is appended once,
+//! however often it is sent.
 //!
-//! A call that got no answer is *in doubt*: it is frozen, and appended again under its number until the store says that
-//! it has it. The part of a batch without a number is still merged with new samples.
+//! A call that got no answer is *in doubt*: it is frozen, and sent again under its number until the store says that it
+//! has the call. The part of a batch without a number is still merged with new samples.
 //!
 //! Read this file, then `append` (the one call in flight), `replay` and `recover` (what a failover or a
 //! reset has lost), `schedule` (when), and `finish` (the last flush).
@@ -57,7 +57,7 @@ pub struct Flusher {
     interval: AtomicU64,
     /// The time between the last two flushes in milliseconds, if the last one was early; 0 otherwise.
     early_after: AtomicU64,
-    /// The user has not set the interval, so that it grows with the fleet.
+    /// Whether the interval grows with the fleet, as the user has not set it.
     is_interval_free: bool,
     /// The offset of this instance within the time over which a fleet spreads its flushes, 0 to 1.
     phase: f64,
@@ -72,7 +72,7 @@ pub struct Flusher {
     given_up: Mutex<Amounts>,
     /// The state of the fleet when the store was last asked for it.
     fleet: Mutex<StoreStatus>,
-    /// From now on only [`finish`](Self::finish) sends.
+    /// Whether a shutdown has begun: only [`finish`](Self::finish) sends from then on.
     finishing: AtomicBool,
     /// Locked by the shutdown that sends.
     finish: tokio::sync::Mutex<()>,
@@ -81,7 +81,7 @@ pub struct Flusher {
     replays: AtomicU64,
     /// Whether the version of the application has a mark, or needs none.
     is_version_marked: AtomicBool,
-    /// The mark of the version, until it can be read, and when it was last added to the pending batch.
+    /// The mark of the version until it can be read, with the time at which it was last added to the pending batch.
     version_mark: Mutex<Option<(Mark, Option<Tick>)>>,
     /// The name that the user has given to this instance.
     name: Option<String>,
@@ -92,8 +92,8 @@ pub struct Flusher {
 
 /// The call in flight, and the state that is needed to repeat it.
 struct Sending {
-    /// The id of this instance in the journal, which changes after a reset of the store. No two processes ever have the
-    /// same id, even under the same name: its fence counts the calls of one process.
+    /// The id of this instance in the journal, which changes after a reset of the store. Two processes never have the
+    /// same id, even under the same name, because a fence counts the calls of one process.
     instance: String,
     generation: Option<Entered>,
     /// The names of all generations that this process has entered, oldest first.
@@ -102,16 +102,16 @@ struct Sending {
     in_doubt: Option<FencedBatch>,
     /// When the call in doubt was made.
     in_doubt_since: Option<Tick>,
-    /// The call in doubt was sent under its number, so the store may have it.
+    /// Whether the call in doubt was sent under its number, so that the store may have it.
     is_sent: bool,
-    /// The call in doubt was sent, under this or another number.
+    /// Whether the call in doubt was sent at all, under this or another number.
     is_ever_sent: bool,
-    /// Answers since the last one with progress.
+    /// The number of answers since the last one that brought progress.
     vain_answers: usize,
     /// The part of the pending batch that was taken and has no number yet.
     unsequenced: Batch,
-    /// `unsequenced` was closed by a change of the clock. Later samples are not merged with it, as they have another
-    /// time.
+    /// Whether a change of the clock has closed `unsequenced`. Later samples, whose times are on the changed clock, are
+    /// not merged with it.
     is_closed: bool,
     /// The approximate amounts in `unsequenced`. Counting them after each call would cost more than the calls.
     unsequenced_amounts: Amounts,
@@ -138,7 +138,7 @@ struct Entered {
     id: String,
     age: Duration,
     since: Tick,
-    /// How old the generation was when the last call was sent that it answered.
+    /// The age of the generation when this instance sent the last call that the generation answered.
     answered_at_age: Option<Duration>,
 }
 
@@ -174,7 +174,7 @@ impl From<&Sending> for FlushState {
     }
 }
 
-/// How flushing is doing.
+/// The state of flushing.
 pub struct FlushStatus {
     /// The name of this instance: the user's, or else its id in the journal.
     pub instance: String,
@@ -202,12 +202,12 @@ pub struct FlushStatus {
     pub skew: Option<i64>,
 }
 
-/// Samples of this instance that are not known to be in the store: pending, taken or in doubt.
+/// Samples of this instance that may not be in the store yet: pending, taken or in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsent {
-    /// The second of the oldest, in Unix seconds.
+    /// The second of the oldest sample, in Unix seconds.
     pub since: i64,
-    /// The last flush failed, so that it is unknown when they will be sent.
+    /// Whether the last flush failed, so that it is unknown when the samples will be sent.
     pub is_failing: bool,
 }
 
@@ -216,7 +216,7 @@ pub struct Unsent {
 pub struct Flushed {
     /// The newest call that was appended.
     pub call: AppendedCall,
-    /// The number of calls that this instance had replayed by then.
+    /// The number of calls that this instance had replayed when it flushed this call.
     pub replays: u64,
 }
 
@@ -332,7 +332,8 @@ impl Flusher {
             if !is_taken && self.recorder.drain.drain_stats().pending == 0 {
                 return Ok(self.newest(&sending));
             }
-            // A shutdown that was dropped or gave up has left what it had taken, and no other task would send it.
+            // A shutdown that was dropped, or gave up, leaves the data that it had taken. No other task would send that
+            // data.
             if is_taken && let Ok(_guard) = self.finish.try_lock() {
                 boxed(self.flush_with(&mut sending)).await?;
                 self.restore_given_up();
@@ -360,7 +361,7 @@ impl Flusher {
         })
     }
 
-    /// The number of calls that were, or are being, replayed. Each may have another position afterwards.
+    /// The number of calls that were, or are being, replayed. A replay may give a call another position in the journal.
     pub fn replays(&self) -> u64 {
         self.replays.load(Ordering::SeqCst)
     }
@@ -378,7 +379,8 @@ impl Flusher {
                 Ok(())
             }
             Err(error) => {
-                // The samples merge with later ones, so that an outage of any length needs bounded memory.
+                // The samples are put back and merge with later ones, so that an outage of any length needs bounded
+                // memory.
                 if !sending.is_closed {
                     self.recorder.put_back(sending.take_unsequenced());
                 }
@@ -407,7 +409,7 @@ impl Flusher {
         self.recorder.drain.pending_amounts() + taken
     }
 
-    /// How flushing is doing.
+    /// The state of flushing.
     pub fn status(&self) -> FlushStatus {
         let state = lock(&self.state).clone();
         let age = |at: Option<Tick>| at.map(|at| self.clock().since(at));
@@ -440,8 +442,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// How often the store has dropped data of quarantined keys, as far as this instance knows. Asks the store the
-    /// first time.
+    /// How often the store has dropped data of quarantined keys, as far as this instance knows. Asks the store only if
+    /// this instance knows nothing yet.
     pub async fn known_quarantined(&self) -> u64 {
         if lock(&self.fleet).created.is_none() {
             let _ = self.refresh_fleet().await;

@@ -1,4 +1,4 @@
-//! Recovery from losses of the store: of calls after a failover, or of everything after a reset.
+//! Recovery of data that the store has lost: calls after a failover, or everything after a reset.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use crate::error::Result;
 use crate::store::{Appended, Generation};
 use tower_pulse_model::amounts::Amounts;
 
-/// A generation that is lost so soon after its beginning was lost by a failover, with the calls of its first moments.
-/// They are sent again.
+/// A generation that is lost within this time after its beginning was lost by a failover, with the calls of its first
+/// moments. These calls are sent again.
 const YOUNG: Duration = Duration::from_secs(60);
 /// The most generations that are remembered.
 const MAX_GENERATIONS: usize = 64;
 
 impl Flusher {
-    /// The store's generation. The store is asked only once.
+    /// The store's generation. Asks the store only if the generation is not known.
     pub(super) async fn generation(&self, sending: &mut Sending) -> Result<String> {
         if let Some(current) = &sending.generation {
             return Ok(current.id.clone());
@@ -141,8 +141,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// Continues under a new id. Acknowledged calls are then never replayed. The call in doubt is sent again only if
-    /// the store cannot have it.
+    /// Continues under a new id. Calls that were acknowledged under the old id are never replayed. The call in doubt is
+    /// sent again only if the store cannot have it.
     pub(super) fn restart_instance(&self, sending: &mut Sending, store_lacks_it: bool) {
         let instance = new_instance();
         sending.replay.clear();
@@ -159,7 +159,7 @@ impl Flusher {
                 sending.in_doubt = Some(call);
             } else {
                 let (second, requests) = call.batch.served();
-                // The store has no time before its generation.
+                // The store covers no time before its generation began.
                 let created = sending.generation.as_ref().map_or(0, |current| {
                     let age = i64::try_from(current.age.as_secs()).unwrap_or(0);
                     self.clock().now_seconds().saturating_sub(age)

@@ -12,10 +12,10 @@ use tower_pulse_model::amounts::Amounts;
 const MIN_RETENTION: Duration = Duration::from_secs(60);
 /// The amounts of each call are remembered separately for this long; those of older calls are added up by the minute.
 const COUNT_RETENTION: Duration = Duration::from_secs(600);
-/// The time span of acknowledgements whose amounts are added up.
+/// Amounts of old calls are added up if the calls were acknowledged within this time of each other.
 const OLD_COUNTS_WITHIN: Duration = Duration::from_secs(60);
-/// Older calls are neither replayed nor counted as lost: the fence of an instance that has been idle for a day is
-/// removed, and a store without a fence may have all of the instance's calls.
+/// The greatest age at which a call is replayed or counted as lost. The store removes the fence of an instance that has
+/// been idle for a day, and a store without the fence may have all of the instance's calls.
 const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
 /// The most calls whose amounts are remembered separately; those of older calls are added up.
 const MAX_COUNTS: usize = 4_096;
@@ -31,22 +31,22 @@ pub(super) struct ReplayBuffer {
     bytes: usize,
     max_bytes: usize,
     retention: Duration,
-    /// The store has answered about the newest call after that was older than the retention.
+    /// Whether the store has answered about the newest call since that call became too old to be replayed.
     is_settled: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Acknowledged {
-    /// The number of the call, or of the newest of those that were added up.
+    /// The number of the call; for calls that were added up, the number of the newest.
     seq: u64,
     amounts: Amounts,
-    /// The requests of the call, and the second of the newest request.
+    /// The second of the newest request of the call, and the number of requests.
     served: (i64, u64),
-    /// When the call was acknowledged, or the oldest of those that were added up.
+    /// When the call was acknowledged; for calls that were added up, when the oldest was.
     at: Moment,
 }
 
-/// A moment on both clocks: suspending a machine may stop the monotonic clock, and the wall clock may be set.
+/// A moment on both clocks. Suspending a machine may stop the monotonic clock, and the wall clock may be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     tick: Tick,
@@ -61,12 +61,12 @@ impl Moment {
         }
     }
 
-    /// The age of this moment, by the clock that shows more.
+    /// The age of this moment, by the clock on which more time has passed.
     fn age(&self, clock: &Clock) -> Duration {
         self.until(&Self::now(clock), clock)
     }
 
-    /// The time from this moment until a later one, by the clock that shows more.
+    /// The time from this moment until a later one, by the clock on which more time has passed.
     fn until(&self, later: &Self, clock: &Clock) -> Duration {
         let wall = later.wall.saturating_sub(self.wall);
         let ticks = clock.nanos_between(self.tick, later.tick);
@@ -85,14 +85,14 @@ struct Buffered {
 pub(super) struct GapPlan {
     /// The number of the call to replay next, if there is one.
     pub seq: Option<u64>,
-    /// The amounts of the calls before it, which cannot be replayed.
+    /// The amounts of the lost calls, which cannot be replayed.
     pub lost: Amounts,
-    /// The requests among these amounts, and for each call the second of the newest request.
+    /// For each lost call with requests, the second of the newest request and the number of requests.
     pub missing: Vec<(i64, u64)>,
 }
 
 impl ReplayBuffer {
-    /// A buffer of up to `max_bytes`, for calls at about `interval`.
+    /// A buffer of up to `max_bytes`, for about one call per `interval`.
     pub(super) fn new(max_bytes: usize, interval: Duration) -> Self {
         Self {
             old_counts: VecDeque::new(),
@@ -105,8 +105,8 @@ impl ReplayBuffer {
         }
     }
 
-    /// Buffers an acknowledged call. The acknowledgement proves that the store had the earlier calls when this one was
-    /// `sent`, and nothing about later times: a suspended machine may have read the answer late.
+    /// Buffers an acknowledged call. The acknowledgement proves only that the store had the earlier calls when this
+    /// call was `sent`: a suspended machine may have read the answer late.
     pub(super) fn push(&mut self, clock: &Clock, call: FencedBatch, sent: Moment) {
         let bytes = call.batch.approximate_bytes();
         self.is_settled = false;
@@ -152,23 +152,24 @@ impl ReplayBuffer {
         self.calls.len()
     }
 
-    /// The number of the newest call while the store must still be asked for it: until the store has answered once
-    /// after the call was too old to be replayed.
+    /// The number of the newest call, as long as the store must still be asked about it: until the store has answered
+    /// once after the call became too old to be replayed.
     pub(super) fn newest(&self) -> Option<u64> {
         let newest = self.calls.back().map(|buffered| buffered.acknowledged);
         let newest = newest.or(self.counts.back().copied())?;
         (!self.is_settled).then_some(newest.seq)
     }
 
-    /// Whether the newest call is too old to be replayed, so that the next answer is the last one that is needed.
+    /// Whether the newest call is too old to be replayed. The next answer of the store is then the last one that is
+    /// needed.
     pub(super) fn is_newest_old(&self, clock: &Clock) -> bool {
         let newest = self.calls.back().map(|buffered| buffered.acknowledged);
         let newest = newest.or(self.counts.back().copied());
         newest.is_none_or(|newest| newest.at.age(clock) > self.retention)
     }
 
-    /// Notes that the store still had the newest call when that was too old to be replayed. No call is replayed any
-    /// more.
+    /// Notes that the store still had the newest call when the call was too old to be replayed. The buffered calls are
+    /// then never replayed.
     pub(super) fn settle(&mut self) {
         self.is_settled = true;
         self.bytes = 0;
@@ -199,8 +200,8 @@ impl ReplayBuffer {
         }
     }
 
-    /// Plans how to handle a gap after the call `fence`. Amounts that are counted as lost are forgotten, so that they
-    /// are counted once. A group of old calls that were added up is lost if the store lacks its newest call. The calls
+    /// Plans how to handle a gap after the call `fence`. Lost amounts are removed from the buffer, so that they are
+    /// counted once. A group of old calls that were added up is lost if the store lacks its newest call. The calls
     /// after the fence count as new, since the store has them again once they are replayed.
     pub(super) fn after(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
@@ -226,7 +227,7 @@ impl ReplayBuffer {
         let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq <= fence);
         let seq = self.calls.get(at).map(|buffered| buffered.acknowledged.seq);
         if seq.is_none() {
-            // No lost amounts are left.
+            // The calls after the fence have no amounts any more.
             self.old_counts.retain(|count| count.seq <= fence);
             self.counts.retain(|count| count.seq <= fence);
         }

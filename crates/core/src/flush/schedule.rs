@@ -80,8 +80,8 @@ impl Flusher {
         }
     }
 
-    /// The time until the next multiple of the interval, just after the drain at the start of a second. The instances
-    /// of a fleet are spread over it.
+    /// The time until the next flush. A flush comes just after a multiple of the interval, when the drain at the start
+    /// of the second is done. Each instance of a fleet has its own delay after that, so that the flushes are spread.
     pub(super) fn until_next(&self) -> Duration {
         let interval = self.interval();
         let nanos = interval.as_nanos().max(1);
@@ -114,7 +114,7 @@ impl Flusher {
             let text = result.as_ref().err().map(ToString::to_string);
             *lock(&self.heartbeat_error) = result.err();
             match text {
-                // A store that accepts heartbeats and refuses flushes is not well.
+                // A heartbeat that succeeds must not hide that flushes fail.
                 None => {
                     if lock(&self.state).failed.is_none() {
                         self.contacted();

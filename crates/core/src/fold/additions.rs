@@ -1,5 +1,5 @@
-//! The additions of a step to counters and statistics: the part of the round that lies in its partitions. Other
-//! programs may add to these too, so they are not fields of tables that a step replaces.
+//! The additions of a step to counters and statistics: the part of the round in the step's partitions. Other programs
+//! may add to the same keys, so a step adds to them, and does not replace them like fields of tables.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ pub(super) async fn plan(leased: &LeasedStore<'_>, round: &Round, plans: &mut Pl
     }
 }
 
-/// The additions of a step that covers some partitions. Without `has_context_counters`, only `<all>` has counters of
-/// its own.
+/// The additions of a step that covers some partitions. Without `has_context_counters`, `<all>` is the only
+/// context with counters.
 pub(super) fn additions(
     round: &Round,
     partitions: &[usize],

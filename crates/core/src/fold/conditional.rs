@@ -14,7 +14,8 @@ use tower_pulse_model::sorted::Map;
 
 /// How often a write by hand may end the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
-/// The longest wait before that. It is random, so that two instances that write by hand do not end each other's leases.
+/// The longest wait before a write by hand ends a lease. The wait is random, so that two instances that write by hand
+/// do not end each other's leases.
 const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 
 impl Folder {
@@ -26,7 +27,7 @@ impl Folder {
 
     /// Writes if this instance holds or can acquire the lease to fold. A round that was begun is finished first.
     ///
-    /// Cancel safe: steps that took effect stay, and the compared field tells whether all did.
+    /// Cancel safe: steps that took effect stay, and the compared field tells whether all steps did.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let ended = self.rounds(None, Some(write)).await?;
         if ended.written != Written::NoLease && ended.has_acquired {

@@ -57,7 +57,8 @@ impl LeasedStore<'_> {
                 let is_first = at == 0 && gathered.entries.is_empty();
                 if is_first || progress.round_end.is_some() {
                     let newer = entries.swap_remove(at);
-                    // Each entry has its own grace period: it does not end with that of an earlier entry.
+                    // Each entry has a grace period of its own, which does not end with the grace period of an earlier
+                    // entry.
                     let waited = read.now.saturating_sub(newer.appended_at);
                     let is_new = (0..NEWER_GRACE).contains(&waited);
                     return Ok(match progress.is_overdue && !is_new {

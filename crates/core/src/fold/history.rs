@@ -1,5 +1,5 @@
-//! Asking for a longer history. The folder decides which days the store keeps, so an instance that needs more becomes
-//! the folder.
+//! Asking for a longer history. The folder decides which days the store keeps, so an instance that asks for more days
+//! becomes the folder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,10 @@ use crate::store::history;
 use crate::store::table_reads::Purpose;
 use crate::task::{Stopped, lock};
 
-/// The time between two looks at the days that the store keeps.
+/// The time between two checks of the days that the store keeps.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The longest wait after a look. The wait doubles while this instance cannot change the history, as without requests.
+/// The longest time between two checks. The time doubles while this instance cannot change the history, as when there
+/// are no requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Folder {
@@ -26,7 +27,7 @@ impl Folder {
         };
         let mut wait = LOOK_EVERY;
         loop {
-            // A random wait, so that instances that start together look one after the other.
+            // A random wait, so that instances that start together check one after the other.
             let pause = self.clock.sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0));
             if stopped.or(Box::pin(pause)).await.is_none() {
                 return;

@@ -1,8 +1,8 @@
 //! Folding: one instance of the fleet at a time, the folder, reads the entries that all instances have appended
 //! to the journal, merges them, and writes the book's keys and the records.
 //!
-//! Entries are folded in *rounds*. A round covers all entries that are not folded yet, up to a bound. It is written in
-//! steps, each of which covers some partitions of the names. [`journal`](crate::store::journal) explains why each step
+//! Entries are folded in *rounds*. A round covers all entries that are not folded yet, up to a bound. A round is
+//! written in steps, each for some partitions of the names. [`journal`](crate::store::journal) explains why each step
 //! takes effect once, whatever happens between two steps; the lease only saves two folders from doing the same work.
 //! The records that a folder remembers belong to a version of the journal's state: when the version changes, the folder
 //! forgets them.
@@ -15,8 +15,7 @@
 //! between rounds. Read `round`, `features`, one of its files, then `gather` (reading entries), `plan` and `steps`
 //! (writing), `leased_store` (the lease).
 //!
-//! A new aggregate is added in three places, none of which is in this directory: see *A new aggregate* in
-//! `ARCHITECTURE.md`.
+//! To add a new aggregate, see *A new aggregate* in `ARCHITECTURE.md`: no file in this directory changes.
 
 mod additions;
 mod conditional;
@@ -56,8 +55,8 @@ const READ_DELAY: Duration = Duration::from_millis(150);
 /// The waits after an error, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
-/// The wait until an instance checks again whether entries wait for a newer version of this crate. Each check counts
-/// how long they have waited.
+/// The wait until an instance checks again whether entries wait for a newer version of this crate. Each check also
+/// measures how long the entries have waited.
 const NEWER_WAIT: Duration = Duration::from_secs(5);
 /// Interval at which the fences of ended instances are removed.
 const FENCE_INTERVAL: Duration = Duration::from_secs(3_600);
@@ -202,8 +201,8 @@ impl Folder {
             },
             _ => self.leadership.lock().await,
         };
-        // Try twice more: the lease may have been lost through this instance's own step, which took effect and changed
-        // the version although its answer was lost.
+        // After the lease is lost, tries twice more. A step of this instance may have caused the loss: the step took
+        // effect and changed the version, but its answer did not arrive.
         let mut losses = 0;
         loop {
             let (mut lease, mut features) = match slot.take() {
@@ -219,7 +218,7 @@ impl Folder {
                     }
                 }
             };
-            // Entries after `position` are left for the next call. Otherwise this one might never end.
+            // Entries after `position` are left for the next call. Otherwise this call might never end.
             if position.is_some_and(|at| lease.progress.committed.offset >= at.offset) {
                 *slot = Some((lease, features));
                 return Ok(ended);

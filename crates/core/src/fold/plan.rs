@@ -21,7 +21,8 @@ pub(super) enum Outcome {
     Idle,
     /// The next entry is of a newer version, and waits for an instance that can read it.
     Newer(Entry),
-    /// No round was left to fold, and the fields were written, or another instance had written before.
+    /// There was no round left to fold, so the conditional write was tried: it is done, or another instance had written
+    /// before.
     Written(Written),
 }
 
@@ -81,7 +82,7 @@ pub(super) struct PlannedStep {
     pub(super) plan: Plan,
 }
 
-/// The end of a round, its missing bytes, and when this instance began to fold it.
+/// The end of a round, the bytes of entries that it lacks, and when this instance began to fold it.
 pub(super) struct RoundEnd {
     pub(super) position: Position,
     pub(super) hole_bytes: u64,

@@ -101,13 +101,13 @@ impl LeasedStore<'_> {
             "folding waits at an entry of a newer version of this crate, for an instance that can read it"
         );
         let (version, next) = (&self.lease.progress.version, random_name());
-        // If this has no effect, another instance folds by now.
+        // If this has no effect, another instance has become the folder.
         let amendment = Amendment::WaitForNewer(entry);
         (self.journal.amend(version, &next, amendment).await).map(drop)
     }
 
     /// Handles a read without entries: trims the journal if it is folded completely. Otherwise entries are missing, and
-    /// the journal continues behind them.
+    /// the journal continues after them.
     async fn skip_hole(&mut self, head: Position) -> Leased<Outcome> {
         let lease = &mut *self.lease;
         if lease.progress.round_end.is_none() && head == lease.progress.committed {

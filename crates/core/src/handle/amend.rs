@@ -1,8 +1,8 @@
-//! Amendments by people: taking a change, and removing a mark that was a mistake.
+//! Amendments by people: acknowledging a change, and removing a mark that was a mistake.
 //!
-//! An amendment is written between two rounds of folding, unless the same field was written meanwhile. So it is stored
-//! when the answer comes, whichever instance folds and judges, and of two people at the same time the later one gets an
-//! error.
+//! An amendment is written between two rounds of folding, unless the same field was written meanwhile. So the amendment
+//! is stored when the answer comes, whichever instance folds and judges. If two people amend at the same time, the
+//! later one gets an error.
 
 use super::{FLUSH_DEADLINE, Handle};
 use crate::error::{AmendError, StoreError, StoreErrorKind};
@@ -117,7 +117,7 @@ impl Handle {
     }
 
     /// Cancels an amendment that takes longer than 5 s with a store in another process. Each error of the store says
-    /// that the amendment may have happened all the same.
+    /// that the amendment may have happened nevertheless.
     async fn in_time<T>(
         &self,
         may_still: &str,

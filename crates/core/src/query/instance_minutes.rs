@@ -1,7 +1,7 @@
 //! The requests of each instance by minute, and how it compares with the others: from the minute reports.
 //!
 //! Reports arrive after the end of a minute, and may be late. So a minute is read when it has ended, and again each
-//! time twice as much time has passed since its end: often while reports arrive, and rarely later.
+//! time the time since its end has doubled: often while reports arrive, and rarely later.
 
 pub(super) mod beside_others;
 mod pace;
@@ -39,7 +39,7 @@ const PER_CONTEXT: usize = 96;
 /// The sums of an instance over some minutes, compared with the others.
 #[derive(Debug, Default)]
 pub struct InstanceSums {
-    /// The version of the application that it reported last.
+    /// The version of the application that the instance reported last.
     pub version: Option<Arc<str>>,
     /// The start of the first minute with requests, and the end of the last, in Unix seconds.
     pub busy: Range<i64>,

@@ -1,9 +1,8 @@
 //! Marks of the contexts that have something to drain.
 //!
-//! A service may have thousands of contexts, of which few are busy at any moment. A drain visits only those that were
-//! marked since the last drain. A dirty bit is set by one atomic operation that never waits. It is set by the
-//! thread that fills an empty part of a context, so that a busy context is marked once per drain and not by each
-//! request.
+//! A service may have thousands of contexts, but few are busy at any moment. A drain visits only those that were marked
+//! since the last drain. The thread that fills an empty part of a context sets its dirty bit, by one atomic operation
+//! that never waits, so that a busy context is marked once per drain and not by each request.
 //!
 //! The order ensures that no sample is left behind: the dirty bit is set *after* the data it announces was written, and
 //! a drain takes the dirty bits *before* it reads the data. Either the drain finds the bit, and with it all data that was

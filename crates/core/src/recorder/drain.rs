@@ -321,8 +321,8 @@ impl Recorder {
         }
     }
 
-    /// The contexts to drain: those in which something happened since the last drain, or all of them. Their marks are
-    /// taken before any of them is drained.
+    /// The contexts to drain: those in which something happened since the last drain, or all of them. The marks of all
+    /// are taken before the first context is drained.
     fn due<'a>(&'a self, entries: &'a Entries, all: bool) -> Vec<&'a ContextHandle> {
         let mut due: Vec<&ContextHandle> = Vec::new();
         let registries = [(&self.http, &entries.http), (&self.timers, &entries.timers)];

@@ -5,7 +5,7 @@
 //! requests can be among the slowest.
 //!
 //! A failed request that is not slow is put on the list too, if it is among the first of its context since the last
-//! drain. It does not affect the thresholds.
+//! drain. Such a request does not affect the thresholds.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +71,7 @@ impl LongestDurations {
 pub(super) struct SlowList {
     state: Mutex<State>,
     /// Whether there is room for failed requests. Read without the lock, so that failures in quick succession do not
-    /// wait for it. As it may be out of date, it is checked again under the lock.
+    /// wait for it. The value may be out of date, so it is checked again under the lock.
     has_room_for_failed: AtomicBool,
 }
 

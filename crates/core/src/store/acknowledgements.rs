@@ -48,8 +48,8 @@ impl Acknowledgements {
         }
     }
 
-    /// The write that acknowledges a change, or with `None` withdraws that, and forgets changes that have ended. `None`
-    /// if there is no room for another one.
+    /// The write that acknowledges a change, or with `None` withdraws the acknowledgement. The write also forgets
+    /// changes that have ended. Returns `None` if there is no room for another acknowledgement.
     pub fn write(
         &self,
         change: &str,

@@ -82,7 +82,7 @@ pub enum Appended {
         /// The number of the last call that the store has, 0 for none.
         fence: u64,
     },
-    /// The store is of another generation: it was flushed, restored or evicted. It did not change.
+    /// The store is of another generation: it was flushed, restored or evicted. The call changed nothing.
     Reset,
     /// The journal is at its bound, and has no room until it is folded; the store did not change.
     Full,

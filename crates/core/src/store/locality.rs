@@ -11,8 +11,7 @@ pub const CONTEXT_COST: usize = 24;
 
 /// Bounds and times that depend on where the store is.
 pub struct Locality {
-    /// The cost of a call of a flush: from that of the first calls to the most. It grows until a call takes a
-    /// millisecond.
+    /// The cost of a call of a flush: at first, and at most. The cost grows until a call takes a millisecond.
     pub call_costs: RangeInclusive<usize>,
     /// The cost of a step of folding.
     pub step_costs: RangeInclusive<usize>,
@@ -20,7 +19,8 @@ pub struct Locality {
     pub step_time: Duration,
     /// The approximate bytes of entries that one read returns. A larger read would block the server and the runtime.
     pub read_bytes: u64,
-    /// The approximate number of names that one round folds. It bounds the size of the merged round and of its steps.
+    /// The approximate number of names that one round folds. The number bounds the size of the merged round and of its
+    /// steps.
     pub round_names: usize,
     /// The number of records that a folder remembers, per context that an instance may have.
     pub records_remembered: usize,

@@ -1,4 +1,4 @@
-//! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
+//! The embedded store: all data is in this process. This store is the reference for the behaviour of every store.
 
 use std::sync::{Arc, Mutex};
 

@@ -22,13 +22,14 @@ pub fn start_of(at: i64) -> i64 {
     at.div_euclid(FIVE_WEEKS).saturating_mul(FIVE_WEEKS)
 }
 
-/// The tables that have the profiles at a moment: that of its five weeks, and the one before.
+/// The tables that have the profiles at a moment: the table of the five weeks that contain the moment, and the table
+/// before.
 pub fn tables_at(at: i64) -> [Table; 2] {
     let start = start_of(at);
     [start, start.saturating_sub(FIVE_WEEKS)].map(|start| Table::Profiles { start })
 }
 
-/// Seconds from `now` to the end of the five weeks behind those that contain `at`.
+/// Seconds from `now` to the end of the five weeks after those that contain `at`.
 pub fn ttl(at: i64, now: i64) -> i64 {
     let end = start_of(at).saturating_add(2 * FIVE_WEEKS);
     // A clock that is ahead must not remove what was just written.

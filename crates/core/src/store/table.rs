@@ -91,7 +91,7 @@ tables! {
         /// The start of the five weeks, in Unix seconds.
         start: i64,
     } = "pulse:profiles1:{start}";
-    /// The last judgement: one field. Another field holds which changes are taken, and by whom.
+    /// The last judgement: one field. Another field holds the acknowledged changes, with the names of the people.
     12 Judgement = "pulse:judged1";
     /// The changes, packed, by the number of the judgement that wrote each, and its id.
     13 Changes = "pulse:changes1";

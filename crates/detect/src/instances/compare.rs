@@ -182,8 +182,8 @@ pub(super) fn is_large(measure: Measure, difference: &Difference) -> bool {
     }
 }
 
-/// The minute since which an instance is out of line: that from which the sum of its excess over half of the effect, up
-/// to the end, is largest (Page, 1954).
+/// The minute since which an instance is out of line. From this minute to the end, the sum of the instance's excess
+/// over half of the effect is largest (Page, 1954).
 pub(super) fn turning_point(sides: &Sides, measure: Measure, effect: f64) -> Tick {
     let (mut sum, mut best) = (0.0, f64::NEG_INFINITY);
     let mut since = sides.last().map_or(0, |(at, ..)| *at);

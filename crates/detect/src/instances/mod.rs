@@ -47,7 +47,8 @@ const RECENT: Tick = 5;
 /// Minutes without a request after which an instance is gone.
 const GONE: Tick = 3;
 
-/// Minutes for which a verdict about one context waits, as the instance may be out of line on many by then.
+/// Minutes for which a verdict about an instance on one context waits, as the instance may soon be out of line on many
+/// contexts.
 const SETTLING: Tick = 2;
 
 /// Standard deviations that a difference needs.
@@ -56,10 +57,10 @@ const BAR: f64 = 6.0;
 /// The smallest ratio of an instance's times to those of the next slowest instance.
 const MIN_GAP: f64 = 1.15;
 
-/// The part of the way from the others to an instance on which no other instance may lie.
+/// The part of the distance from the others to an instance in which no other instance may lie.
 const ALONE: f64 = 0.5;
 
-/// The part of its first size below which a difference is over.
+/// A difference is over once it is smaller than this part of its first size.
 const OVER: f64 = 0.45;
 
 /// The part of a slowdown that one instance must account for to explain it.
@@ -68,7 +69,7 @@ const EXPLAINS: f64 = 0.6;
 /// Minutes for which a verdict about a page waits while one instance may explain it.
 const YOUNG: Tick = 6;
 
-/// The number of contexts, and the part of its contexts, on which an instance must be out of line to be so on all.
+/// An instance is out of line on all contexts if it is so on this number, and on this part, of its contexts.
 const MANY: usize = 3;
 const MANY_SHARE: f64 = 0.5;
 

@@ -8,7 +8,7 @@ use crate::pack::{packed, unpack};
 
 /// The most configurations that are kept separately.
 const MAX_SPECS: usize = 8;
-/// The resolution of the time of an addition, in seconds, so that it is rarely written.
+/// The resolution of the time of an addition, in seconds. A coarse time is rarely written.
 const MOMENT: i64 = 60;
 
 impl RankingSpec {

@@ -88,7 +88,7 @@ struct Found {
     changes: u64,
     /// The nodes of the cluster.
     nodes: Vec<Address>,
-    /// The index of the server to ask first. It starts at random, to spread questions.
+    /// The index of the server to ask first. The index starts at random, to spread questions.
     first: usize,
     /// The reason why no server answered last time.
     trouble: Option<String>,

@@ -40,7 +40,7 @@ pub(super) async fn first_answer<T: Send + 'static>(
             Some(answer) = asked.join_next() => match answer {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => failures.push(error),
-                // The task has panicked, which it does not.
+                // The task has panicked. Its code does not panic.
                 Err(_) => {}
             },
             () = head_start => {}

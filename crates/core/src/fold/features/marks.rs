@@ -23,7 +23,8 @@ pub(super) async fn merge(
     if added.is_empty() || !leased.is_left(PARTITION_OF_MARKS) {
         return Ok(());
     }
-    // The ids are listed under any version; their values are read again under the version of the step.
+    // This read may see any version of the journal's state, and only lists ids. The values are read again under the
+    // version that the step expects.
     let listed = boxed(marks::read(leased.journal)).await?;
     let ids: Vec<_> = listed.marks.as_slice().iter().map(id_of).collect();
     let fields = [(Table::Marks, ids.clone())];

@@ -1,5 +1,5 @@
-//! Folding minute reports: merges the report of an instance with the one that the store has for the same minute, and
-//! likewise those of versions of the application.
+//! Folding minute reports: merges the report of an instance with the report that the store has for the same minute. The
+//! reports of versions of the application are merged likewise.
 
 use crate::fold::leased_store::{Leased, LeasedStore, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};
@@ -13,7 +13,7 @@ use tower_pulse_model::slices::Merge;
 /// A field of a table.
 type Field = (Table, Vec<u8>);
 
-/// The number of contexts in a report that cost a step about as much as one command.
+/// This many contexts in a report cost a step about as much as one command.
 const CONTEXTS_PER_COST: usize = 8;
 
 /// Merges the reports of a round with those of the store.

@@ -1,4 +1,4 @@
-//! The rankings of a build without the feature `rankings`: there are none, as its only store is in this process.
+//! Rankings in a build without the feature `rankings`. The only store of such a build is in this process, and has none.
 
 use super::{FieldWrites, Leased, LeasedStore, Plans, Round};
 

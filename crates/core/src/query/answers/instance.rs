@@ -160,7 +160,7 @@ pub struct InstancePath {
 pub struct InstanceQuery {
     /// The name of the instance.
     pub instance: String,
-    /// The window, of which only the last 130 minutes are answered; the last hour by default.
+    /// The window; the last hour by default. Only its last 130 minutes are answered.
     pub window: Option<Window>,
     /// The maximum number of paths, at most 1,000; 100 by default.
     pub limit: Option<usize>,

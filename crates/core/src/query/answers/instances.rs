@@ -81,7 +81,7 @@ pub struct InstanceRow {
 pub struct InstancesQuery {
     /// Only requests on this context; all reported contexts by default.
     pub context: Option<String>,
-    /// The window, of which only the last 130 minutes are answered; the last hour by default.
+    /// The window; the last hour by default. Only its last 130 minutes are answered.
     pub window: Option<Window>,
     /// The maximum number of instances, at most 1,000; 100 by default.
     pub limit: Option<usize>,
@@ -103,7 +103,7 @@ pub(super) struct FleetRows {
     pub(super) error: f64,
     /// The instances, by name.
     pub(super) rows: Vec<InstanceRow>,
-    /// Whether there is only one instance. It makes no reports, as there is nothing to compare it with.
+    /// Whether there is only one instance. A single instance makes no reports, as there is none to compare it with.
     pub(super) is_alone: bool,
 }
 
@@ -258,7 +258,7 @@ fn rows(
 }
 
 impl InstanceRow {
-    /// An instance of which only the name is known.
+    /// An instance without known data other than its name.
     pub(super) fn new(instance: Arc<str>) -> Self {
         Self {
             instance,

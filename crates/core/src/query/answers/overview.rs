@@ -86,7 +86,7 @@ impl HourTotal {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OverviewQuery {
-    /// A window, of which all requests are answered too.
+    /// If set, the answer also has all requests of this window.
     pub window: Option<Window>,
 }
 

@@ -57,8 +57,8 @@ pub struct SeriesQuery {
     pub metric: SeriesMetric,
     /// The window; all slices that are kept by default.
     pub window: Option<Window>,
-    /// The length of the slices in seconds: one at which counters or records are kept. The default is the finest that
-    /// covers the window by at most 200 points.
+    /// The length of the slices in seconds: a length at which counters or records are kept. The default is the finest
+    /// that covers the window by at most 200 points.
     pub precision: Option<u32>,
 }
 

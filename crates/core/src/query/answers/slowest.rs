@@ -34,7 +34,7 @@ pub struct SlowContext {
     pub method: Option<String>,
     /// The route template of requests.
     pub path: Option<String>,
-    /// The mean by which it is ranked, in seconds.
+    /// The mean that decides the rank, in seconds.
     pub mean: f64,
 }
 

@@ -121,7 +121,8 @@ impl HeldWindow {
         self.unverified.iter().any(|slices| !slices.is_empty())
     }
 
-    /// Clears each part that has, or had when it was subtracted, a slice whose revision differs from the current one.
+    /// Clears each part in which a slice has another revision than the current one. For a slice that was subtracted,
+    /// the revision at that time counts.
     pub(super) fn verify(&mut self, revision: impl Fn(i64) -> Revision) {
         for (part, removed) in std::mem::take(&mut self.unverified).into_iter().enumerate() {
             let sums = &self.sums[part];

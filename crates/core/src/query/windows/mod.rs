@@ -2,8 +2,8 @@
 //! and subtracts those that have left it, and does not read all slices again.
 //!
 //! The newest slices still change. They are *open*: their records are cached unchanged, and read again if their
-//! revision has changed. All other slices are in [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If one
-//! of these changes after all, as when an instance flushes after an outage, the sums are computed anew.
+//! revision has changed. All other slices are in [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If such
+//! a slice changes nevertheless, as when an instance flushes after an outage, the sums are computed anew.
 //!
 //! The cache is bounded: the least recently requested windows are dropped first, and read again on the next request. A
 //! window that does not fit on its own is an error.

@@ -34,7 +34,7 @@ pub(super) struct OpenSlice {
 }
 
 impl OpenSlice {
-    /// A slice of which no records are read yet.
+    /// A slice whose records are not read yet.
     pub(super) fn new(revision: Option<Revision>) -> Self {
         Self {
             revision,

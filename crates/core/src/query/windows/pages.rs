@@ -48,7 +48,7 @@ impl Pages {
     }
 }
 
-/// The mean size of the records of a page in bytes; `None` if it has none.
+/// The mean size of the records of a page in bytes; `None` if the page has no records.
 pub(super) fn record_bytes(read: &[PackedRecords]) -> Option<usize> {
     let records = || read.iter().flatten().flatten();
     let bytes: usize = records().map(Vec::len).sum();

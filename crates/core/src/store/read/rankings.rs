@@ -22,8 +22,8 @@ const IDS_AT_ONCE: usize = 10_000;
 /// The most ids of a ranking and of the slices that have left its window for which all ids are read, so that the answer
 /// is exact. Beyond, only the ids of the answer are corrected, until the folder has taken the slices out.
 const MAX_EXACT_IDS: usize = 20_000;
-/// The most slices by which the ids of such an answer are corrected, and the number of further ids that are read
-/// because a correction may bring them into the answer.
+/// The most slices by which the ids of an answer are corrected beyond [`MAX_EXACT_IDS`]. Also reads [`MORE_CANDIDATES`]
+/// further ids, which a correction may bring into the answer.
 const MAX_CORRECTED_SLICES: usize = 8;
 const MORE_CANDIDATES: usize = 500;
 

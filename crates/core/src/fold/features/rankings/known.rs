@@ -14,7 +14,7 @@ pub(super) struct KnownRankings {
     pub(super) by_name: BTreeMap<Arc<str>, KnownRanking>,
     /// Whether all rankings of the store are known.
     pub(super) is_listed: bool,
-    /// Rankings with additions since they were last limited, the longest waiting one first.
+    /// Rankings with additions since they were last limited, in the order in which they wait.
     pub(super) to_limit: VecDeque<Arc<str>>,
 }
 
@@ -45,7 +45,7 @@ impl KnownRanking {
         })
     }
 
-    /// The write of its configurations.
+    /// The write of the ranking's configurations.
     pub(super) fn specs_write(&self, name: &Arc<str>) -> FieldWrites {
         let specs = (!self.specs.is_empty()).then(|| pack::pack(&self.specs));
         FieldWrites::of(Table::RankingSpecs, None, name.as_bytes(), specs)

@@ -28,8 +28,8 @@ pub(super) fn ttl(spec: RankingSpec) -> i64 {
     spec.period().saturating_mul(2).saturating_add(SPARE_TIME)
 }
 
-/// Time to live of a slice. Sums are written last at the end of a slice's window, and must not outlive the slice: it
-/// could no longer be subtracted from them.
+/// Time to live of a slice. The sums are written until the end of a slice's window, and must not outlive the slice:
+/// without the slice, its counts could no longer be subtracted from the sums.
 fn slice_ttl(spec: RankingSpec) -> i64 {
     ttl(spec)
         .saturating_add(spec.period())
@@ -123,7 +123,8 @@ impl Rankings {
             if !added.may_drop() {
                 continue;
             }
-            // The steps follow the order of the partitions, so that each adds to the counts of those before.
+            // Steps are written in the order of their partitions, so the number of each step includes the additions of
+            // the steps before.
             let (before, mut sum) = (stored.next(&Table::RankingsDropped), 0u64);
             for (partition, more) in dropped {
                 sum = sum.saturating_add(more);
@@ -180,13 +181,13 @@ impl Rankings {
         added
     }
 
-    /// Determines for how many new ids each ranking has room until it is limited.
+    /// Determines how many new ids each ranking can take before ids are dropped after the round.
     async fn make_room(
         &mut self,
         journal: &dyn Journal,
         all: &mut [Added<'_>],
     ) -> Result<(), StoreError> {
-        // Up to this many ids are dropped after the round.
+        // A ranking to which only a few ids are added needs no count: its surplus is dropped after the round.
         let has_many = |added: &&mut Added<'_>| added.ids.len() > FEW_IDS;
         let mut counted: Vec<_> = all.iter_mut().filter(has_many).collect();
         let is_uncounted = |name: &str| self.known.get(name).is_some_and(|r| r.ids.is_none());
@@ -234,8 +235,8 @@ impl Rankings {
         new.into_iter().take(surplus).map(|(_, _, id)| id).collect()
     }
 
-    /// The writes of the states of some rankings. Each step that adds to a ranking includes them, so that no sum has a
-    /// slice that the ranking does not know.
+    /// The writes of the states of some rankings. Each step that adds to a ranking includes its state, so that the
+    /// ranking knows every slice that the sums contain.
     pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
         let ranking = |name: &'_ Arc<str>| Some((name.clone(), self.known.get(name)?));
         let rankings = names.iter().filter_map(ranking);
@@ -254,9 +255,9 @@ impl Rankings {
 struct Added<'a> {
     name: &'a Arc<str>,
     delta: &'a RankingDelta,
-    /// Whether additions without room are counted.
+    /// Whether there are additions that an instance had no room for, and that are not counted yet.
     counts_dropped: bool,
-    /// The slices that a removed id may be part of.
+    /// The slices that may contain a removed id.
     before: Vec<i64>,
     /// The configuration in effect.
     spec: RankingSpec,

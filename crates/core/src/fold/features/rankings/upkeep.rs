@@ -1,8 +1,8 @@
 //! The upkeep of rankings between rounds: subtracts slices that have left the window from the sums, and drops ids for
 //! which there is no room, some ids at a time.
 //!
-//! An id is taken out of a slice and out of the sums in one step. So a folder that takes over half-way, or continues in
-//! the next round, begins again with the ids that are left.
+//! An id is taken out of a slice and out of the sums in one step. So a folder that takes over half-way, or resumes in
+//! the next round, continues with the ids that are left.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TablePage, TableRead, read_table};
 
-/// The most ids that are taken out between two rounds because they have left the window, and the most that are taken
-/// out because there is no room for them.
+/// The most ids that are taken out between two rounds for each of two reasons: their slice has left the window, or
+/// there is no room for them.
 const IDS_PER_ROUND: usize = 20_000;
-/// The number of ids that cost as much to take out as it costs to read a page of a table.
+/// Reading a page of a table costs as much as taking out this many ids.
 const IDS_PER_PAGE: usize = 20;
 
 /// The result of searching a part of a table for its smallest counts.
@@ -52,7 +52,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Drops ids of the rankings with additions that have no room for them.
+    /// Drops ids of the rankings that had additions and have more ids than they may.
     pub(in crate::fold) async fn limit(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         let mut left = IDS_PER_ROUND;
         for _ in 0..self.known.to_limit.len() {
@@ -85,8 +85,8 @@ impl Rankings {
             return Ok(());
         };
         let expired: Vec<i64> = ranking.state.expired(now).collect();
-        // When the window of all slices is over, none may be left when another one begins: the sums of missing slices
-        // are removed with the last slice.
+        // All slices have left the window, so the ranking is removed as a whole. This also removes the sums of missing
+        // slices, so that the next window begins without them.
         if expired.len() == ranking.state.slices.len() {
             return self.end_ranking(leased, name).await;
         }
@@ -115,7 +115,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Forgets configurations that no instance has used for additions for as long as their period.
+    /// Forgets a configuration that no instance has used for additions for one period of the configuration.
     async fn expire_specs(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -159,7 +159,7 @@ impl Rankings {
             let mut taken = 0;
             for part in ids.chunks(IDS_AT_ONCE) {
                 let ids: Vec<_> = part.iter().map(|(_, id)| id.clone()).collect();
-                // An id that is part of later slices stays, with its additions there.
+                // An id that is also in later slices stays in the ranking, with its additions there.
                 let part = (name, start);
                 taken += self
                     .take_out(leased, part, &ids, Some(&mut surplus))
@@ -180,8 +180,9 @@ impl Rankings {
         Ok(surplus == 0)
     }
 
-    /// Takes ids out of a slice, and their counts out of the sums, in one step. With a surplus, takes out only as many
-    /// as exceed the limit, and counts them as dropped. Returns their number.
+    /// Takes ids out of a slice, and their counts out of the sums, in one step. With a `surplus`, stops when that many
+    /// ids have left the ranking, and adds the counts to the dropped ones. Returns the number of ids that were taken
+    /// out.
     async fn take_out(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -251,7 +252,7 @@ impl Rankings {
     }
 
     /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, however many ids they
-    /// have. So no sum remains of a slice that another program has deleted.
+    /// have. This also removes the sums of slices that another program has deleted.
     async fn end_ranking(&mut self, leased: &mut LeasedStore<'_>, name: &Arc<str>) -> Leased<()> {
         let Some(ranking) = self.known.get(name) else {
             return Ok(());

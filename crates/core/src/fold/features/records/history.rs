@@ -1,6 +1,6 @@
 //! The days that the store keeps beyond the tiers that every store has. The folder that begins or changes a history
-//! stores that before it stores the days. Folders that take over continue the history, whatever they ask for
-//! themselves.
+//! first stores the history, and then the days. Folders that take over continue the history, whatever days they ask
+//! for.
 
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::history;

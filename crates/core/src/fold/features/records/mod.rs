@@ -37,7 +37,7 @@ pub(super) struct RecordTables {
     max_records: usize,
     /// The records that the round changes, by partition.
     changed: Map<usize, Vec<RecordKey>>,
-    /// The `newest_at` of that round.
+    /// The `newest_at` of the round whose records are remembered.
     newest_at: i64,
     /// The days that the store keeps.
     history: KeptHistory,

@@ -1,5 +1,6 @@
-//! The hour-of-week profiles. Some minutes after its end, an hour is applied to the profile of each context that has
-//! records in it. Each profile says which hours it has, so that an instance that takes over can begin an hour again.
+//! The hour-of-week profiles. Some minutes after an hour has ended, the hour is applied to the profile of each context
+//! that has records in it. Each profile says which hours it has, so that an instance that takes over can begin an hour
+//! again.
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
 use crate::fold::leased_store::{Leased, LeasedStore};
@@ -16,18 +17,18 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slices::Merge;
 
-/// Seconds after its end at which an hour is applied: instances flush at least once a minute. Samples that arrive later
-/// are in the records, but not in the profiles.
+/// Seconds from the end of an hour until the hour is applied: instances flush at least once a minute. Samples that
+/// arrive later are in the records, but not in the profiles.
 const LATE: i64 = 180;
 /// The most hours that are caught up: the records of half an hour are kept for 49.
 const MOST_HOURS: i64 = 48;
 /// The length, in seconds, of the slices that an hour is made from.
 const HALF_HOUR: u32 = 1_800;
-/// Seconds by which applied hours may be ahead of those that have ended: as much as samples of a clock that is ahead.
-/// Hours further ahead were applied under a wrong clock, and are taken back; otherwise no hour would be applied until
-/// then.
+/// Seconds by which applied hours may be ahead of the hours that have ended: samples of a clock that is ahead may be
+/// ahead by as much. Hours further ahead were applied under a wrong clock, and are taken back. Otherwise no hour would
+/// be applied until the clock reaches them.
 const MOST_AHEAD: i64 = 26 * HOUR;
-/// The most seconds between two reads of the journal for which the instance counts as present in between.
+/// An instance counts as present between two reads of the journal that are at most this many seconds apart.
 const MOST_APART: i64 = 60;
 
 /// The profiles under a lease.
@@ -49,7 +50,7 @@ impl Profiles {
         }
     }
 
-    /// Applies the hours that have ended. Usually there is none, and nothing is read.
+    /// Applies the hours that have ended. Usually there is no such hour, and nothing is read.
     pub(super) async fn apply_due(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         let rolled = &leased.lease.progress.rolled;
         if rolled.is_new() {
@@ -98,7 +99,7 @@ impl Profiles {
         Ok(CatchUp {
             applied,
             end,
-            // One of the fields is not a profile.
+            // One of the counted fields is not a profile.
             room: self.most.saturating_add(1).saturating_sub(profiles),
             knows_gaps: state.gaps.is_some(),
             running: RecordedTime::new(since, state.gaps.unwrap_or_default()),
@@ -117,7 +118,7 @@ struct CatchUp<'a> {
     room: usize,
     /// When the service was running, according to the store.
     running: RecordedTime,
-    /// Whether the store knows when no instance was running, as it does if all are in one process.
+    /// Whether the store knows when no instance was running. A store with all instances in one process does.
     knows_gaps: bool,
     presence: &'a Presence,
 }
@@ -145,8 +146,9 @@ impl CatchUp<'_> {
         Ok(())
     }
 
-    /// How much of half an hour was recorded, in seconds. A store that does not know when no instance was running has
-    /// recorded all of it if there are records, or else as long as this instance was present to fold some.
+    /// How much of half an hour was recorded, in seconds. If the store does not know when no instance was running, all
+    /// of a half hour with records counts as recorded. Of a half hour without records, the time counts in which this
+    /// instance was present to fold some.
     fn recorded_seconds(&self, start: i64, has_records: bool) -> i64 {
         let end = start + i64::from(HALF_HOUR);
         match self.knows_gaps || has_records {
@@ -155,7 +157,7 @@ impl CatchUp<'_> {
         }
     }
 
-    /// The profiles of some contexts, after adding an hour that is not part of them yet.
+    /// The writes that add an hour to the profiles of some contexts, unless a profile has the hour already.
     async fn writes(
         &mut self,
         leased: &LeasedStore<'_>,
@@ -227,7 +229,7 @@ fn merged(records: [Option<Vec<u8>>; 2]) -> Aggregate {
     merged
 }
 
-/// The time, in Unix seconds, for which an instance was present to fold, whether there were entries or not.
+/// The time, in Unix seconds, in which an instance was present to fold, even if there were no entries.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     since: i64,
