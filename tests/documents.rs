@@ -110,6 +110,7 @@ fn links_lead_somewhere() {
     let mut all = documents("");
     all.extend(documents("docs"));
     all.extend(documents("src/guide"));
+    all.extend(documents("tests"));
     assert!(all.len() > 25, "{all:?}");
     let mut followed = 0;
     let mut faults = Vec::new();
@@ -144,6 +145,26 @@ fn the_guide_lists_each_page() {
 fn readme_is_a_page() {
     let words = read(&root().join("README.md")).split_whitespace().count();
     assert!(words <= README_WORDS, "{words} words");
+}
+
+/// The map of tests names files and folders that exist.
+#[test]
+fn the_map_of_tests_names_what_is_there() {
+    let folder = root().join("tests");
+    let map = read(&folder.join("README.md"));
+    let (map, _) = map.split_once("## Helpers").unwrap();
+    let rows = map.lines().filter_map(|line| line.strip_prefix("| "));
+    let tests = rows.filter_map(|row| row.split(" | ").nth(1));
+    let named = tests.flat_map(|tests| tests.split('`').skip(1).step_by(2));
+    let named: Vec<&str> = named.filter(|name| !name.starts_with("make ")).collect();
+    assert!(named.len() > 50, "{named:?}");
+    let is_there = |name: &str| {
+        ["", ".rs"]
+            .iter()
+            .any(|end| folder.join(format!("{name}{end}")).exists())
+    };
+    let missing: Vec<_> = named.into_iter().filter(|name| !is_there(name)).collect();
+    assert_eq!(missing, [""; 0]);
 }
 
 /// `tests/programs` runs two of them.
