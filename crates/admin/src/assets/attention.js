@@ -34,7 +34,7 @@ export class Attention {
 		const canJudge = until > 0 && sight?.compared > 0;
 		const parts = [
 			standing > 0 ? '' : 'Nothing is slower, failing or surging',
-			`minutes finished until ${moment(until, now)}`,
+			`as of ${moment(until, now)}`,
 			sight?.compared < sight?.contexts
 				? `${sight.compared} of ${sight.contexts} pages have enough requests`
 				: '',

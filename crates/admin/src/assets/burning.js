@@ -22,9 +22,12 @@ export function burningList(before) {
 				const [label, name, , , words] = line.children;
 				attr(name, 'href', linkTo(path));
 				const [one, six] = [path.one_hour, path.six_hours].map((burn) => times(burn?.burn_rate));
-				text(label, `${one} its budget`);
+				text(label, `${one} the allowed misses`);
 				const target = `${100 * path.share}% within ${duration(path.duration, true)}`;
-				text(words, `${target}: missed ${one} as often as it may be in the last hour, ${six} in the last six`);
+				text(
+					words,
+					`${target}: missed ${one} as often as allowed in the last hour, ${six} in the last six hours`,
+				);
 			});
 		},
 	};

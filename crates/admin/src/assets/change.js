@@ -45,7 +45,7 @@ export function values({ kind, then, now }) {
 
 /** The cost of being slower, without that of more requests: the time that "Fix first" says is saved. */
 export const cost = ({ kind, from_code: code }) =>
-	kind === 'slower' && code > 0.0005 ? `, costs ${duration(code)} per minute` : '';
+	kind === 'slower' && code > 0.0005 ? `, ${duration(code)} more work each minute` : '';
 
 export function since(change, now) {
 	return `since ${moment(change.since, now)} (${span(now - change.since)})`;
@@ -64,7 +64,7 @@ export function suspects(change, marks, now) {
 	return (change.suspects ?? []).map((one) => {
 		const share = `${percent(Math.min(one.share, 1), 1)} of the added time`;
 		if (one.kind === 'timer') return `${visible(one.timer)}, ${share}`;
-		if (one.kind === 'code') return `your code, outside of timers, ${share}`;
+		if (one.kind === 'code') return `your code outside of timers, ${share}`;
 		if (one.kind === 'instance') return `instance ${visible(one.instance)}, ${against(one.ratio, 'the others')}`;
 		const at = marks.find((mark) => mark.id === one.mark)?.at;
 		const when = at ? ` at ${moment(at, now)}` : '';
@@ -78,14 +78,14 @@ export function deployVerdict({ deploy }) {
 	const { verdict, mark, seconds_before: earlier } = deploy ?? {};
 	if (verdict === 'no_deploy_seen') return 'No deploy was seen before it.';
 	return verdict === 'not_the_deploy'
-		? `Not a deploy: the last one before it, ${visible(mark.text)}, was ${span(earlier)} earlier.`
+		? `No deploy caused it: the last one, ${visible(mark.text)}, was ${span(earlier)} earlier.`
 		: '';
 }
 
 /** The suspects, and the verdict on a deploy, in sentences. `timers`: those of the page, some of which may fail. */
 export function explanation(change, marks, now, timers = []) {
 	const failing = timers.filter((timer) => timer.failing && change.kind === 'failing' && change.stands);
-	const fails = ({ timer, error_share: part }) => `${visible(timer)}, which fails ${percent(part, 1)} of its runs`;
+	const fails = ({ timer, error_share: part }) => `${visible(timer)}, which fails in ${percent(part, 1)} of its runs`;
 	const known = [...failing.map(fails), ...suspects(change, marks, now)];
 	const none =
 		change.kind === 'failing' && !timers.length ? 'Its page says what fails.' : 'No timer or instance stands out.';

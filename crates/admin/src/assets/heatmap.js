@@ -1,5 +1,5 @@
 // The heat map of latencies: the number of requests by duration, drawn under the lines of a chart over time. A cell
-// lists those of its requests that are kept one by one.
+// lists those of its requests that are kept.
 
 import { axisTicks } from './axis.js';
 import { when } from './chart_readout.js';
@@ -191,7 +191,7 @@ export class HeatMap {
 		const during = when({ precision: this.#answer.precision, now: this.#now, utc: false, clock: time }, slice);
 		const counted = `${n ? plural(n, what) : `No ${what}`} of ${range([low, high])}, ${during}`;
 		const none = n ? `. ${this.#whyNone(slice)}` : '';
-		const kept = listed.length ? `, ${listed.length} of them kept one by one` : none;
+		const kept = listed.length ? `, ${listed.length} of them listed below` : none;
 		text(this.#sentence, `${counted}${kept}.`);
 		this.#table.draw(listed);
 		show(this.#table.node, listed.length > 0);
@@ -199,11 +199,11 @@ export class HeatMap {
 
 	/** The reason why no request of a cell is listed. */
 	#whyNone({ end }) {
-		if (this.#kind === 'timer') return 'Calls of a timer are counted, not kept one by one';
+		if (this.#kind === 'timer') return 'Calls of a timer are counted, not listed';
 		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
 		if (end <= since) return `Single requests are kept since ${time(since, 'minute')} only`;
 		const kept = 'the slowest of an hour are, and the newest failed ones';
-		return `Requests of this speed are counted, not kept one by one: ${kept}`;
+		return `Requests of this speed are counted, not listed: ${kept}`;
 	}
 
 	/** The content of an exported file: each cell that has requests. */

@@ -34,7 +34,7 @@ export function pathTarget() {
 			text(words, `${promise} ${exactPercent(1 - target.share)} may not: that is the error budget.`);
 			text(verdict, inWords(target));
 			const [one, six] = [target.one_hour, target.six_hours].map((burn) => times(burn?.burn_rate));
-			text(line, `Its target is missed ${one} as often as it may be in the last hour, ${six} in the last six.`);
+			text(line, `Missed ${one} as often as allowed in the last hour, ${six} in the last six hours.`);
 			const isFastInOne = isFast(target.one_hour) || isFast(target.six_hours);
 			attr(verdict, 'data-level', target.burns ? 'bad' : isFastInOne ? null : 'good');
 			drawBurn(tiles[0], 'last hour', target.one_hour, target.burns);
@@ -48,9 +48,9 @@ const isFast = (burn) => burn?.burn_rate > 1;
 
 /** The meaning of the burn rates. */
 function inWords({ burns, one_hour: one, six_hours: six }) {
-	if (burns) return 'The error budget burns faster than it lasts';
-	if (isFast(one)) return 'The last hour burns the error budget faster than it lasts, the last six do not';
-	if (isFast(six)) return 'The last six hours burned the error budget faster than it lasts, the last one does not';
+	if (burns) return 'The error budget is being used up too fast';
+	if (isFast(one)) return 'Used too fast in the last hour, but not over the last six';
+	if (isFast(six)) return 'Used too fast over the last six hours, but not in the last one';
 	return isNumber(six?.burn_rate) ? 'Within the error budget' : 'No request in the last six hours that counts';
 }
 
@@ -67,7 +67,7 @@ function drawBurn(tile, when, burn, burns) {
 function drawBudget(tile, { budget, budget_left: left }) {
 	const [label, value, note] = tile.children;
 	text(label, 'Error budget left');
-	text(value, !isNumber(left) ? NONE : left >= 0 ? percent(left, 1) : `used up ${times(1 - left)}`);
+	text(value, !isNumber(left) ? NONE : left >= 0 ? percent(left, 1) : `${percent(-left, 1)} over`);
 	value.classList.toggle('bad-text', left < 0);
 	text(note, `${count(budget.bad)} of ${count(budget.counted)} bad in ${span(budget.recorded_seconds)}`);
 	attr(tile, 'title', exactness(budget, 'Of what is kept of the last 30 days'));

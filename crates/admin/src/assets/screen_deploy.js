@@ -29,7 +29,7 @@ export function mount(root, page) {
 			side('before', 'Mean before', 'mean', duration),
 			side('after', 'after', 'mean', duration),
 			ratioColumn('change', 'Change', { value: (row) => row.change?.mean ?? null }),
-			ratioColumn('side_by_side', 'New beside old', {
+			ratioColumn('side_by_side', 'New vs. old', {
 				title: 'The new version by the old one, in the same minutes',
 				value: (row) => row.side_by_side?.ratio ?? null,
 			}),

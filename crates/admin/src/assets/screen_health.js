@@ -38,7 +38,7 @@ export function mount(root, page) {
 	const cards = el('div', 'cards', ...lists.map(([, , node]) => node));
 	const details = el('details', '', el('summary', 'button', 'Details'), cards);
 	root.append(
-		card('well', 'Is it well?', { parts: [well] }),
+		card('well', 'Summary', { parts: [well] }),
 		card('instances', 'Instances', { head: [note], parts: [instances.node] }),
 		details,
 	);
@@ -119,7 +119,7 @@ function wellness(health, { asOf, fleet, overview, changes }, now) {
 		const { judged_until: until, sight } = changes;
 		const seen = `${sight.compared} of ${sight.contexts} pages are compared with their past`;
 		const words = until
-			? `${seen}, in the minutes finished until ${moment(until, now)}`
+			? `${seen}, as of ${moment(until, now)}`
 			: 'too early to tell: each page is compared with its own past';
 		topics.push(['Changes', words, now - (until ?? now) < 300]);
 	}

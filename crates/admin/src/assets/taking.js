@@ -19,7 +19,9 @@ export function taker(page) {
 		attr(who, 'role', failure ? 'alert' : null);
 		text(take, change.taken ? 'Give back' : 'Take');
 		labelled(take, `${take.shownText}: ${headline(change)}`);
-		take.title = change.taken ? 'Call for attention again' : 'I see to this: tell everybody, and be quiet';
+		take.title = change.taken
+			? 'Call for attention again'
+			: 'Show others that you work on this, and stop counting it';
 		take.disabled = isSending;
 		// An ended change needs no action.
 		show(take, change.stands && page.config.may_write === true);

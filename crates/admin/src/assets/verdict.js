@@ -52,7 +52,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 				? 'No path has changed for which this timer is suspected'
 				: 'Nothing has changed here';
 			const words = canJudge
-				? `${calmly}, as of the minutes finished until ${moment(log.judged_until, now)}`
+				? `${calmly}, as of ${moment(log.judged_until, now)}`
 				: 'Too early to tell: each page is compared with its own past';
 			const deploy = mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : '';
 			say(calm, shown.length ? '' : `${words}${deploy}`);

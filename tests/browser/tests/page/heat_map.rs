@@ -37,12 +37,12 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     page.until_shown(PLOT).await;
     // One cell has one request, one has five, and all others have 20.
     page.click(&format!("{LATENCY} .heat-1")).await;
-    let kept = listed(&page, "1 request of ", ", 1 of them kept one by one.").await;
+    let kept = listed(&page, "1 request of ", ", 1 of them listed below.").await;
     assert_eq!(kept, ["900\u{202f}ms"]);
     // Away, so that the crosshair does not lie over the next cell.
     page.hover("[data-panel=histogram] h2", (0.5, 0.5)).await;
     page.click(&format!("{LATENCY} .heat-4")).await;
-    let kept = listed(&page, "5 requests of ", ", 4 of them kept one by one.").await;
+    let kept = listed(&page, "5 requests of ", ", 4 of them listed below.").await;
     assert_eq!(kept, ["300\u{202f}ms"; 4]);
     // By the keys: down to the fast ones of that minute.
     page.focus(PLOT).await;
@@ -59,8 +59,7 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     let cell: String = page.eval(CELL).await;
     assert!(cell.contains("\u{202f}ms 20 77%; 26 samples"), "{cell}");
     page.press("Enter").await;
-    let not_kept =
-        "counted, not kept one by one: the slowest of an hour are, and the newest failed ones.";
+    let not_kept = "counted, not listed: the slowest of an hour are, and the newest failed ones.";
     assert!(listed(&page, "20 requests of ", not_kept).await.is_empty());
     page.press("ArrowUp").await;
     page.press("Enter").await;
@@ -127,7 +126,7 @@ async fn the_heat_map_of_all_paths_lists_requests_of_each() {
         page.press("ArrowLeft").await;
     }
     page.press("Enter").await;
-    let listed = listed(&page, "", " of them kept one by one.").await;
+    let listed = listed(&page, "", " of them listed below.").await;
     assert!(!listed.is_empty());
     assert!(
         page.count(".cell-list tbody th a.open").await > 0,

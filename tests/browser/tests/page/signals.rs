@@ -116,7 +116,7 @@ async fn each_change_says_whether_a_deploy_did_it_and_whether_it_is_the_code() {
     page.until_shown(suspect).await;
     let text = page.text(suspect).await;
     assert!(
-        text.contains("1.4.2") && text.contains("your code, outside of timers"),
+        text.contains("1.4.2") && text.contains("your code outside of timers"),
         "{text}"
     );
     page.end().await;

@@ -209,10 +209,10 @@ async fn a_target_is_told_in_words_and_numbers() {
     // One of eight was bad, and one of ten may be.
     for part in [
         "90% should be answered within 250\u{202f}ms, without an error. 10% may not",
-        "The error budget burns faster than it lasts",
+        "The error budget is being used up too fast",
         "Burn rate, last hour\n1.25×\n1 of 8 requests bad",
         "Burn rate, last 6 h\n1.25×",
-        "Error budget left\nused up 1.25×",
+        "Error budget left\n25% over",
     ] {
         let lines = words.replace("\n\n", "\n");
         assert!(lines.contains(part), "{lines:?} lacks {part:?}");

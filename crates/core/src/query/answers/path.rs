@@ -145,7 +145,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     check_given("context", context)?;
     let snapshots = source.reader.contexts(context).await?;
     let snapshot = of_kind(&snapshots, query.kind);
-    let snapshot = snapshot.ok_or(QueryError::NotFound("there is no context of this name"))?;
+    let snapshot = snapshot.ok_or(QueryError::NotFound("no path or timer has this name"))?;
     let id = ContextId::new(snapshot.kind, context);
     let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
     let of_hour = aggregate.map_or_else(OutcomeCounts::default, |hour| hour.outcomes);

@@ -76,7 +76,7 @@ pub(in crate::query) async fn profile(
         Some(context) => {
             let snapshots = source.reader.contexts(context).await?;
             let snapshot = of_kind(&snapshots, query.kind);
-            let absent = QueryError::NotFound("there is no context of this name");
+            let absent = QueryError::NotFound("no path or timer has this name");
             ContextId::new(snapshot.ok_or(absent)?.kind, context)
         }
     };
