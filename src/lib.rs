@@ -36,9 +36,9 @@
 //! calls. A call takes effect once, however often it is sent. One instance of the fleet folds the journal into the
 //! tables that are read, so the load of the store hardly grows with the fleet.
 //!
-//! While the store is away, the process merges its batches: counts and histogram buckets add up. Their size is
-//! bounded by the number of contexts, however long the outage lasts. A store in memory keeps the journal and the tables
-//! in this process, where one `Pulse` flushes and folds.
+//! While the store is away, the process merges its batches: counts and histogram buckets add up. The size of the merged
+//! batch is bounded by the number of contexts, however long the outage lasts. A store in memory keeps the journal and
+//! the tables in this process, where one `Pulse` flushes and folds.
 //!
 //! # What is counted
 //!
@@ -56,10 +56,15 @@
 //!
 //! # Where to read on
 //!
-//! Start with [`Pulse`] and its [`Builder`]. `Dashboard` shows what other processes record. [`layer`] describes the
-//! middleware case by case, `admin` the dashboard and the API, `row_cache` rows in Redis that are refreshed on
-//! schedule, and [`store`] the stores. The [`guide`] has a page for each question, from the first service to rolling
-//! back a version, and a [glossary](guide::glossary) that defines each term.
+//! Start with [`Pulse`] and its [`Builder`]. `Dashboard` shows what other processes record. The modules:
+//!
+//! - [`layer`] describes the middleware case by case.
+//! - `admin` describes the dashboard and the API.
+//! - `row_cache` keeps rows in Redis, and refreshes them on schedule.
+//! - [`store`] describes the stores.
+//!
+//! The [`guide`] has a page for each question, from the first service to rolling back a version, and a
+//! [glossary](guide::glossary) that defines each term.
 //!
 //! # Crates in the interface
 //!

@@ -11,8 +11,8 @@ use super::future::{BodyEndFuture, ResponseFuture};
 use super::guard::Guard;
 use super::route::Routes;
 
-/// Times each request until the head of its response, or, with `BODY_END`, until the end of its body. See
-/// [`PulseLayer`](super::PulseLayer).
+/// Times each request until the head of its response. With `BODY_END`, times each request until the end of the
+/// response's body. See [`PulseLayer`](super::PulseLayer).
 #[derive(Clone, Debug)]
 pub struct PulseService<S, const BODY_END: bool = false> {
     pub(super) inner: S,
@@ -32,7 +32,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    // Inlining it into a framework's wrapper would copy the future once more.
+    // If this function were inlined into a framework's wrapper, the future would be copied once more.
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (method, extensions) = (request.method(), request.extensions());

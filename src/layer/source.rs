@@ -33,7 +33,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The path as the client sent it, without the query, even within a nested router.
+    /// The path as the client sent it, without the query. A nested router does not shorten this path.
     pub(super) fn whole_path(&self) -> &'a str {
         #[cfg(feature = "axum")]
         if let Some(uri) = super::matched::original_uri(self.extensions) {
@@ -94,7 +94,7 @@ enum Skip {
 }
 
 impl IgnoreList {
-    /// Paths or route templates. One that ends in `/*` includes all paths below it.
+    /// Ignores these paths or route templates. `/admin/*` ignores `/admin` and all paths below.
     pub(crate) fn new<'a>(paths: impl IntoIterator<Item = &'a str>) -> Self {
         let skips = paths.into_iter().map(|path| match path.strip_suffix("/*") {
             Some(parent) => Skip::Below(parent.to_owned()),
@@ -103,7 +103,7 @@ impl IgnoreList {
         Self(skips.collect())
     }
 
-    /// Whether some paths of a route template may be ignored, but not all of them.
+    /// Whether a path that matches this route template may be ignored. If so, each request's path must be looked up.
     #[cfg(feature = "axum")]
     pub(crate) fn may_match(&self, template: &str) -> bool {
         self.0.iter().any(|skip| match skip {

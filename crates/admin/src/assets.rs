@@ -32,7 +32,7 @@ const HASH_DIGITS: usize = 32;
 /// The files as the build script compressed them, by name.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The hash of all files in their URLs.
+/// The hash of all files. Each URL of a file contains it.
 static HASH: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Hash::new();
     for (name, content) in FILES {
@@ -45,7 +45,7 @@ static HASH: LazyLock<String> = LazyLock::new(|| {
     response::half_of(digest.finalize())
 });
 
-/// The hash of all files in their URLs.
+/// The hash of all files. Each URL of a file contains it.
 pub(super) fn hash() -> &'static str {
     &HASH
 }

@@ -31,7 +31,7 @@ pub(super) struct ApiError {
     allow: Option<&'static str>,
 }
 
-/// Errors of the store contain no secrets.
+/// The response repeats the text of a store's error, which contains no secrets.
 impl From<QueryError> for ApiError {
     fn from(error: QueryError) -> Self {
         match error {
@@ -68,7 +68,8 @@ impl ApiError {
         }
     }
 
-    /// 400: the parameter `name` is invalid. The message must not repeat its value, unless it is a number.
+    /// 400: the parameter `name` is invalid. The message must not repeat the parameter's value, unless the value is a
+    /// number.
     pub(super) fn parameter(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             parameter: Some(name.into()),
@@ -76,7 +77,7 @@ impl ApiError {
         }
     }
 
-    /// 503 for another reason.
+    /// 503: the answer is not available now, for the reason in the message.
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
@@ -186,8 +187,8 @@ pub(super) fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
     })
 }
 
-/// Completes every response, including errors: sets the headers, and marks it as [`Unrecorded`]. Removes the body of an
-/// answer to HEAD, whose length stays in the header.
+/// Completes every response, including errors: sets the headers, and marks the response as [`Unrecorded`]. An answer to
+/// HEAD loses its body, and keeps the header with the body's length.
 pub(super) fn finish(method: &Method, response: &mut Response) {
     if *method == Method::HEAD {
         let body = std::mem::take(response.body_mut());

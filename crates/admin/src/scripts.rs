@@ -1,9 +1,9 @@
 //! The files of the page as they are served: without comments, and the modules of the first paint joined into one. The
 //! build script includes this module.
 //!
-//! Unjoined, a browser would fetch one module after the other, as each names its imports, and many small files compress
-//! worse than one. Joined modules share one scope, so no two of them may declare the same name at their top level. Run
-//! from the folder, they work unjoined.
+//! A browser learns the imports of a module only when the module has arrived, so it would fetch separate modules one
+//! after the other. Many small files also compress worse than one. Joined modules share one scope, so no two of them
+//! may declare the same name at their top level. The files in the folder also work as separate modules.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub(super) const FIRST_SCRIPT: &str = "app.js";
 /// The stylesheets that are joined into [`STYLE`].
 pub(super) const STYLES: &[&str] = &["app.css", "chart.css"];
 
-/// The stylesheet of the screens other than the overview, loaded with them.
+/// The stylesheet of the screens other than the overview. The page loads it with the first such screen.
 pub(super) const LATER_STYLES: &[&str] = &["screens.css"];
 
 /// The modules of the first paint, each after its imports. They are served as [`FIRST_SCRIPT`].
@@ -41,7 +41,7 @@ pub(super) const LATER_MODULES: &[&str] = &[
 /// The end of the last line of an import.
 const IMPORT_END: &str = ".js';";
 
-/// The files that are served, by name, from the texts of the folder's files.
+/// Makes the files that are served, each with its name. `read` returns the text of a file of the folder.
 ///
 /// # Errors
 /// Fails if `read` fails.
@@ -126,7 +126,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     lines.map(without_comment)
 }
 
-/// A line without its trailing comment. The same text within a string stays.
+/// A line without its trailing comment. A ` // ` within a string does not begin a comment.
 fn without_comment(line: &str) -> &str {
     let Some((code, _)) = line.rsplit_once(" // ") else {
         return line;

@@ -139,7 +139,7 @@ impl StoreError {
 pub enum AmendError {
     /// There is no change or mark with this id. If there was one, it is gone.
     NotFound(&'static str),
-    /// The state does not allow the amendment, as when the change has ended.
+    /// The change or mark cannot be amended in its present state: for example, the change has ended.
     Conflict(String),
     /// The store failed. If the text says so, the amendment may have happened, or may happen later.
     Store(StoreError),

@@ -104,8 +104,8 @@ impl RowCache {
         self.schedule(id, Duration::ZERO).await
     }
 
-    /// Loads a row now, for use after its source was written: an older load still in progress is discarded. Returns
-    /// whether the row exists.
+    /// Loads a row now. Call this after a write to the source of the row: an older load still in progress is discarded.
+    /// Returns whether the row exists.
     ///
     /// # Errors
     /// [`RowError::NotAllowed`], [`RowError::Load`] or [`RowError::Store`].
@@ -131,8 +131,8 @@ impl RowCache {
         row.map(|row| parsed(id, &row)).transpose()
     }
 
-    /// Returns the cached rows of some ids, in their order: up to a thousand small rows in one round trip, larger and
-    /// more rows in parts. All of them are in memory at once.
+    /// Returns the cached rows of some ids, in the order of the ids. Up to a thousand small rows take one round trip;
+    /// more rows, or larger ones, take several. All rows are in memory at once.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -154,8 +154,8 @@ impl RowCache {
     /// A row without a schedule stays cached for [`unscheduled_age`](super::RowCacheBuilder::unscheduled_age). While
     /// the store is unreachable, the row is loaded and not cached.
     ///
-    /// Waits while [`concurrency`](super::RowCacheBuilder::concurrency) other rows are loaded. Dropping the future
-    /// stops the wait; a load that has begun goes on, unless the store is unreachable.
+    /// Waits while [`concurrency`](super::RowCacheBuilder::concurrency) loads of other rows are in progress. Dropping
+    /// the future stops the wait; a load that has begun goes on, unless the store is unreachable.
     ///
     /// # Errors
     /// [`RowError::NotAllowed`], [`RowError::Load`] or [`RowError::Type`].
@@ -177,7 +177,8 @@ impl RowCache {
     }
 }
 
-/// Lists some scheduled rows of a cache, failing ones first, then those due the longest, with the number of all.
+/// Lists some scheduled rows of a cache, and counts all of them. Failing rows come first, then those that have been due
+/// for the longest time.
 pub async fn list(cache: &RowCache, query: &RowsQuery) -> Result<RowList, StoreError> {
     cache.0.list(query).await
 }

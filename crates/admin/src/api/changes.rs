@@ -1,4 +1,4 @@
-//! Acknowledging a change, and withdrawing that: `POST api/changes`.
+//! Acknowledging a change, and withdrawing an acknowledgement: `POST api/changes`.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use super::super::{Admin, Instance};
 use tower_pulse_core::query::json::ScreenSize;
 use tower_pulse_core::query::source;
 
-/// The body of a request that acknowledges a change, or withdraws that.
+/// The body of a request that acknowledges a change, or withdraws its acknowledgement.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Take {
@@ -16,7 +16,7 @@ struct Take {
     taken: bool,
 }
 
-/// Acknowledges the change that a JSON body names, or withdraws that. Answers with the updated change.
+/// Acknowledges the change that a JSON body names, or withdraws its acknowledgement. Answers with the updated change.
 pub(crate) async fn take(
     admin: &Admin,
     instance: &Instance,

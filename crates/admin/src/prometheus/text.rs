@@ -97,7 +97,8 @@ impl Text {
         }
         self.text.push_str(label);
         self.text.push_str("=\"");
-        // Names are long and may need escapes, so the lines copy the text before the last value.
+        // Names are long and may need escapes. So only the first line writes them, and each other line copies the text
+        // before its last value.
         let shared = start..self.text.len();
         let mut is_first = true;
         for (last, value, exemplar) in samples {
@@ -145,7 +146,7 @@ impl Text {
         self.text.push('\n');
     }
 
-    /// Writes an exemplar. The name and the value of its label have at most 72 characters; 128 are allowed.
+    /// Writes an exemplar. The name and the value of its label have at most 72 characters; OpenMetrics allows 128.
     fn exemplar(&mut self, exemplar: &Exemplar) {
         self.text.push_str(" # {");
         self.label("trace_id", &exemplar.trace_id);

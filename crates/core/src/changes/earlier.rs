@@ -1,4 +1,4 @@
-//! Compares a change with the same time yesterday and a week ago, if that is retained.
+//! Compares a change with the same time yesterday and a week ago, if the store still has the records of that time.
 
 use super::MINUTE;
 use crate::error::Result;
@@ -58,8 +58,8 @@ async fn earlier(
     let (value, error) = match change.kind {
         ChangeKind::Failing => (sums.outcomes.errors as f64 / requests as f64, 0.0),
         ChangeKind::Surging | ChangeKind::Silent => {
-            // The slice counts as recorded from its start, except for gaps: other programs may have counted requests
-            // before the first sample.
+            // `recorded` may begin within the slice, at the first sample. Other programs may have counted
+            // requests before, so the whole slice counts as recorded, except for gaps.
             let seconds = recorded
                 .from(start)
                 .seconds(start, start + i64::from(width));

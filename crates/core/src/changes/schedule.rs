@@ -67,7 +67,7 @@ impl Judge {
             }
             let is_overdue = looked.is_ok() && !is_mine;
             if is_overdue && !std::mem::replace(&mut has_woken, true) {
-                // There is no lease without a journal.
+                // `hello` begins a journal if there is none. Without one, no instance can acquire the lease.
                 if self.store.hello().await.is_ok() {
                     self.folder.wake();
                 }
@@ -76,7 +76,7 @@ impl Judge {
         }
     }
 
-    /// Reads up to which minute the store is judged.
+    /// Reads the last judgement in the store, and notes the minute up to which instances have judged.
     async fn look(&self) -> Result<()> {
         let last = self.note(read_judged(self.store.journal()).await)?;
         self.remember(last.judged.until, last.judged.sight);

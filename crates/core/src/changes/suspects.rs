@@ -17,7 +17,7 @@ use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// The timers since a change are compared with those in this many seconds before it.
+/// The time since a change is compared with this many seconds before the change.
 const PAST: i64 = 3_600;
 
 /// The most minutes of a change in which instances and versions are compared.
@@ -26,7 +26,7 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 /// Sets the suspects of an ongoing change at `end`, most likely first.
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
     // Only a change of a page has suspects among the instances and timers of that page. A change of one instance, of
-    // all pages, or of the queue in front has none of these.
+    // all pages, or of the queue in front of the service has no such suspects.
     let is_of_queue = *change.context == *QUEUED;
     let is_of_a_page =
         *change.context != *ALL && !is_of_queue && change.kind != ChangeKind::Instance;
@@ -95,8 +95,8 @@ fn instance(change: &Change, sides: &Sides, reports: &[InstanceReports]) -> Opti
     suspects::instance(change.kind, sides, &minutes.collect::<Vec<_>>())
 }
 
-/// The machines that may make everything slow: the machine of the instance from which the change comes; or without such
-/// an instance, the machines of half of the fleet.
+/// The machines that may make everything slow. If the change comes from one instance, only its machine may be a
+/// suspect. Otherwise machines are suspects only if at least half of the fleet's machines are delayed.
 fn machines(change: &Change, suspects: &[Suspect], reports: &[InstanceReports]) -> Vec<Suspect> {
     if !matches!(change.kind, ChangeKind::Slower | ChangeKind::Instance) {
         return Vec::new();

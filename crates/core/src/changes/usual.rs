@@ -1,5 +1,5 @@
-//! Recognizes behaviour that is usual for a context at this hour of each week, which is not reported as a change: a
-//! surge when people come to work, or a page that is slow while the night's reports are made.
+//! Recognizes behaviour that is usual for a context at this hour of each week: a surge when people come to work, or a
+//! page that is slow while the night's reports are made. Usual behaviour is not reported as a change.
 
 use super::MINUTE;
 use crate::error::Result;

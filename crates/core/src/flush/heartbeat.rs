@@ -12,7 +12,7 @@ use crate::task::{boxed, lock};
 use tower_pulse_model::fleet::Fleet;
 use tower_pulse_model::mark::Mark;
 
-/// The time after which the mark of a version is added again if it cannot be read.
+/// The time after which the mark of a version is added again if the mark cannot be read yet.
 const MARK_AGAIN: Duration = Duration::from_secs(60);
 
 impl Flusher {
@@ -64,8 +64,9 @@ impl Flusher {
         Ok(fleet)
     }
 
-    /// Lets the clock follow another time. Samples that were recorded before are sent apart from later ones: in one
-    /// batch, the slices of the earlier samples could push out those of the later ones.
+    /// Lets the clock follow the store's time (`origin`), or this instance's own time again (`None`). Samples from
+    /// before the switch are sent apart from later ones: in one batch, the slices of the earlier samples could push out
+    /// those of the later ones.
     async fn follow_time(&self, origin: Option<i64>) -> Result<()> {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {

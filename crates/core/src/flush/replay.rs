@@ -15,7 +15,7 @@ const COUNT_RETENTION: Duration = Duration::from_secs(600);
 /// Amounts of old calls are added up if the calls were acknowledged within this time of each other.
 const OLD_COUNTS_WITHIN: Duration = Duration::from_secs(60);
 /// The greatest age at which a call is replayed or counted as lost. The store removes the fence of an instance that has
-/// been idle for a day, and a store without the fence may have all of the instance's calls.
+/// been idle for a day. So for older calls a missing fence does not mean that the store lost the calls.
 const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
 /// The most calls whose amounts are remembered separately; those of older calls are added up.
 const MAX_COUNTS: usize = 4_096;
@@ -105,8 +105,8 @@ impl ReplayBuffer {
         }
     }
 
-    /// Buffers an acknowledged call. The acknowledgement proves only that the store had the earlier calls when this
-    /// call was `sent`: a suspended machine may have read the answer late.
+    /// Buffers an acknowledged call. The age of earlier calls counts until this call was `sent`: the acknowledgement
+    /// proves that the store had them then. If the machine was suspended, it may have read the answer much later.
     pub(super) fn push(&mut self, clock: &Clock, call: FencedBatch, sent: Moment) {
         let bytes = call.batch.approximate_bytes();
         self.is_settled = false;
@@ -152,8 +152,8 @@ impl ReplayBuffer {
         self.calls.len()
     }
 
-    /// The number of the newest call, as long as the store must still be asked about it: until the store has answered
-    /// once after the call became too old to be replayed.
+    /// The number of the newest call, if the store must still be asked whether it has this call. `None` once the store
+    /// has answered after the call became too old to be replayed.
     pub(super) fn newest(&self) -> Option<u64> {
         let newest = self.calls.back().map(|buffered| buffered.acknowledged);
         let newest = newest.or(self.counts.back().copied())?;
@@ -448,7 +448,7 @@ mod tests {
         buffer.push(&clock, call(1), Moment::now(&clock));
         hand.advance(Duration::from_secs(60));
         assert!(!buffer.is_newest_old(&clock));
-        // Suspended, the monotonic clock may stand still.
+        // While a machine is suspended, its monotonic clock may stand still.
         hand.set_wall(3_600);
         assert!(buffer.is_newest_old(&clock));
         assert_eq!(buffer.newest(), Some(1));

@@ -11,8 +11,8 @@ use crate::task::{DENIED_WAIT, Stopped, boxed, lock};
 const LAST_FLUSH: Duration = Duration::from_secs(1);
 
 impl Flusher {
-    /// Flushes at every interval, or earlier when a ranking is crowded, until the shutdown. When every `Pulse` is
-    /// dropped without a shutdown, flushes the pending batch.
+    /// Flushes at every interval until the shutdown, or earlier when a ranking of the pending batch has many ids. When
+    /// every `Pulse` is dropped without a shutdown, flushes the pending batch.
     pub fn flush_at_intervals(
         self: Arc<Self>,
         stopped: Stopped,
@@ -142,7 +142,7 @@ impl Flusher {
     }
 }
 
-/// Logs a warning when flushing ends with its runtime instead of by a shutdown.
+/// Logs a warning if the runtime ends before a shutdown, and data that was not flushed is lost.
 struct Unfinished {
     flusher: Arc<Flusher>,
     stopped: Stopped,

@@ -1,5 +1,5 @@
 //! The additions of a step to counters and statistics: the part of the round in the step's partitions. Other programs
-//! may add to the same keys, so a step adds to them, and does not replace them like fields of tables.
+//! may add to the same keys, so a step adds to a key. Fields of tables, in contrast, are replaced.
 
 use std::sync::Arc;
 

@@ -12,8 +12,8 @@
 //! that folds them.
 //!
 //! The fold itself knows no tables: each feature merges the changes of a round into its own tables, and maintains them
-//! between rounds. Read `round`, `features`, one of its files, then `gather` (reading entries), `plan` and `steps`
-//! (writing), `leased_store` (the lease).
+//! between rounds. To learn the code, read `round` first, then `features` with one of its files, `gather` (reading
+//! entries), `plan` and `steps` (writing), and `leased_store` (the lease).
 //!
 //! To add a new aggregate, see *A new aggregate* in `ARCHITECTURE.md`: no file in this directory changes.
 
@@ -50,7 +50,7 @@ use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, Position, Readable, Store, StoreFuture};
 use crate::task::{DENIED_WAIT, Stopped, lock};
 
-/// The delay after the start of a second at which the journal is read, when most instances have just flushed.
+/// The journal is read this long after the start of a second: most instances have flushed by then.
 const READ_DELAY: Duration = Duration::from_millis(150);
 /// The waits after an error, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
@@ -64,7 +64,7 @@ const FENCE_INTERVAL: Duration = Duration::from_secs(3_600);
 const RECHECK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(5)..=Duration::from_millis(100);
 
-/// The contexts of the first step.
+/// The number of contexts that the first step writes.
 const FIRST_CONTEXTS: usize = 16;
 
 /// Folds the journal of a store while no other instance does.
@@ -100,7 +100,7 @@ pub enum Leader {
     This,
     /// Another instance, or there is no journal yet.
     Other,
-    /// An instance of a newer version of this crate, for which entries wait.
+    /// An instance of a newer version of this crate must fold the waiting entries.
     NewerVersion,
 }
 
@@ -121,7 +121,7 @@ impl Ended {
 }
 
 impl Folder {
-    /// A folder of this name in the lease.
+    /// Creates a folder, which holds the lease under the name `instance`.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,

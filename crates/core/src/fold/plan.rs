@@ -8,7 +8,7 @@ use crate::store::journal::Entry;
 use crate::store::table::FieldWrites;
 use tower_pulse_model::sorted::Map;
 
-/// Names to merge, and records to prepare, before the task yields to others.
+/// The number of names that a task merges, or records that it prepares, before it yields to other tasks.
 pub(super) const NAMES_AT_ONCE: usize = 64;
 
 /// How a round ended.
@@ -21,8 +21,8 @@ pub(super) enum Outcome {
     Idle,
     /// The next entry is of a newer version, and waits for an instance that can read it.
     Newer(Entry),
-    /// There was no round left to fold, so the conditional write was tried: it is done, or another instance had written
-    /// before.
+    /// All rounds were folded, so the conditional write was tried. The write is done, unless another instance had
+    /// written before.
     Written(Written),
 }
 
@@ -82,9 +82,11 @@ pub(super) struct PlannedStep {
     pub(super) plan: Plan,
 }
 
-/// The end of a round, the bytes of entries that it lacks, and when this instance began to fold it.
+/// The end of a round.
 pub(super) struct RoundEnd {
     pub(super) position: Position,
+    /// The bytes of the round's entries that were gone before they were folded.
     pub(super) hole_bytes: u64,
+    /// When this instance began to fold the round.
     pub(super) start: Instant,
 }

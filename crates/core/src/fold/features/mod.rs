@@ -19,11 +19,11 @@ use tower_pulse_model::round::Round;
 /// The limits of an instance that folds.
 #[derive(Clone, Copy, Debug)]
 pub struct FoldLimits {
-    /// The most records that it remembers from one round to the next.
+    /// The most records that the instance remembers from one round to the next.
     pub records: usize,
     /// The most profiles in the store.
     pub profiles: usize,
-    /// The days of history that it asks for, in addition to the tiers that every store has.
+    /// The days of history that the instance asks for, in addition to the tiers that every store has.
     pub history_days: Option<u32>,
     /// The most contexts that a step writes; `None` for as many as the store can take quickly.
     pub step_contexts: Option<usize>,
@@ -87,7 +87,7 @@ impl Features {
         Box::pin(self.records.roll_up_and_apply(leased))
     }
 
-    /// Adds the changes of the round in the partitions that are not done to the plans: their costs, and the fields as
+    /// Adds changes of the round to the plans, for each partition that is not done yet: their costs, and the fields as
     /// they are after the round.
     pub(super) fn plan<'a>(
         &'a mut self,

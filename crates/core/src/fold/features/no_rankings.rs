@@ -1,4 +1,5 @@
-//! Rankings in a build without the feature `rankings`. The only store of such a build is in this process, and has none.
+//! Rankings in a build without the feature `fold-rankings`. The only store of such a build is in memory, and has no
+//! rankings.
 
 use super::{FieldWrites, Leased, LeasedStore, Plans, Round};
 

@@ -55,7 +55,7 @@ pub(super) fn record_bytes(read: &[PackedRecords]) -> Option<usize> {
     bytes.checked_div(records().count())
 }
 
-/// Reads a page, without slices that were open.
+/// Reads a page. Leaves out open slices that have settled, as their records are in memory.
 pub(super) async fn read_page(
     store: &dyn Store,
     page: Page,

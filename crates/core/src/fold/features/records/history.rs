@@ -1,6 +1,6 @@
-//! The days that the store keeps beyond the tiers that every store has. The folder that begins or changes a history
-//! first stores the history, and then the days. Folders that take over continue the history, whatever days they ask
-//! for.
+//! Records by the day, which a store keeps in addition to the tiers that every store has. The folder that begins or
+//! changes a history first stores the number of days, and then records days. The next folder reads that number and
+//! continues the history, even if it asks for fewer days or none.
 
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::history;
@@ -11,9 +11,9 @@ use tower_pulse_model::tiers::{History, Tiers};
 /// The number of days whose time to live one step renews.
 const DAYS_AT_ONCE: usize = 64;
 
-/// The history under a lease.
+/// The history as this instance knows it while it holds the lease.
 pub(super) struct KeptHistory {
-    /// The days that this instance asks for.
+    /// The number of days that this instance asks for.
     wanted: Option<u32>,
     /// The history in the store, once it is read.
     stored: Option<History>,
