@@ -1,5 +1,5 @@
-//! The context of a request. A route that was seen before finds it without hashing or allocating, and without
-//! contention between worker threads for one reference count.
+//! The context of a request. For a route that was seen before, the layer finds the context without hashing or
+//! allocating, and worker threads do not contend for one reference count.
 
 use std::borrow::Cow;
 #[cfg(feature = "axum")]
@@ -20,15 +20,15 @@ use tower_pulse_model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use tower_pulse_model::context::{UNMATCHED, fold_method};
 
-/// The number of alternations between cloning threads after which a service gets a [`Route`] per recording shard.
+/// Once the thread that clones a service has changed this many times, the service gets a [`Route`] per recording shard.
 const SHARED_AFTER: u32 = 256;
 
 /// Stands for no thread.
 const NO_THREAD: usize = usize::MAX;
 
-/// The route of one layered service: one of several copies, if threads alternate. axum clones the service for each
-/// request, so with one route, threads would contend for its reference count. Hence there is a copy for each recording
-/// shard.
+/// The route of one layered service. If several threads clone the service, there is a copy of the route for each
+/// recording shard: axum clones the service for each request, and threads would contend for the reference count of a
+/// single route.
 #[derive(Debug)]
 pub(super) struct Routes(Arc<Route>);
 
@@ -38,7 +38,8 @@ pub(super) struct Routes(Arc<Route>);
 struct Sharing {
     /// The routes of all shards but the first, whose route contains this value.
     others: OnceLock<Box<[Arc<Route>]>>,
-    /// The thread that cloned the service last, and the number of alternations. [`NO_THREAD`] once there are `others`.
+    /// The thread that cloned the service last, and how often that thread has changed. [`NO_THREAD`] once there are
+    /// `others`.
     last_thread: AtomicUsize,
     changes: AtomicU32,
 }
@@ -57,7 +58,7 @@ impl Routes {
         }
     }
 
-    /// Clones on another thread than the last one.
+    /// Clones the service on a thread that did not make the last clone.
     #[inline(never)]
     fn clone_on(&self, thread: usize) -> Self {
         match self.0.sharing.others.get() {
@@ -77,7 +78,7 @@ impl Routes {
 
     #[inline(always)]
     fn of_thread<'a>(&'a self, others: &'a [Arc<Route>]) -> &'a Arc<Route> {
-        // `others` has one element less than there are shards, a power of two, so its length is the mask.
+        // The number of shards is a power of two. `others` has one element less, so its length is the mask.
         let shard = thread_number() & others.len();
         others.get(shard.wrapping_sub(1)).unwrap_or(&self.0)
     }
@@ -105,7 +106,8 @@ pub(super) struct Route {
     source: Source,
     skips: IgnoreList,
     fallback_only: bool,
-    /// The header of the queue in front, with a handle of its timer for this route alone.
+    /// The header that tells how long a request waited in front of this process, with a handle of the timer of these
+    /// waits for this route alone.
     queue: Option<Queue>,
     sharing: Sharing,
     #[cfg(feature = "axum")]
@@ -122,8 +124,8 @@ struct Slot {
     path: Template,
     /// A handle for this route alone.
     entry: Arc<ContextHandle>,
-    /// Whether the head of each request must be read: some of the template's paths may be ignored, or details or the
-    /// queue in front are recorded.
+    /// Whether the head of each request must be read: some of the template's paths may be ignored, or details are
+    /// recorded, or waits in front of this process.
     needs_head: bool,
 }
 
@@ -162,7 +164,7 @@ pub(super) struct Recorded {
 }
 
 impl Target {
-    /// Replaces the details, which hold no context yet.
+    /// Replaces the details of the request. `details` has no context yet.
     pub(super) fn with_details(self, mut details: Detailed) -> Self {
         match self {
             Self::Unregistered(mut new) => {
@@ -285,7 +287,7 @@ impl Route {
         )
     }
 
-    /// Counts an alternation of cloning threads. Races make the count inexact, which does no harm.
+    /// Counts a change of the thread that clones the service. Races make the count inexact, which does no harm.
     #[cold]
     fn cloned_on(&self, thread: usize) {
         let sharing = &self.sharing;

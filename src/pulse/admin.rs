@@ -6,9 +6,9 @@ use super::Pulse;
 use tower_pulse_core::error::BuildError;
 
 impl Pulse {
-    /// Returns the admin router, to be merged. Serves `path`, with and without a slash at its end, and everything below
-    /// it. The router fits into an app with any state `S`. All routers of a `Pulse` share what they read of the store,
-    /// so a second one costs nothing more.
+    /// Returns the admin router, for axum's `merge` into the router of your app. Serves `path`, with and without a
+    /// slash at its end, and everything below it. The router fits into an app with any state `S`. All routers of a
+    /// `Pulse` share their reads of the store, so a second router causes no further reads.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -50,7 +50,8 @@ impl Pulse {
         S: Clone + Send + Sync + 'static,
     {
         let router = tower_pulse_admin::mounted(self.admin_source(), access, path)?;
-        // Around the fallback alone: each route within the layer would take one of the `max_contexts`.
+        // This layer is around the fallback only. Each admin route within the layer would take one of the
+        // `max_contexts`.
         let fallback = axum::Router::new().layer(self.layer().standing_in());
         Ok(self.unrecorded(router).merge(fallback))
     }

@@ -70,8 +70,8 @@ impl Pulse {
     /// ends, the page shows the name and no longer counts the change as a problem. A second acknowledgement replaces
     /// the name. Hidden characters of the name are escaped, it is cut at 64 bytes, and an empty name becomes `someone`.
     ///
-    /// The change is written between two rounds of folding, which interrupts an instance that folds for a moment. At
-    /// most 100 changes of a store are acknowledged at the same time.
+    /// The change is written between two rounds of folding, which interrupts the folder for a moment. At most 100
+    /// changes of a store are acknowledged at the same time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -84,7 +84,8 @@ impl Pulse {
     ///
     /// # Errors
     /// There is no such change, or it has ended; 100 others are acknowledged; the `Pulse` was shut down; or the store
-    /// failed, or has not written it within 5 s: the text says whether it may still be written then.
+    /// failed, or has not written the acknowledgement within 5 s: the text then says whether the acknowledgement may
+    /// still be written.
     ///
     /// # Cancel safety
     /// The change may have been acknowledged.
@@ -95,7 +96,8 @@ impl Pulse {
     /// Withdraws the [acknowledgement](Self::acknowledge_change) of a change, as *Give back* does on the page. Does
     /// nothing if the change is not acknowledged.
     ///
-    /// # Errors The same as of [`acknowledge_change`](Self::acknowledge_change).
+    /// # Errors
+    /// The same as of [`acknowledge_change`](Self::acknowledge_change).
     ///
     /// # Cancel safety
     /// The acknowledgement may have been withdrawn.
@@ -104,7 +106,8 @@ impl Pulse {
     }
 
     /// Removes a [mark](Self::mark), and returns it. Changes no longer name it as a suspect. The mark of a version can
-    /// be removed too: that version is not marked again until another version was, even if all instances start again.
+    /// be removed too: the version is then marked again only after another version was marked, even if all instances
+    /// start again.
     ///
     /// # Errors
     /// There is no such mark; the `Pulse` was shut down; or the store failed, or has not removed it within 5 s: the
@@ -117,8 +120,9 @@ impl Pulse {
     }
 
     /// Marks this moment, for the whole fleet: a deploy, a migration, a campaign. Changes that begin near a mark name
-    /// it as a suspect, and `api/deploy` compares each page before and after it. The newest 50 are kept, and the newest
-    /// 50 of versions beside them. Characters that show nothing, or turn the direction of text, are escaped.
+    /// it as a suspect, and `api/deploy` compares each page before and after it. The newest 50 of these marks are kept,
+    /// and also the newest 50 marks of versions. Invisible characters, and those that change the direction of text, are
+    /// escaped.
     ///
     /// [`Builder::app_version`](crate::Builder::app_version) makes marks of deploys by itself.
     ///

@@ -53,8 +53,8 @@ impl Host {
             (1..=MAX_LABEL).contains(&label.len())
                 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         };
-        // A name whose last part is a number would be an address, and browsers send addresses only in the forms that
-        // are parsed above.
+        // A name whose last part is a number would be another form of an address. It is refused, as browsers send
+        // addresses only in the forms that are parsed above.
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_name = name.len() <= MAX_HOST
             && name.split('.').all(is_label)
@@ -94,8 +94,8 @@ impl Hosts {
         }
     }
 
-    /// Refuses a request for a host that is neither an address, nor `localhost`, nor named. A browser always sends the
-    /// host that it requests; other headers are not trusted.
+    /// Refuses a request whose host is not an address, `localhost` or one of the named hosts. A browser always sends
+    /// the host that it requests; other headers are not trusted.
     pub(super) fn check(&self, parts: &Parts) -> Result<(), ApiError> {
         if self.any {
             return Ok(());

@@ -58,7 +58,8 @@ impl Page {
         }
     }
 
-    /// Serves the page at `path`, as the browser may have requested it. `may_write` chooses the configuration.
+    /// Serves the page. `path` is the path of the request, from which a proxy may have removed the beginning.
+    /// `may_write` chooses the configuration.
     pub(super) fn serve(&self, path: &str, may_write: bool) -> Response {
         response::body(self.index(&base(path), may_write), HTML)
     }
@@ -93,8 +94,8 @@ fn filled(template: &str, value: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// The prefix of all relative URLs of the page at `path`. Uses only the end of the path, as a proxy may have removed
-/// its beginning.
+/// The prefix of all relative URLs of the page at `path`. Uses only the end of the path, as its beginning may be
+/// missing.
 fn base(path: &str) -> String {
     match path.rsplit('/').next() {
         None | Some("") => String::new(),

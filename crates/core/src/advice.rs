@@ -36,9 +36,9 @@ pub const CANCELLED: Advice = Advice {
     code: ".layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, timeout))\n.layer(pulse.layer())",
 };
 
-/// There is advice about all requests if at least one in this many has no route.
+/// Advice about all requests is given if at least one in this many has no route and is answered with 2xx.
 const UNMATCHED_OF: u64 = 100;
-/// There is advice if more than one in this many requests is cancelled.
+/// Advice is given if more than one in this many requests is cancelled.
 const CANCELLED_OF: u64 = 5;
 
 impl Advice {

@@ -11,13 +11,13 @@ use crate::store::{Pass, Store};
 use crate::task::{DENIED_WAIT, Stopped, lock};
 use tower_pulse_model::snapshot::Problem;
 
-/// Waits after a failed pass, doubled each time.
+/// The first and the longest wait after a failed pass. The wait doubles with each failure.
 const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
 
 /// Retention of the data that is not stored in slices.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// How long a context stays in the ranking after its last sample.
+    /// How long a context stays in the ranking of the slowest contexts after its last sample.
     pub ranking_retention: Duration,
     /// How long a context stays known after its last sample.
     pub context_retention: Duration,

@@ -145,7 +145,7 @@ pub fn conditions(warnings: &[Warning]) -> Vec<Condition> {
 /// The texts of some warnings, one for each cause. Of several warnings that end with the same error, only the first is
 /// kept.
 pub fn texts(warnings: Vec<Warning>) -> Vec<String> {
-    // A warning begins with the task that failed, unless it is the error itself.
+    // A warning is an error, or a task that failed, a colon and the error.
     let cause = |warning: &str| match warning.split_once(": ") {
         Some((_, error)) => error.to_owned(),
         None => warning.to_owned(),

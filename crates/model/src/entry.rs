@@ -28,7 +28,8 @@ pub const ENTRY_VERSION: u8 = 1;
 /// The largest entry that a folder accepts, as it reads entries whole.
 pub const MAX_ENTRY_BYTES: usize = 11 * 1024 * 1024;
 /// The highest cost of an entry: no sender makes a call that costs more than [`MAX_CALL_COST`], in any configuration.
-/// Rankings and reports without content cost their sender nothing, and there are few of them.
+/// The rest is for rankings and reports without content: they cost the sender nothing, but the reader 1 each. There are
+/// few of them.
 const ENTRY_BUDGET: Budget = Budget::new(MAX_CALL_COST + 512);
 
 /// Packs a batch.
@@ -105,8 +106,8 @@ const LISTS: [ReadItem; 5] = [
 ];
 
 /// The error of an entry that cannot be decoded, or that no version of this crate sends: a name is too long, or the
-/// entry is larger than a sender makes at the maxima of `Builder`. The limits do not depend on the reader's
-/// configuration, as other instances may be configured differently.
+/// entry is larger than any that a sender makes with the highest limits that `Builder` accepts. The limits do not
+/// depend on the reader's configuration, as other instances may be configured differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 

@@ -1,6 +1,6 @@
 //! The hour-of-week profile of a context: its usual requests, errors and times in each hour of the week. The profile is
-//! built from the records of hours that have ended, and outlives them: each further week weighs the weeks before by
-//! 3/4.
+//! built from the records of hours that have ended, and outlives them: with each further week, the weight of the weeks
+//! before is multiplied by 3/4.
 //!
 //! Hours are in UTC, which has no daylight saving time, so each week has 168 of them.
 
@@ -24,14 +24,14 @@ const WEIGHT_UNIT: f64 = 1.0 / 16_000.0;
 /// The hour-of-week profile of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The hours before this one are applied, in Unix seconds. Applying an hour again changes nothing.
+    /// The start of the first hour that is not applied yet, in Unix seconds. Applying an hour again changes nothing.
     until: i64,
     /// The hours of the week, Monday 00:00 UTC first.
     hours: Box<[ProfileHour; WEEK_HOURS]>,
 }
 
-/// An hour of the week. All fields but `weeks` are sums over the weeks, in which each further week weighs those before
-/// by 3/4.
+/// An hour of the week. All fields but `weeks` are sums over the weeks. Before a further week is added, the sum is
+/// multiplied by 3/4.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProfileHour {
     /// The number of weeks in which the hour was recorded, wholly or in part; 255 for more.
@@ -57,7 +57,7 @@ impl Profile {
         }
     }
 
-    /// The hours before this one are applied, in Unix seconds.
+    /// The start of the first hour that is not applied yet, in Unix seconds.
     pub fn until(&self) -> i64 {
         self.until
     }
@@ -67,14 +67,14 @@ impl Profile {
         &*self.hours
     }
 
-    /// Applies an hour with requests, and those before it without. `recorded` includes the hour. Returns `false` if the
-    /// hour was applied before.
+    /// Applies an hour with requests, and the hours before it, in which there were none. `recorded` includes the hour.
+    /// Returns `false` if the hour was applied before.
     pub fn apply(&mut self, hour: i64, samples: &Aggregate, recorded: &RecordedHours) -> bool {
         if self.until > hour {
             return false;
         }
         self.pass(hour, recorded);
-        // An hour with requests was recorded at least in part, even if `recorded` does not know it.
+        // An hour with requests was recorded at least in part, even if `recorded` has no minutes of it.
         let minutes = recorded.minutes(hour).max(1);
         self.hours[hour_of_week(hour)].add(part_of(minutes), Some(samples));
         self.until = hour.saturating_add(HOUR);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// A span of time in Unix seconds, from the first to before the second.
+/// The start and the end of a span of time, in Unix seconds. The end is not a part of the span.
 pub type Gap = (i64, i64);
 
 /// The time that a store has recorded: since a moment, without the gaps in which no instance was running.

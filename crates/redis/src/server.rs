@@ -13,7 +13,7 @@ pub(super) struct Server {
     /// `redis` or `valkey`.
     flavour: &'static str,
     version: String,
-    /// Whether it is a node of a cluster that is used as a standalone server.
+    /// Whether the server is a cluster's node, and is used as a standalone server.
     is_lone_node: bool,
     /// The policy of eviction, the number of evicted keys, and 1 if no memory is left, as inspect.lua notes them.
     memory: String,

@@ -16,8 +16,8 @@ const MAX_ASKS: usize = 16;
 /// The longest question, in bytes: a context of the longest name, each byte percent-encoded, and other parameters.
 const MAX_ASK: usize = 4_096;
 
-/// Answers all `ask` parameters concurrently, each as its own endpoint would, in their order. `as_of` is the earliest
-/// of the answers. Fails if the answers are too large together.
+/// Answers all `ask` parameters concurrently, each as its own endpoint would. The answers are in the order of the
+/// parameters. `as_of` is the earliest of the answers. Fails if the answers are too large together.
 pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Written, ApiError> {
     let asks = params::pairs(query)?;
     if let Some((unknown, _)) = asks.iter().find(|(name, _)| name != "ask") {

@@ -5,9 +5,9 @@
 //! [detector](tower_pulse_detect::detector) judge them, and writes the changes; `suspects` and `earlier` add the likely
 //! causes and earlier figures.
 //!
-//! A judgement is written between two rounds of folding, and takes effect only if there was no other judgement since
-//! the last one ([`store::conditional_write`](crate::store::conditional_write)). So it is harmless if two instances
-//! judge the same minute, and each change is passed to the callbacks of at most one instance.
+//! A judgement is written between two rounds of folding, and takes effect only if no other judgement was written since
+//! the one that it continues ([`store::conditional_write`](crate::store::conditional_write)). So it is harmless if two
+//! instances judge the same minute, and each change is passed to the callbacks of at most one instance.
 
 mod earlier;
 mod schedule;
@@ -45,7 +45,7 @@ pub struct Judge {
     clock: Clock,
     /// Writes judgements.
     folder: Arc<Folder>,
-    /// The second of the oldest sample of this instance that is not known to be in the store.
+    /// The time, in Unix seconds, of the oldest sample of this instance that is not known to be in the store.
     unsent_since: Box<dyn Fn() -> Option<i64> + Send + Sync>,
     /// The contexts that are judged.
     scope: JudgedScope,
@@ -101,8 +101,9 @@ impl Judge {
         lock(&self.status).clone()
     }
 
-    /// Judges all minutes that end until `until`, in Unix seconds, if their samples can be read. Does not judge while
-    /// another instance folds, except `by_hand`. Returns the number of minutes that this instance has judged.
+    /// Judges all minutes that end at `until` or earlier, in Unix seconds, if their samples can be read. Does not judge
+    /// while another instance folds, unless `by_hand` is set. Returns the number of minutes that this instance has
+    /// judged.
     ///
     /// Cancel safe: the next call resumes from the store.
     #[inline(never)]
@@ -127,7 +128,8 @@ impl Judge {
 
     async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize> {
         let journal = self.store.journal();
-        // This is read before the store's status, so samples that are sent in between are in the store by then.
+        // This is read before the store's status: each sample that counts as sent here is then in the store when the
+        // status is read.
         let unsent_since = (self.unsent_since)().unwrap_or(i64::MAX);
         let readable = self
             .store
@@ -183,9 +185,9 @@ impl Judge {
         }
     }
 
-    /// Whether a clock that was far ahead made the last judgement, and no instance continues from there: its revision
-    /// has not changed for some minutes. If only the clock of this instance is wrong, others judge meanwhile, and the
-    /// revision changes.
+    /// Whether the last judgement was made under a clock that was far ahead, and no instance continues it: the revision
+    /// of the judgement has not changed for some minutes. If only the clock of this instance is wrong, others judge
+    /// meanwhile, and the revision changes.
     fn is_of_a_wrong_clock(&self, last: &LastJudgement) -> bool {
         let now = self.clock.now_seconds();
         let mut ahead = lock(&self.ahead);

@@ -28,10 +28,10 @@ const SUSPECTS_FOR: i64 = 15;
 /// The most changes of a minute whose suspects are searched. The search for each change reads records.
 const MAX_EXAMINED: usize = 20;
 
-/// If the last judgement is ahead of the clock by more than this many seconds, a wrong clock has made it.
+/// A last judgement that is ahead of the clock by more than this many seconds was made under a wrong clock.
 const MAX_AHEAD: i64 = 3_600;
 
-/// Whether a minute that ends at `until` is so far in the future that a wrong clock must have judged it.
+/// Whether a minute that ends at `until` is so far in the future that it must have been judged under a wrong clock.
 pub(super) fn is_ahead(until: i64, now: i64) -> bool {
     until > now.saturating_add(MAX_AHEAD)
 }
@@ -114,7 +114,7 @@ impl MinuteRecords {
 }
 
 impl Session {
-    /// Resumes from the store, to judge minutes that end until `end`.
+    /// Resumes from the store, to judge minutes that end at `end` or earlier.
     pub(super) async fn resume(
         store: &dyn Store,
         journal: &dyn Journal,
@@ -165,8 +165,8 @@ impl Session {
         self.until
     }
 
-    /// Whether this session can judge the next minutes up to `end`. After a longer break, a new session judges only the
-    /// last minutes before `end`.
+    /// Whether this session can judge the next minutes up to `end`. If the session is more than [`RECALLED_MINUTES`]
+    /// behind, a new one judges only the last minutes before `end`.
     pub(super) fn goes_on_to(&self, end: i64) -> bool {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
     }
@@ -266,8 +266,8 @@ impl Session {
         Ok(())
     }
 
-    /// Judges the next minute that ends until `end`. Returns the session after that minute, the write of the judgement,
-    /// and the changes that began or ended. The session is valid once the judgement is written.
+    /// Judges the next minute, which ends at `end` or earlier. Returns the session after that minute, the write of the
+    /// judgement, and the changes that began or ended. The session is valid once the judgement is written.
     pub(super) async fn judge(
         mut self,
         store: &dyn Store,

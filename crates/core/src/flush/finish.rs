@@ -1,4 +1,4 @@
-//! The last flush: a shutdown appends the remaining calls, and counts those that it has to give up as lost.
+//! The last flush: a shutdown appends the remaining calls. Calls that it cannot append in time count as lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,8 +15,8 @@ pub struct Unflushed {
 }
 
 impl Flusher {
-    /// Flushes everything that is pending, with retries until `within` has passed in real time, whatever the clock
-    /// says. Samples that are recorded later are dropped. The error says how much is lost.
+    /// Flushes everything that is pending, with retries until `within` has passed. This is real time, even if the
+    /// `Pulse` has a manual clock. Samples that are recorded later are dropped. The error says how much is lost.
     pub async fn finish(&self, within: Duration) -> Result<(), Unflushed> {
         let lost_before = self.lost_for_good();
         self.recorder.drain();

@@ -1,4 +1,4 @@
-//! Writes fields of tables between two rounds, if one of them still has an expected value.
+//! Writes fields of tables between two rounds, if a compared field still has the expected value.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::store::table::Table;
 use crate::task::lock;
 use tower_pulse_model::sorted::Map;
 
-/// How often a write by hand may end the lease of another instance.
+/// How often `Folder::write_by_hand` may end the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
-/// The longest wait before a write by hand ends a lease. The wait is random, so that two instances that write by hand
+/// The longest wait before `Folder::write_by_hand` ends a lease. The wait is random, so that two instances that call it
 /// do not end each other's leases.
 const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 
@@ -27,7 +27,7 @@ impl Folder {
 
     /// Writes if this instance holds or can acquire the lease to fold. A round that was begun is finished first.
     ///
-    /// Cancel safe: steps that took effect stay, and the compared field tells whether all steps did.
+    /// Cancel safe: steps that took effect stay, and the compared field tells whether all of them took effect.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let ended = self.rounds(None, Some(write)).await?;
         if ended.written != Written::NoLease && ended.has_acquired {

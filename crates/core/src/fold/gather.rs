@@ -12,8 +12,8 @@ use tower_pulse_model::round::Round;
 /// Approximate limits of one round: the bytes of its entries, and the time for which it reads entries.
 const ROUND_BYTES: u64 = 32 * 1024 * 1024;
 const READ_TIME: Duration = Duration::from_secs(1);
-/// Seconds by which `appended_at` may be ahead of the time: as much as the clock of a replica may be after a
-/// failover. Times further ahead were set while the store's clock was wrong.
+/// Seconds by which the `appended_at` of an entry may be ahead of the current time. After a failover, the clock of the
+/// new primary may be behind by as much. Times further ahead were set while the store's clock was wrong.
 const STAMP_AHEAD: i64 = 60;
 
 /// The most requests that an entry may declare.
@@ -24,8 +24,8 @@ impl LeasedStore<'_> {
     pub(super) async fn gather(&self, own_now: i64, stop_before: Option<Position>) -> Leased<Read> {
         let (start, progress) = (Instant::now(), &self.lease.progress);
         let (committed, dead) = (progress.committed, &progress.dead_letters);
-        // One bound for all entries of a round, even if another folder began it, so that each partition treats them
-        // alike.
+        // All entries of a round have the same bound, even if another folder began the round, so that each partition
+        // gets the same times.
         let mut newest = (progress.round_end).and(progress.newest_at);
         let mut gathered = Gathered {
             round: Round::default(),
@@ -114,8 +114,8 @@ impl Gathered {
     /// index of an entry that cannot be read.
     async fn add(&mut self, entries: &[Entry], dead: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
-            // The offset of an entry is its end. Its length is that of its payload plus one byte. An entry of another
-            // program takes no bytes: its id lies between two others.
+            // The offset of an entry is its end. Its length is that of its payload plus one byte. An entry that another
+            // program added has no length: its id lies between those of two entries of this crate.
             if !entry.payload.is_empty() {
                 let length = entry.payload.len() as u64 + 1;
                 let begins = entry.position.offset.saturating_sub(length);

@@ -76,7 +76,7 @@ impl RankingDelta {
         1 + 2 * delta.slices.len() + removed
     }
 
-    /// Moves out ids that cost about `cost` commands, at least one.
+    /// Moves out ids that cost about `cost` commands, but at least one id.
     pub(super) fn split(&mut self, cost: usize) -> Self {
         let mut part = Self {
             dropped: std::mem::take(&mut self.dropped),

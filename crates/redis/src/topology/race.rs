@@ -14,8 +14,8 @@ const HEAD_START: Duration = Duration::from_millis(150);
 /// Returns the first answer. When a server fails, the next one is asked at once.
 ///
 /// # Errors
-/// Fails if no server answered. The error has the reasons of the first three, and the kind of the first one that did
-/// respond.
+/// Fails if no server answered. The error has the reasons of the first three failures, and the kind of error of the
+/// first server that responded.
 pub(super) async fn first_answer<T: Send + 'static>(
     servers: Vec<Address>,
     ask: impl Fn(Address) -> StoreFuture<'static, T>,
@@ -40,7 +40,7 @@ pub(super) async fn first_answer<T: Send + 'static>(
             Some(answer) = asked.join_next() => match answer {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => failures.push(error),
-                // The task has panicked. Its code does not panic.
+                // Only a panic of the task leads here, and its code does not panic.
                 Err(_) => {}
             },
             () = head_start => {}

@@ -13,7 +13,7 @@ use tower_pulse_model::slices::Merge;
 /// A field of a table.
 type Field = (Table, Vec<u8>);
 
-/// This many contexts in a report cost a step about as much as one command.
+/// The number of contexts in a report that together cost a step about as much as one command.
 const CONTEXTS_PER_COST: usize = 8;
 
 /// Merges the reports of a round with those of the store.
@@ -78,7 +78,8 @@ pub(super) async fn merge(
     Ok(())
 }
 
-/// The time to live of the reports of a minute, in seconds. Allows for an instance whose clock is ahead.
+/// The time to live of the reports of a minute, in seconds. If the minute is ahead of `now`, as the clock of an
+/// instance may be, the time is longer by as much.
 fn ttl_of(table: &Table, now: i64) -> i64 {
     let ahead = match table {
         Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => *minute - now,

@@ -14,7 +14,8 @@ pub(super) struct KnownRankings {
     pub(super) by_name: BTreeMap<Arc<str>, KnownRanking>,
     /// Whether all rankings of the store are known.
     pub(super) is_listed: bool,
-    /// Rankings with additions since they were last limited, in the order in which they wait.
+    /// Rankings whose surplus ids are to be dropped, as they had additions since the last time; the longest waiting
+    /// first.
     pub(super) to_limit: VecDeque<Arc<str>>,
 }
 
@@ -75,7 +76,7 @@ impl KnownRankings {
         self.by_name.iter()
     }
 
-    /// Schedules a ranking to be limited after the round.
+    /// Lets the surplus ids of a ranking be dropped after the round.
     pub(super) fn touch(&mut self, name: &Arc<str>) {
         if !self.to_limit.contains(name) {
             self.to_limit.push_back(name.clone());

@@ -76,7 +76,7 @@ impl Rankings {
                 self.known.by_name.entry(name.into()).or_insert(ranking);
             }
         }
-        // The previous folder may have ended before it limited these rankings.
+        // The previous folder may have ended before it dropped the surplus ids of these rankings.
         let names: BTreeSet<_> = self.known.by_name.keys().cloned().collect();
         names.iter().for_each(|name| self.known.touch(name));
         self.known.is_listed = true;

@@ -16,11 +16,11 @@ use tower_pulse_model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingStat
 use tower_pulse_model::round::{Round, partition, partition_of_id};
 use tower_pulse_model::sorted;
 
-/// The number of ids that one step takes out, and that are planned before the task yields to others.
+/// The most ids that one step removes from a slice or a ranking. Planning yields to other tasks after as many ids.
 pub(super) const IDS_AT_ONCE: usize = 200;
 /// The number of new ids for which each ranking has room in each round.
 const FEW_IDS: usize = 1_000;
-/// Seconds for which the sums of a ranking outlive twice its window.
+/// A margin that each time to live below contains, in seconds.
 const SPARE_TIME: i64 = 7 * 86_400;
 
 /// Time to live of the sums of a ranking after the last write, in seconds.
@@ -28,8 +28,8 @@ pub(super) fn ttl(spec: RankingSpec) -> i64 {
     spec.period().saturating_mul(2).saturating_add(SPARE_TIME)
 }
 
-/// Time to live of a slice. The sums are written until the end of a slice's window, and must not outlive the slice:
-/// without the slice, its counts could no longer be subtracted from the sums.
+/// Time to live of a slice. The sums may be written as long as the slice is in the window. They must not outlive the
+/// slice: without it, its counts could no longer be subtracted from the sums.
 fn slice_ttl(spec: RankingSpec) -> i64 {
     ttl(spec)
         .saturating_add(spec.period())
@@ -67,7 +67,7 @@ pub(super) fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
 }
 
 impl Rankings {
-    /// Adds the rankings of a round to its plans, merged with the store's.
+    /// Merges the rankings of a round with those of the store, and adds the writes to the plans of the round.
     pub(in crate::fold) async fn merge(
         &mut self,
         leased: &LeasedStore<'_>,
@@ -123,8 +123,8 @@ impl Rankings {
             if !added.may_drop() {
                 continue;
             }
-            // Steps are written in the order of their partitions, so the number of each step includes the additions of
-            // the steps before.
+            // Steps are written in the order of their partitions, so the sum of dropped additions in each step includes
+            // those of the steps before.
             let (before, mut sum) = (stored.next(&Table::RankingsDropped), 0u64);
             for (partition, more) in dropped {
                 sum = sum.saturating_add(more);
@@ -181,7 +181,7 @@ impl Rankings {
         added
     }
 
-    /// Determines how many new ids each ranking can take before ids are dropped after the round.
+    /// Sets the room of each ranking: the number of new ids that it can take in this round.
     async fn make_room(
         &mut self,
         journal: &dyn Journal,
@@ -363,7 +363,7 @@ impl Stored {
     }
 }
 
-/// The write of the sum of additions to ids without room: the store's number plus `more`.
+/// The write of the sum of a ranking's dropped additions: the number in the store, `before`, plus `more`.
 pub(super) fn dropped_write(name: &Arc<str>, before: i64, more: u64) -> FieldWrites {
     let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
     let dropped = dropped.to_string().into_bytes();

@@ -1,6 +1,6 @@
-//! Folding records: adds the samples of a round to the records of their minutes, and to those of the coarser tiers that
-//! include the minute already. `roll_up` adds minutes that have ended to the coarser tiers, and `profiles` makes the
-//! hour-of-week profiles.
+//! Folding records: adds the samples of a round to the records of their minutes. If a minute was rolled up already, its
+//! samples are also added to the records of the coarser tiers. `roll_up` adds minutes that have ended to the coarser
+//! tiers, and `profiles` makes the hour-of-week profiles.
 
 mod history;
 mod profiles;
@@ -182,7 +182,8 @@ fn record_writes(
     })
 }
 
-/// The time to live of the records of a slice, in seconds. Allows for an instance whose clock is ahead.
+/// The time to live of the records of a slice, in seconds. If the slice is ahead of `now`, as the clock of an instance
+/// may be, the time is longer by as much.
 fn ttl(at: TierSlice, tiers: Tiers, rolled: &RolledUp, now: i64) -> i64 {
     // A slice that is not rolled up yet must outlive an interruption of the whole service.
     let is_pending = at.0 == FINEST.seconds && !rolled.contains(at.1);

@@ -24,9 +24,9 @@ const LATE: i64 = 180;
 const MOST_HOURS: i64 = 48;
 /// The length, in seconds, of the slices that an hour is made from.
 const HALF_HOUR: u32 = 1_800;
-/// Seconds by which applied hours may be ahead of the hours that have ended: samples of a clock that is ahead may be
-/// ahead by as much. Hours further ahead were applied under a wrong clock, and are taken back. Otherwise no hour would
-/// be applied until the clock reaches them.
+/// Seconds by which applied hours may be ahead of the hours that have ended, as samples of an instance whose clock is
+/// ahead can be. Hours further ahead were applied under a wrong clock, and are taken back. Otherwise no hour would be
+/// applied until the clock reaches them.
 const MOST_AHEAD: i64 = 26 * HOUR;
 /// An instance counts as present between two reads of the journal that are at most this many seconds apart.
 const MOST_APART: i64 = 60;
@@ -147,8 +147,8 @@ impl CatchUp<'_> {
     }
 
     /// How much of half an hour was recorded, in seconds. If the store does not know when no instance was running, all
-    /// of a half hour with records counts as recorded. Of a half hour without records, the time counts in which this
-    /// instance was present to fold some.
+    /// of a half hour with records counts as recorded. In a half hour without records, the time counts during which
+    /// this instance was present to fold.
     fn recorded_seconds(&self, start: i64, has_records: bool) -> i64 {
         let end = start + i64::from(HALF_HOUR);
         match self.knows_gaps || has_records {

@@ -40,7 +40,8 @@ impl RecordTables {
     }
 
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
-    /// over half-way begins again: each record of a coarser tier says up to which minute it includes them.
+    /// over half-way begins again. No minute is added twice, because each record of a coarser tier says up to which
+    /// minute it includes the finest tier.
     async fn roll_up(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         self.history.agree(leased).await?;
         let (tiers, newest_at) = (self.history.tiers(), leased.lease.newest_at);
@@ -101,7 +102,7 @@ impl RecordTables {
         if contexts.is_empty() {
             return Ok(());
         }
-        // From now on they may expire after the retention of their tier.
+        // From now on, the slices that were rolled up may expire after the retention of their tier.
         let released = slices.into_iter();
         let released = released
             .map(|at| FieldWrites::expire(Table::records(at), ttl(at, tiers, rolled, newest_at)));
