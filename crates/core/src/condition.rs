@@ -41,11 +41,11 @@ conditions! {
     Cleaning = "cleaning",
     /// Changes are not detected.
     Judgement = "judgement",
-    /// The store refuses what is read for the admin router.
+    /// The store refuses reads of the admin router.
     Read = "read",
     /// A key cannot be read: its value has another form, or is too large.
     UnreadableKey = "unreadable_key",
-    /// A key holds something else, so that what belongs there is dropped.
+    /// A key holds a value that is not this crate's, so new data for the key is dropped.
     QuarantinedKey = "quarantined_key",
     /// Tables of records were deleted or evicted.
     GoneTable = "gone_table",
@@ -65,7 +65,7 @@ conditions! {
     Eviction = "eviction",
     /// The server has no memory left.
     FullServer = "full_server",
-    /// The server is a node of a cluster, and is used as if it were none.
+    /// The server is a node of a cluster, but is used like a single server.
     LoneNode = "lone_node",
     /// No Sentinel tells which server is the primary.
     Sentinel = "sentinel",
@@ -85,19 +85,19 @@ conditions! {
     RankingSpecs = "ranking_specs",
     /// The instances of the fleet ask for different histories.
     History = "history",
-    /// No request to a route is recorded, or requests without a route are answered.
+    /// No request to a route is recorded, or requests that match no route are answered with 2xx.
     Routes = "routes",
     /// There are more contexts or counters than are allowed.
     Overflow = "overflow",
-    /// The header of the proxy in front makes no sense.
+    /// The proxy's header gives waits that cannot be right.
     QueueHeader = "queue_header",
-    /// The configuration of this process may not be meant so.
+    /// A setting of this process may be a mistake.
     Configuration = "configuration",
     /// Samples of this instance are lost.
     Lost = "lost",
     /// The store was reset, or came back empty.
     StoreReset = "store_reset",
-    /// Samples were refused, as their time is an hour ahead of the store's.
+    /// Samples were refused, as their time is more than an hour ahead of the store's.
     Skewed = "skewed",
     /// Entries of the journal that no instance could read were set aside.
     SetAside = "set_aside",
