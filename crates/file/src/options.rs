@@ -67,7 +67,7 @@ impl FileOptions {
 
     /// Sets the largest size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of the file
     /// is data, as it grows by doubling, and new data never overwrites durable data. If the data takes more, the oldest
-    /// minutes are removed first, then the oldest half hours. A file does not shrink.
+    /// minutes are removed first, then the oldest half hours. A file shrinks only when it is closed or opened.
     ///
     /// # Errors
     /// The number is not in this range.
