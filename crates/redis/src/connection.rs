@@ -43,7 +43,7 @@ pub(super) struct Connections {
     dialer: Arc<Dialer>,
     topology: Arc<Topology>,
     /// The task that asks Sentinels while there are calls.
-    asking: SyncMutex<JoinSet<()>>,
+    sentinel_watch: SyncMutex<JoinSet<()>>,
     /// The longest time for connecting, including authentication and the check of permissions.
     connect_deadline: Duration,
     server_info: ServerInfo,
@@ -53,7 +53,7 @@ pub(super) struct Connections {
     /// One for each [`Role`].
     slots: [ConnectionSlot; 4],
     #[cfg(feature = "row-cache")]
-    large_turn: Mutex<()>,
+    large_mutex: Mutex<()>,
     server: SyncMutex<Option<Server>>,
 }
 
@@ -98,14 +98,14 @@ impl Connections {
             connect_deadline: dialer.deadline() + topology.deadline(),
             dialer,
             topology: Arc::new(topology),
-            asking: SyncMutex::default(),
+            sentinel_watch: SyncMutex::default(),
             server_info,
             permissions: Permissions::new(keys, options.is_read_only),
             is_read_only: options.is_read_only,
             keys: keys.clone(),
             slots: Default::default(),
             #[cfg(feature = "row-cache")]
-            large_turn: Mutex::default(),
+            large_mutex: Mutex::default(),
             server: SyncMutex::default(),
         }
     }
@@ -176,10 +176,10 @@ impl Connections {
     async fn connection(&self, role: Role) -> Result<Connection> {
         let called = Instant::now();
         if self.topology.called() {
-            let mut asking = lock(&self.asking);
-            let _ = asking.try_join_next();
-            if asking.is_empty() {
-                asking.spawn(self.topology.clone().ask_while_called());
+            let mut watch = lock(&self.sentinel_watch);
+            let _ = watch.try_join_next();
+            if watch.is_empty() {
+                watch.spawn(self.topology.clone().ask_while_called());
             }
         }
         let mut state = self.slot(role).state.lock().await;

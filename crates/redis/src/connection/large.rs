@@ -14,7 +14,7 @@ pub(crate) const LARGE_ROW: usize = 4 << 20;
 /// this is dropped, as its buffers have grown with the value.
 pub(crate) struct LargeCall<'a> {
     connections: &'a Connections,
-    _turn: MutexGuard<'a, ()>,
+    _guard: MutexGuard<'a, ()>,
 }
 
 impl Connections {
@@ -22,7 +22,7 @@ impl Connections {
     pub(crate) async fn large(&self) -> LargeCall<'_> {
         LargeCall {
             connections: self,
-            _turn: self.large_turn.lock().await,
+            _guard: self.large_mutex.lock().await,
         }
     }
 

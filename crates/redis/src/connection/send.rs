@@ -137,17 +137,13 @@ impl Connections {
             let Some((places, redirect)) = self.redirected(&connection, &replies)? else {
                 break;
             };
-            let owner = match redirect.is_asking {
-                true => Some(connection.clone()),
-                false => None,
-            };
-            connection = match redirect.is_asking {
-                true => self.asking(role, &redirect.node).await?,
-                false => {
-                    self.topology.moved(&connection, redirect.node);
-                    self.connection(role).await?
-                }
-            };
+            let owner = connection.clone();
+            if redirect.is_asking {
+                connection = self.asking(role, &redirect.node).await?;
+            } else {
+                self.topology.moved(&connection, redirect.node);
+                connection = self.connection(role).await?;
+            }
             let commands = pipeline.cmd_iter().enumerate();
             let commands = commands.filter(|(at, _)| places.contains(at));
             let mut again = Pipeline::with_capacity(2 * places.len());
@@ -163,8 +159,10 @@ impl Connections {
             for (at, answer) in places.into_iter().zip(answers) {
                 replies[at] = answer;
             }
-            // The other commands go to the owner.
-            connection = owner.unwrap_or(connection);
+            if redirect.is_asking {
+                // The other commands go to the owner.
+                connection = owner;
+            }
         }
         Ok((replies, connection))
     }

@@ -229,13 +229,13 @@ impl Topology {
     ) -> Result<Connection> {
         let dialled = dialer.dial_node(node, role).await;
         dialled.map_err(|error| {
+            if error.kind() != StoreErrorKind::Unreachable || self.asked.contains(node) {
+                return error;
+            }
             let namer = match &self.question {
                 Question::Primary(service) => format!("Sentinel names {node} for `{service}`"),
                 _ => "the cluster announces this address".to_owned(),
             };
-            if error.kind() != StoreErrorKind::Unreachable || self.asked.contains(node) {
-                return error;
-            }
             let message = format!(
                 "{error}; {namer}: if it cannot be reached from here, say where that server is by `redis_address_map`"
             );
