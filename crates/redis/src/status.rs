@@ -8,7 +8,7 @@ use redis::{Pipeline, Value, pipe};
 use super::RedisStore;
 use super::connection::Role;
 use super::error::is_permission;
-use super::script::INSPECT;
+use super::script::{INSPECT, Invocation, or_empty};
 use super::value::{bytes, float, int, items, number, pairs, problem, shown, text};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::condition::{Condition, Warning};
@@ -253,13 +253,12 @@ impl RedisStore {
         let keys = &self.keys;
         let server = self.connections.server();
         let is_known = server.is_some_and(|server| server.is_known());
-        let keys = [keys.state(), keys.quarantine(), keys.revisions()];
-        let asks = if is_known { "1" } else { "" };
-        let mut script = self.step(&keys, &[self.keys.prefix(), &now.to_string(), asks]);
-        for tier in TIERS {
-            script.arg(tier.seconds.to_string());
-            script.arg(tier.span().to_string());
-        }
+        let at = (keys.state(), keys.quarantine(), keys.revisions());
+        let mut script = Invocation::new(at, (keys.prefix(), now));
+        script.arg(or_empty(is_known.then_some(1)));
+        TIERS
+            .iter()
+            .for_each(|tier| script.arg((tier.seconds, tier.span())));
         // An error of the server also reaches the next call, which reports it.
         if let Ok(reply) = self.connections.run(Role::Fold, &INSPECT, &script).await
             && let Some(refusal) = items(&reply).get(1).and_then(text)
