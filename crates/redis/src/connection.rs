@@ -20,7 +20,7 @@ use redis::{RedisError, cmd};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-pub(super) use self::dial::{Connection, Dialer, Role, place_of};
+pub(super) use self::dial::{Connection, Dialer, Role};
 #[cfg(feature = "row-cache")]
 pub(super) use self::large::LARGE_ROW;
 use super::error::ServerInfo;
@@ -30,7 +30,6 @@ use super::permissions::{Permissions, Refusal, is_denial, server_info};
 use super::server::Server;
 use super::subject::Subject;
 use super::topology::Topology;
-use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
@@ -41,12 +40,12 @@ const ALL: Range<usize> = 0..usize::MAX;
 
 pub(super) struct Connections {
     dialer: Arc<Dialer>,
-    topology: Arc<Topology>,
+    pub(super) topology: Arc<Topology>,
     /// The task that asks Sentinels while there are calls.
     sentinel_watch: SyncMutex<JoinSet<()>>,
     /// The longest time for connecting, including authentication and the check of permissions.
     connect_deadline: Duration,
-    server_info: ServerInfo,
+    pub(super) server_info: ServerInfo,
     permissions: Permissions,
     is_read_only: bool,
     keys: Keys,
@@ -87,9 +86,7 @@ struct SlotState {
 impl Connections {
     pub(super) fn new(options: &RedisOptions, keys: &Keys) -> Self {
         let callback = options.credentials.clone();
-        let user = options.info.redis_settings().username();
-        let server_info = ServerInfo::new(options.place(), user, keys, options.is_read_only);
-        let server_info = server_info.of_layout(&options.layout, callback.is_some());
+        let server_info = ServerInfo::new(options, keys);
         let dialer = Dialer::new(&options.info, callback, options, server_info.clone());
         let dialer = Arc::new(dialer);
         let topology = Topology::new(options, &dialer);
@@ -110,10 +107,6 @@ impl Connections {
         }
     }
 
-    pub(super) fn server_info(&self) -> &ServerInfo {
-        &self.server_info
-    }
-
     /// The place of the server: as configured, and the node that was found.
     pub(super) fn place(&self) -> String {
         let place = &self.server_info.place;
@@ -121,11 +114,6 @@ impl Connections {
             Some(node) => format!("{place}, now {node}"),
             None => place.clone(),
         }
-    }
-
-    /// The warning about how the server is found, if any.
-    pub(super) fn warning(&self) -> Option<Warning> {
-        self.topology.warning()
     }
 
     /// The server's answer to INFO.

@@ -38,7 +38,7 @@ impl RedisStore {
     }
 
     pub(super) fn unexpected(&self, message: &str) -> StoreError {
-        let server_info = self.connections.server_info();
+        let server_info = &self.connections.server_info;
         server_info.error(StoreErrorKind::Unexpected, message)
     }
 

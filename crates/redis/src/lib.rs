@@ -176,9 +176,9 @@ impl Store for RedisStore {
 
     fn conditions(&self) -> Vec<Warning> {
         let server = self.connections.server();
-        let grant = self.connections.server_info().grant("info");
+        let grant = self.connections.server_info.grant("info");
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings(&grant));
-        warnings.extend(self.connections.warning());
+        warnings.extend(self.connections.topology.warning());
         warnings.extend(self.untrimmed_warning());
         warnings.extend(self.replaced_keys.warnings());
         warnings.extend(self.large_keys.warnings());

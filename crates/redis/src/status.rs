@@ -109,7 +109,7 @@ impl RedisStore {
     pub(super) fn untrimmed_warning(&self) -> Option<Warning> {
         let refusal = self.untrimmed.refusal();
         // All instances of a fleet have the same user; a process that only reads has another.
-        let user = Some(self.connections.server_info()).filter(|_| !self.is_read_only);
+        let user = Some(&self.connections.server_info).filter(|_| !self.is_read_only);
         let grant = user.map_or_else(|| "ACL SETUSER … +xtrim".into(), |user| user.grant("xtrim"));
         (!refusal.is_empty()).then(|| {
             Condition::Untrimmed.warning(format!(
