@@ -16,19 +16,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex};
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, cmd};
+use redis::{Pipeline, RedisError};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 pub(super) use self::dial::{Connection, Dialer, Role};
 #[cfg(feature = "row-cache")]
 pub(super) use self::large::LARGE_ROW;
-use super::error::ServerInfo;
+use super::error::{ServerInfo, is_of_another_type};
 use super::keys::Keys;
 use super::options::RedisOptions;
 use super::permissions::{Permissions, Refusal, is_denial, server_info};
 use super::server::Server;
-use super::subject::Subject;
+use super::subject::{distinct_keys, is_script};
 use super::topology::Topology;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
@@ -135,16 +135,16 @@ impl Connections {
 
     /// Asks again for the kind and version of the server, after it refused to tell them.
     pub(super) async fn ask_for_server(&self) -> Result<()> {
-        let connection = self.connection(Role::Write).await?;
-        match server_info(&mut connection.commands.clone()).await {
-            Ok(info) => self.set_server(&info),
-            Err(error) => {
-                let info = cmd("INFO");
-                let subject = Subject::Command(&info);
-                return Err(self.fail(Role::Write, &connection, &subject, error).await);
+        let mut connection = self.connection(Role::Write).await?;
+        match server_info(&mut connection.commands).await {
+            Ok(info) => {
+                self.set_server(&info);
+                Ok(())
             }
+            Err(error) => Err(self
+                .fail(Role::Write, &connection, &Pipeline::new(), error)
+                .await),
         }
-        Ok(())
     }
 
     /// Refuses writes if the store is read-only.
@@ -261,16 +261,24 @@ impl Connections {
         &self,
         role: Role,
         connection: &Connection,
-        subject: &Subject<'_>,
+        sent: &Pipeline,
         error: RedisError,
     ) -> StoreError {
         let slot = self.slot(role);
-        let mut explained = self.server_info.explain_about(&error, subject);
+        let (is_script, keys) = (is_script(sent), distinct_keys(sent));
+        let foreign = match is_script && is_of_another_type(&error) {
+            true => self.key_of_another_type(connection, &keys).await,
+            false => None,
+        };
+        let mut explained = match foreign {
+            Some(key) => self.server_info.explain_about(&error, &[key], false),
+            None => self.server_info.explain_about(&error, &keys, is_script),
+        };
         let detail = error.detail().unwrap_or_default();
         let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
         // The error of a script may not name the denied command.
         let mut denied = None;
-        if let Subject::Script(_) = subject
+        if is_script
             && is_denied
             && !detail.contains("permissions to run")
             && let Err(Refusal::Denied(at, detail)) =

@@ -27,7 +27,7 @@ impl RedisStore {
         let fence = (&call.generation, &call.instance, call.seq, call.previous);
         let mut script = Invocation::new((keys.state(), keys.journal()), fence);
         script.key((keys.fold_lease(), keys.old_journal()));
-        script.arg((self.journal_bytes, entry::ENTRY_VERSION));
+        script.arg((self.options.journal_bytes, entry::ENTRY_VERSION));
         script.arg((call.batch.requests_and_late(), self.now_arg()));
         script.arg(entry::pack(&call.batch));
         script.arg((or_empty(call.batch.since), COARSEST.span()));
@@ -62,7 +62,7 @@ impl RedisStore {
         script.arg(pack::to_hex(&step.rolled));
         script.arg((additions.counters.len(), additions.statistics.len()));
         let writes = self.encode_writes(step);
-        script.arg(writes.keys().count());
+        script.arg(writes.keys().len());
         self.encode_additions(&mut script, additions);
         script.append(writes);
         script

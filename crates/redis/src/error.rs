@@ -7,7 +7,7 @@ use redis::{ConnectionInfo, ErrorKind, RedisError, ServerError};
 use super::commands::commands;
 use super::keys::Keys;
 use super::options::RedisOptions;
-use super::subject::Subject;
+use super::subject::named;
 use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
@@ -106,21 +106,25 @@ impl ServerInfo {
         }
     }
 
-    /// Converts an error of the client, and names the keys of the call if the error concerns them.
-    pub(super) fn explain_about(&self, error: &RedisError, subject: &Subject<'_>) -> StoreError {
+    /// Converts an error of the client, and names the keys of the call if the error concerns them. Those of a script may
+    /// be others than the one of another type.
+    pub(super) fn explain_about(
+        &self,
+        error: &RedisError,
+        keys: &[&[u8]],
+        is_script: bool,
+    ) -> StoreError {
         let explained = self.explain(error);
-        let Some(code) = error.code().filter(|_| {
-            explained.kind() == StoreErrorKind::Unexpected && !subject.keys().is_empty()
-        }) else {
+        let is_about_keys = explained.kind() == StoreErrorKind::Unexpected && !keys.is_empty();
+        let Some(code) = error.code().filter(|_| is_about_keys) else {
             return explained;
         };
         let detail = error.detail().unwrap_or_default();
         let answer = shown(format!("{code} {detail}").as_bytes());
-        let message = match subject {
-            Subject::Command(_) | Subject::Key(_) if is_of_another_type(error) => {
-                format!("{subject} holds something of another type: delete it ({answer})")
-            }
-            _ => format!("it answered with an error about {subject} ({answer})"),
+        let keys = named(keys);
+        let message = match !is_script && is_of_another_type(error) {
+            true => format!("{keys} holds something of another type: delete it ({answer})"),
+            false => format!("it answered with an error about {keys} ({answer})"),
         };
         self.error(StoreErrorKind::Unexpected, &message)
     }

@@ -6,7 +6,9 @@ use super::RedisStore;
 use super::connection::Role;
 use super::encode::LEASE_MILLIS;
 use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ, or_empty};
-use super::value::{bytes, int, into_bytes, into_items, items, number, pairs, text};
+use super::value::{
+    bytes, int, into_bytes, into_items, into_pairs, items, number, pairs, shown, text,
+};
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::journal::{
     Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Progress,
@@ -14,6 +16,7 @@ use tower_pulse_core::store::journal::{
 };
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{Position, StoreFuture};
+use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::{ENTRY_VERSION, MAX_ENTRY_BYTES};
 use tower_pulse_model::pack;
 
@@ -94,22 +97,15 @@ fn positions(text: &str) -> Vec<Position> {
 
 /// Reads an entry with its fields. An entry with foreign fields has no payload, and is set aside later.
 fn entry(value: Value) -> Option<Entry> {
-    let Value::Array(mut parts) = value else {
-        return None;
-    };
-    let fields = parts.pop()?;
+    let [id, fields] = <[Value; 2]>::try_from(into_items(value)).ok()?;
     let mut entry = Entry {
-        position: parts.first().and_then(position_of)?,
+        position: position_of(&id)?,
         appended_at: 0,
         version: 0,
         requests: 0,
         payload: Vec::new(),
     };
-    let Value::Array(fields) = fields else {
-        return Some(entry);
-    };
-    let mut fields = fields.into_iter();
-    while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
+    for (field, value) in into_pairs(fields) {
         let count = || text(&value).and_then(|n| n.parse().ok()).unwrap_or(0u64);
         match bytes(&field) {
             Some(b"t") => entry.appended_at = int(&value).unwrap_or(0),
@@ -219,14 +215,14 @@ impl Journal for RedisStore {
             let step = self.run_step(&FOLD, &script).await?;
             Ok(step.map(|reply| {
                 if let Some(refusal) = items(&reply).get(1).and_then(text) {
-                    self.untrimmed.set(refusal);
+                    *lock(&self.untrimmed) = shown(refusal.as_bytes());
                 }
             }))
         })
     }
 
     fn has_trimmed(&self) -> bool {
-        self.untrimmed.refusal().is_empty()
+        lock(&self.untrimmed).is_empty()
     }
 
     fn amend<'a>(

@@ -80,8 +80,8 @@ impl Invocation {
         args.write_redis_args(&mut self.args);
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.keys.iter().map(Vec::as_slice)
+    pub(super) fn keys(&self) -> &[Vec<u8>] {
+        &self.keys
     }
 
     /// Adds the keys and arguments of another call behind these.

@@ -29,7 +29,7 @@ impl RedisStore {
 
     fn add_counters(&self, script: &mut Invocation, slice: &CounterAdditions) {
         let precision = slice.precision;
-        let ttl = self.expire_idle_keys.then(|| precision.key_ttl());
+        let ttl = self.options.expire_idle_keys.then(|| precision.key_ttl());
         let renews = renews(precision, slice.slice).then_some(1);
         script.arg((
             slice.slice,
@@ -49,7 +49,11 @@ impl RedisStore {
         script.key((stats.current, stats.start, stats.last, stats.pstart));
         let context = &added.context;
         script.arg((context.kind.as_str(), &*context.name, added.last_seen));
-        let hours = if self.book_keys { &*added.hours } else { &[] };
+        let hours = if self.options.book_keys {
+            &*added.hours
+        } else {
+            &[]
+        };
         script.arg(hours.len());
         for (hour, times) in hours {
             script.arg((hour, iso_hour(*hour)));

@@ -68,10 +68,10 @@ impl RedisStore {
         script.arg((iso_hour(ranked.saturating_sub(HOUR)), keys.count_prefix()));
         script.arg((
             &keys.around_stats(),
-            or_empty(self.expire_idle_keys.then_some(1)),
+            or_empty(self.options.expire_idle_keys.then_some(1)),
         ));
         script.arg(&Metric::ALL.map(Metric::as_str));
-        for precision in &self.precisions.counters {
+        for precision in &self.options.precisions.counters {
             script.arg((precision.seconds, precision.retained));
         }
         script
