@@ -23,12 +23,12 @@ use tokio::task::JoinSet;
 pub(super) use self::dial::{Connection, Dialer, Role};
 #[cfg(feature = "row-cache")]
 pub(super) use self::large::LARGE_ROW;
+use super::call_keys::{distinct_keys, is_script};
 use super::error::{ServerInfo, is_of_another_type};
 use super::keys::Keys;
 use super::options::RedisOptions;
 use super::permissions::{Permissions, is_denial, server_info};
 use super::server::Server;
-use super::subject::{distinct_keys, is_script};
 use super::topology::Topology;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use redis::{ConnectionInfo, ErrorKind, RedisError};
 
+use super::call_keys::named;
 use super::commands::commands;
 use super::keys::Keys;
 use super::options::RedisOptions;
-use super::subject::named;
 use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
@@ -106,8 +106,8 @@ impl ServerInfo {
         }
     }
 
-    /// Converts an error of the client, and names the keys of the call if the error concerns them. Those of a script may
-    /// be others than the one of another type.
+    /// Converts an error of the client, and names the keys of the call if the error concerns them. An error of a script
+    /// may concern any of its keys.
     pub(super) fn explain_about(
         &self,
         error: &RedisError,

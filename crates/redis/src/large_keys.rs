@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use redis::{Arg, Cmd, Pipeline, Value, cmd};
 
 use super::RedisStore;
+use super::call_keys::words;
 use super::connection::Role;
-use super::subject::words;
 use super::value::{bytes, count, into_items, items, shown};
 use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{Result, StoreErrorKind};

@@ -12,6 +12,7 @@
 mod append;
 #[cfg(feature = "row-cache")]
 mod cached_rows;
+mod call_keys;
 mod commands;
 mod connection;
 mod credentials;
@@ -31,7 +32,6 @@ pub mod rows;
 mod script;
 mod server;
 mod status;
-mod subject;
 mod tables;
 #[cfg(feature = "tls")]
 mod tls;
@@ -84,8 +84,8 @@ pub struct RedisStore {
     last_expiry: Mutex<Option<(String, Instant)>>,
     /// The last time when there was nothing to list, in Unix seconds, and the number of quarantinings until that time.
     last_listing: Mutex<Option<(i64, u64)>>,
-    /// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if the
-    /// server does.
+    /// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if
+    /// the server does.
     untrimmed: Mutex<String>,
     /// The time at which the server was last asked about itself, in Unix seconds.
     server_asked_at: AtomicI64,

@@ -34,8 +34,8 @@ impl Permissions {
         Self(commands.collect())
     }
 
-    /// Checks the commands in a range of indexes at once. Returns the index of the first that is denied, and the details
-    /// of the answer.
+    /// Checks the commands in a range of indexes at once. Returns the index of the first that is denied, and the
+    /// details of the answer.
     pub(super) async fn check(
         &self,
         places: Range<usize>,

@@ -90,8 +90,8 @@ impl Invocation {
         self.args.append(&mut other.args);
     }
 
-    /// The call of a script: EVALSHA with the hash of a script that the server has cached, or EVAL with the source, which
-    /// the server then caches.
+    /// The call of a script: EVALSHA with the hash of a script that the server has cached, or EVAL with the source,
+    /// which the server then caches.
     pub(super) fn command(&self, name: &str, script: &str) -> Cmd {
         let bytes: usize = self.keys.iter().chain(&self.args).map(Vec::len).sum();
         let mut command = Cmd::with_capacity(

@@ -117,7 +117,8 @@ impl RedisStore {
         silent.arg("WITHSCORES").arg("LIMIT").arg(0).arg(MAX_SILENT);
     }
 
-    /// A status with the keys, rankings and instances that the operator is warned of, as these replies list them. Without replies, asks for them if a key was quarantined since the last listing.
+    /// A status with the keys, rankings and instances of which the operator is warned, as these replies list them.
+    /// Without replies, asks for them if a key was quarantined since the last listing.
     async fn lists_of(
         &self,
         now: i64,

@@ -40,8 +40,8 @@ impl Connections {
         self.only(role, &pipeline, answer).await
     }
 
-    /// Sends many commands at once. An error that concerns only the key of its command replaces its reply; any other, such
-    /// as an `ERR` by which a proxy may answer anything, fails the whole call.
+    /// Sends many commands at once. An error that concerns only the key of its command replaces its reply. Any other
+    /// fails the whole call, also an `ERR`, by which a proxy may answer anything.
     pub(crate) async fn pipeline(
         &self,
         role: Role,
