@@ -195,6 +195,11 @@ impl Stopped {
         let _ = self.signal.wait_for(|stopped| *stopped).await;
     }
 
+    /// Runs a task until the signal is sent. The task then ends where it waits.
+    pub async fn run(mut self, task: BoxFuture<'_, ()>) {
+        self.or(task).await;
+    }
+
     /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
     // The future is boxed, so that this exists once for each type of value.
     pub async fn or<T>(&mut self, future: BoxFuture<'_, T>) -> Option<T> {

@@ -215,7 +215,7 @@ async fn samples_are_drained_at_the_turn_of_each_second() {
     let (recorder, manual_clock) = recorder(9);
     manual_clock.advance(Duration::from_millis(300));
     let (stop, stopped) = Stop::new();
-    let draining = tokio::spawn(recorder.clone().drain_each_second(stopped));
+    let draining = tokio::spawn(stopped.run(Box::pin(recorder.clone().drain_each_second())));
     for (millis, pending) in [(699, 0), (1, 2), (999, 0), (1, 2)] {
         record(&recorder, Kind::Http, "GET /");
         tokio::task::yield_now().await;
