@@ -47,9 +47,11 @@ async fn earlier(
         now: end,
     };
     let records = store.query().records(&query).await?;
-    let slices = records.iter().flat_map(|records| &records.slices);
     let mut sums = Aggregate::default();
-    let of_slice = slices.filter(|slice| slice.start == start);
+    let of_slice = records
+        .iter()
+        .flatten()
+        .filter(|slice| slice.start == start);
     of_slice.for_each(|slice| sums.merge(&slice.sums));
     let requests = sums.times.count;
     if requests == 0 {

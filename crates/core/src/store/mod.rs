@@ -38,8 +38,8 @@ pub use self::query::{
 #[cfg(feature = "query")]
 pub use self::read::BookStatistics;
 pub use self::read::{
-    ContextRecords, InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery,
-    SliceRecords, SlowRequestQuery, VersionRecords,
+    InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, VersionRecords,
 };
 #[cfg(any(feature = "rankings", feature = "__test_store"))]
 pub use self::read::{RankingPage, RankingQuery};
