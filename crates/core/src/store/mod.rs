@@ -7,7 +7,6 @@
 
 pub mod acknowledgements;
 pub mod additions;
-mod answer;
 mod append;
 pub mod conditional_write;
 pub mod exports;
