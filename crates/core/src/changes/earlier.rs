@@ -6,7 +6,7 @@ use crate::store::{RecordQuery, Store};
 use tower_pulse_detect::change::{Change, ChangeKind, Earlier};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::ContextId;
-use tower_pulse_model::histogram::{Histogram, lower_bound};
+use tower_pulse_model::histogram::Histogram;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::slice::Precision;
 use tower_pulse_model::slices::Merge;
@@ -86,12 +86,8 @@ async fn earlier(
 fn mean_of_slowest_tenth(histogram: &Histogram) -> Option<f64> {
     let tenth = histogram.count() as f64 / 10.0;
     let (mut sum, mut remaining) = (0.0, tenth);
-    for (index, n) in histogram.buckets().iter().rev() {
-        let (low, high) = (
-            lower_bound(*index, histogram.scale()),
-            lower_bound(index.saturating_add(1), histogram.scale()),
-        );
-        let slowest = remaining.min(*n as f64);
+    for (low, high, n) in histogram.ranges().rev() {
+        let slowest = remaining.min(n as f64);
         sum += slowest * (low + high) / 2.0;
         remaining -= slowest;
     }
