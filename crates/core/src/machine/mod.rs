@@ -145,7 +145,7 @@ mod tests {
 
     fn recorder() -> (Arc<Recorder>, ManualClock) {
         let (clock, hand) = Clock::manual(NOW);
-        let recorder = Recorder::new(clock, Precisions::default(), Limits::for_tests(9, 9));
+        let recorder = Recorder::new(clock, Precisions::default(), Limits::new(9, 9));
         recorder.drain.set_instance("a");
         (Arc::new(recorder), hand)
     }

@@ -29,7 +29,7 @@ const COUNTERS: usize = 1_000;
 
 fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
     let (clock, manual_clock) = Clock::manual(NOW);
-    let limits = Limits::for_tests(max_contexts, COUNTERS);
+    let limits = Limits::new(max_contexts, COUNTERS);
     let recorder = Recorder::new(clock, Precisions::default(), limits);
     (Arc::new(recorder), manual_clock)
 }
@@ -84,7 +84,7 @@ fn totals_tell_of_traces_and_of_a_target() {
     let (clock, manual_clock) = Clock::manual(NOW);
     let limits = Limits {
         targets: vec![PathTarget::new("GET /", Duration::from_millis(400), 0.9)],
-        ..Limits::for_tests(9, COUNTERS)
+        ..Limits::new(9, COUNTERS)
     };
     let recorder = Recorder::new(clock, Precisions::default(), limits);
     let finish = |context: &str, millis, status: u16, trace_id| {
