@@ -108,7 +108,7 @@ pub(in crate::query) async fn counters(
     query: &CountersQuery,
 ) -> Result<Counters, QueryError> {
     let limit = check_limit(query.limit, most_rows(query.series))?;
-    let (precisions, now) = (&source.precisions, source.clock.now_seconds());
+    let (precisions, now) = (source.store.precisions(), source.clock.now_seconds());
     let window = query.window.filter(|_| query.series);
     let bounds = window.map(|window| window.bounds(now));
     let of_window = match (&bounds, query.precision) {
@@ -192,7 +192,7 @@ pub(in crate::query) async fn counter(
 ) -> Result<CounterSamples, QueryError> {
     let name = &*query.name;
     check_given("name", name)?;
-    let precision = chosen(query.precision, &source.precisions)?;
+    let precision = chosen(query.precision, source.store.precisions())?;
     let mut samples = slices(source, name, precision.seconds).await?;
     // There may be many older slices, which the next cleaning removes.
     if let Some((newest, _)) = samples.last().copied() {
@@ -236,7 +236,7 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
             return Ok(true);
         }
     }
-    for precision in source.precisions.counters.iter().rev() {
+    for precision in source.store.precisions().counters.iter().rev() {
         if !slices(source, name, precision.seconds).await?.is_empty() {
             return Ok(true);
         }

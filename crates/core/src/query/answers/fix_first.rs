@@ -252,7 +252,7 @@ async fn since(
         Some(instance) => of_instance(source, instance, window, span).await?,
         None => of_page(source, &one.id, window, span).await?,
     };
-    let (kind, target) = (one.id.kind, source.target_seconds());
+    let (kind, target) = (one.id.kind, source.targets.seconds());
     let measured = Measured::of_sums(kind, &sums, &covered, target);
     let measured = measured.unwrap_or_else(|| Measured::none(kind));
     let per_minute = covered.per_minute(measured.total);

@@ -85,7 +85,7 @@ pub(in crate::query) async fn heat_map(
     let asked = query.window.bounds(now);
     let tiers = source.reader.tiers().await?;
     // Counters have no histograms.
-    let resolutions = Resolution::all(&source.precisions, false, tiers);
+    let resolutions = Resolution::all(source.store.precisions(), false, tiers);
     let resolution = Resolution::choose(&resolutions, query.precision, Some(&asked), now)?;
     let (slices, precision) = (resolution.slices(&asked), resolution.precision);
     let length = slices.seconds() / i64::from(precision);

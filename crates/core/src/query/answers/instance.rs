@@ -190,7 +190,7 @@ pub(in crate::query) async fn instance(
         .reader
         .beside_others(reported.minutes(), &row.instance)
         .await?;
-    let target = source.target_seconds();
+    let target = source.targets.seconds();
     let compare = Compare::new(&row);
     let mut verdict = InstanceVerdict::default();
     let mut paths = Vec::new();

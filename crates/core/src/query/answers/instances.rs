@@ -149,7 +149,7 @@ impl FleetRows {
         let mut covered = covered.with_missing(source, &span).await?;
         let fleet = source.reader.fleet().await?;
         let log = source.reader.changes().await?;
-        let target = source.target_seconds();
+        let target = source.targets.seconds();
 
         let errors = sums.iter().map(|(_, of)| of.sums.histogram.error());
         let mut error = errors.fold(0.0, f64::max);

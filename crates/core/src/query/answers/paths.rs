@@ -344,7 +344,7 @@ pub(in crate::query) async fn paths(
         now: sums.now.covered,
         before: sums.before.covered,
         error: sums.error(),
-        target: source.target_seconds(),
+        target: source.targets.seconds(),
         total,
         series,
     })

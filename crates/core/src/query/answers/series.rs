@@ -72,7 +72,7 @@ pub(in crate::query) async fn series(
     let bounds = (query.window).map(|window| window.bounds(now));
     let has_counters = !metric.counters().is_empty();
     let tiers = source.reader.tiers().await?;
-    let mut resolutions = Resolution::all(&source.precisions, has_counters, tiers);
+    let mut resolutions = Resolution::all(source.store.precisions(), has_counters, tiers);
     let given = query.precision;
     if given.is_none() && bounds.is_some() && !source.store.has_context_counters() {
         resolutions.retain(|one| !one.is_counter);
