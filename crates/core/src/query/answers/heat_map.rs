@@ -7,11 +7,8 @@ use super::measured::Measured;
 use super::metric::SliceTimes;
 use super::resolution::Resolution;
 use super::series::{context_id, recorded};
-use crate::query::error::QueryError;
 use crate::query::question::or_any;
-use crate::query::source::Source;
-use crate::query::span::Covered;
-use crate::query::window::Window;
+use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 

@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::{Measured, share};
 use super::{MAX_ROWS, check_limit};
-use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
-use crate::query::source::Source;
-use crate::query::span::{Covered, Span};
-use crate::query::window::{Window, WindowSlices};
+use crate::query::span::Span;
+use crate::query::window::WindowSlices;
+use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
