@@ -33,7 +33,7 @@ use tower_pulse_core::store::Store;
 #[derive(Clone)]
 pub struct Dashboard {
     query: Reader,
-    #[cfg(feature = "admin")]
+    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     page: PageOptions,
 }
 
@@ -48,8 +48,6 @@ impl std::fmt::Debug for Dashboard {
 impl Dashboard {
     /// Creates the dashboard of a store that refuses to write.
     pub(crate) fn new(store: Arc<dyn Store>, options: HandleOptions, page: PageOptions) -> Self {
-        #[cfg(not(feature = "admin"))]
-        drop(page);
         let query = reader(Source::new(
             store,
             skew::following(options.clock),
@@ -58,11 +56,7 @@ impl Dashboard {
             options.notices,
             None,
         ));
-        Self {
-            query,
-            #[cfg(feature = "admin")]
-            page,
-        }
+        Self { query, page }
     }
 
     /// Returns the reader that answers in Rust all that the dashboard shows: see [`query`](crate::query).
