@@ -26,8 +26,8 @@ use crate::skew::Skew;
 use crate::store::judgement::{ChangeLog, read_changes_after};
 use crate::store::table_reads::Purpose;
 use crate::store::{
-    CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus,
-    history, marks, profiles,
+    CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, Store, StoreStatus, history, marks,
+    profiles,
 };
 #[cfg(feature = "rankings")]
 use crate::store::{RankingPage, RankingQuery};
@@ -43,7 +43,7 @@ use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slice::Precision;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::slow_request::SlowRequests;
-use tower_pulse_model::slowest::RankedContext;
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
 use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot};
 use tower_pulse_model::tiers::Tiers;
 use tower_pulse_model::timer_sums;
@@ -269,7 +269,7 @@ impl StoreReader {
 
     /// The ranking of the slowest contexts.
     pub async fn slowest(&self) -> Shared<Vec<RankedContext>> {
-        let read = async { self.store.query().slowest(&SlowestQuery::default()).await };
+        let read = async { self.store.query().slowest(RANKING_LEN).await };
         self.reads.get(Key::Slowest, |_| 0, read).await
     }
 
