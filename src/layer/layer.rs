@@ -29,16 +29,19 @@ use tower_pulse_core::recorder::Recorder;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct PulseLayer<const BODY_END: bool = false>(LayerOptions);
+pub struct PulseLayer<const BODY_END: bool = false> {
+    options: LayerOptions,
+}
 
 impl PulseLayer {
     pub(crate) fn new(recorder: Arc<Recorder>, source: Source, skips: IgnoreList) -> Self {
-        Self(LayerOptions {
+        let options = LayerOptions {
             recorder,
             source,
             skips,
             fallback_only: false,
-        })
+        };
+        Self { options }
     }
 
     /// Records only if the user has added a layer too. When axum merges two routers, the fallback of the merged router
@@ -46,7 +49,7 @@ impl PulseLayer {
     /// the router to be merged brings this layer.
     #[cfg(feature = "admin")]
     pub(crate) fn standing_in(mut self) -> Self {
-        self.0.fallback_only = true;
+        self.options.fallback_only = true;
         self
     }
 
@@ -74,7 +77,7 @@ impl PulseLayer {
     /// ```
     #[must_use]
     pub fn named(mut self, context: impl Into<String>) -> Self {
-        self.0.source = Source::Named(context.into().into());
+        self.options.source = Source::Named(context.into().into());
         self
     }
 
@@ -82,7 +85,7 @@ impl PulseLayer {
     #[cfg(feature = "axum")]
     #[must_use]
     pub fn path_only(mut self) -> Self {
-        self.0.source = Source::Matched { with_method: false };
+        self.options.source = Source::Matched { with_method: false };
         self
     }
 
@@ -104,7 +107,7 @@ impl PulseLayer {
     where
         F: Fn(&Head<'_>) -> Option<Cow<'static, str>> + Send + Sync + 'static,
     {
-        self.0.source = Source::Function(Arc::new(function));
+        self.options.source = Source::Function(Arc::new(function));
         self
     }
 
@@ -112,7 +115,9 @@ impl PulseLayer {
     /// the body becomes [`TimedBody`](super::TimedBody), which costs axum one allocation per request. Upgrades,
     /// `CONNECT`, `text/event-stream` and `application/grpc*` are still timed until the head.
     pub fn until_body_end(self) -> PulseLayer<true> {
-        PulseLayer(self.0)
+        PulseLayer {
+            options: self.options,
+        }
     }
 }
 
@@ -120,10 +125,10 @@ impl<S, const BODY_END: bool> Layer<S> for PulseLayer<BODY_END> {
     type Service = PulseService<S, BODY_END>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        if !self.0.fallback_only {
-            self.0.recorder.recording.layer_added();
+        if !self.options.fallback_only {
+            self.options.recorder.recording.layer_added();
         }
-        let routes = Routes::new(Route::new(self.0.clone()));
+        let routes = Routes::new(Route::new(self.options.clone()));
         PulseService { inner, routes }
     }
 }
