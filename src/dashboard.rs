@@ -6,13 +6,11 @@ mod router;
 use std::sync::Arc;
 
 use crate::pulse::PageOptions;
-use tower_pulse_core::clock::Clock;
-use tower_pulse_core::health::Notices;
+use tower_pulse_core::handle::HandleOptions;
 use tower_pulse_core::query::answers::Reader;
-use tower_pulse_core::query::{Source, StoreReader, reader};
+use tower_pulse_core::query::{Source, reader};
 use tower_pulse_core::skew;
 use tower_pulse_core::store::Store;
-use tower_pulse_core::targets::Targets;
 
 /// The dashboard as a process of its own, for a Redis that the instances of a service write to.
 ///
@@ -35,7 +33,7 @@ use tower_pulse_core::targets::Targets;
 #[derive(Clone)]
 pub struct Dashboard {
     query: Reader,
-    #[cfg(feature = "admin")]
+    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     page: PageOptions,
 }
 
@@ -49,39 +47,16 @@ impl std::fmt::Debug for Dashboard {
 
 impl Dashboard {
     /// Creates the dashboard of a store that refuses to write.
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        clock: Clock,
-        targets: Targets,
-        page: PageOptions,
-        query_bytes: usize,
-    ) -> Self {
-        #[cfg(not(feature = "admin"))]
-        drop(page);
-        let targets = Arc::new(targets);
-        let clock = skew::following(clock);
-        let nothing_unsent = Arc::new(|| None);
-        let query = reader(Source {
-            reader: StoreReader::new(
-                store.clone(),
-                clock.clone(),
-                nothing_unsent,
-                targets.clone(),
-                query_bytes,
-            )
-            .with_skew(),
-            precisions: store.precisions().clone(),
+    pub(crate) fn new(store: Arc<dyn Store>, options: HandleOptions, page: PageOptions) -> Self {
+        let query = reader(Source::new(
             store,
-            clock,
-            targets,
-            notices: Notices::default(),
-            process: None,
-        });
-        Self {
-            query,
-            #[cfg(feature = "admin")]
-            page,
-        }
+            skew::following(options.clock),
+            options.targets,
+            options.query_bytes,
+            options.notices,
+            None,
+        ));
+        Self { query, page }
     }
 
     /// Returns the reader that answers in Rust all that the dashboard shows: see [`query`](crate::query).

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_pulse::{Pulse, StoreError};
-use tower_pulse_core::store::{CounterQuery, SliceCount, SlowestQuery};
+use tower_pulse_core::store::{CounterQuery, SliceCount};
 use tower_pulse_core::store::{Heartbeat, RecordQuery, Store};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
@@ -132,13 +132,14 @@ pub trait StoreReads: Store {
             now,
         };
         let records = self.query().records(&query).await?;
-        let slices = records.into_iter().flat_map(|records| records.slices);
-        Ok(slices.map(|slice| (slice.start, slice.sums)).collect())
+        Ok((records.into_iter().flatten())
+            .map(|slice| (slice.start, slice.sums))
+            .collect())
     }
 
     /// The slowest contexts with their means in seconds, slowest first.
     async fn slowest_means(&self) -> Result<Vec<(String, f64)>, StoreError> {
-        let ranking = self.query().slowest(&SlowestQuery::default()).await?;
+        let ranking = self.query().slowest(100).await?;
         let ranking = ranking.into_iter();
         Ok(ranking
             .map(|ranked| (ranked.context, ranked.mean))

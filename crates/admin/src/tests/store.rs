@@ -10,10 +10,10 @@ use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
-    Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceReports, PackedRecords, Pass,
-    Query, Readable, RecordIndex, RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus,
-    Upkeep, VersionRecords,
+    Append, Appended, AppendedCall, BookStatistics, Cleaned, CounterQuery, CounterSeries,
+    FencedBatch, Fleet, Generation, Heartbeat, InstanceReports, PackedRecords, Pass, Query,
+    Readable, RecordIndex, RecordQuery, SlowRequestQuery, Store, StoreStatus, Upkeep,
+    VersionRecords,
 };
 #[cfg(feature = "rankings")]
 use tower_pulse_core::store::{RankingPage, RankingQuery};
@@ -183,7 +183,8 @@ impl Canned {
 
 impl Store for Canned {
     fn precisions(&self) -> &Precisions {
-        unreachable!("the admin router has its own")
+        static PRECISIONS: LazyLock<Precisions> = LazyLock::new(Precisions::default);
+        &PRECISIONS
     }
 
     fn journal(&self) -> &dyn tower_pulse_core::store::journal::Journal {
@@ -296,7 +297,7 @@ impl Query for Canned {
         self.answer(vec!["logins".into(), "sales".into()])
     }
 
-    fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<ContextRecords>> {
+    fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<Vec<SliceSums>>> {
         let start = i64::from(query.width) * 100;
         let sums = hour(0, &[10, 10, 10, 1_000], 0).aggregate;
         let later = SliceSums {
@@ -304,12 +305,9 @@ impl Query for Canned {
             sums: Aggregate::default(),
         };
         let slices = vec![SliceSums { start, sums }, later];
-        let records = |context: &ContextId| ContextRecords {
-            context: context.clone(),
-            slices: match &*context.name {
-                ALL | "GET /ping" => slices.clone(),
-                _ => Vec::new(),
-            },
+        let records = |context: &ContextId| match &*context.name {
+            ALL | "GET /ping" => slices.clone(),
+            _ => Vec::new(),
         };
         self.answer(query.contexts.iter().map(records).collect())
     }
@@ -360,7 +358,7 @@ impl Query for Canned {
         self.answer(slices.iter().map(records).collect())
     }
 
-    fn slowest<'a>(&'a self, _: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>> {
+    fn slowest(&self, _: usize) -> StoreFuture<'_, Vec<RankedContext>> {
         self.answer(vec![
             RankedContext::new("GET /reports/{day}", 1.0),
             RankedContext::new("/book", 0.7),

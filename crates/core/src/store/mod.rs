@@ -7,7 +7,6 @@
 
 pub mod acknowledgements;
 pub mod additions;
-mod answer;
 mod append;
 pub mod conditional_write;
 pub mod exports;
@@ -32,14 +31,12 @@ pub use self::append::{
 };
 use self::journal::Journal;
 use self::locality::{Locality, ON_SERVER};
-pub use self::query::{
-    CounterQuery, CounterSeries, MAX_COUNTER_NAMES, Query, RECENT_SLICES, SlowestQuery,
-};
+pub use self::query::{CounterQuery, CounterSeries, MAX_COUNTER_NAMES, Query, RECENT_SLICES};
 #[cfg(feature = "query")]
 pub use self::read::BookStatistics;
 pub use self::read::{
-    ContextRecords, InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery,
-    SliceRecords, SlowRequestQuery, VersionRecords,
+    InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, VersionRecords,
 };
 #[cfg(any(feature = "rankings", feature = "__test_store"))]
 pub use self::read::{RankingPage, RankingQuery};

@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::resolution::{MAX_ROW_POINTS, Resolution};
 use super::row_series::{SeriesSpan, most_rows};
 use super::{DEFAULT_PRECISION, NameFilter, check_given, check_limit, check_points};
-use crate::query::error::QueryError;
-use crate::query::source::Source;
 use crate::query::span::Span;
-use crate::query::window::Window;
+use crate::query::{QueryError, Source, Window};
 use crate::store::{CounterQuery, CounterSeries};
 use tower_pulse_model::context::{ALL, Metric};
 use tower_pulse_model::order::InOrder;
@@ -108,7 +106,7 @@ pub(in crate::query) async fn counters(
     query: &CountersQuery,
 ) -> Result<Counters, QueryError> {
     let limit = check_limit(query.limit, most_rows(query.series))?;
-    let (precisions, now) = (&source.precisions, source.clock.now_seconds());
+    let (precisions, now) = (source.store.precisions(), source.clock.now_seconds());
     let window = query.window.filter(|_| query.series);
     let bounds = window.map(|window| window.bounds(now));
     let of_window = match (&bounds, query.precision) {
@@ -192,7 +190,7 @@ pub(in crate::query) async fn counter(
 ) -> Result<CounterSamples, QueryError> {
     let name = &*query.name;
     check_given("name", name)?;
-    let precision = chosen(query.precision, &source.precisions)?;
+    let precision = chosen(query.precision, source.store.precisions())?;
     let mut samples = slices(source, name, precision.seconds).await?;
     // There may be many older slices, which the next cleaning removes.
     if let Some((newest, _)) = samples.last().copied() {
@@ -236,12 +234,18 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
             return Ok(true);
         }
     }
-    for precision in source.precisions.counters.iter().rev() {
+    for precision in source.store.precisions().counters.iter().rev() {
         if !slices(source, name, precision.seconds).await?.is_empty() {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// The count of the slice that begins at `start`, among slices in the order of time.
+pub(super) fn count_at(slices: &[SliceCount], start: i64) -> Option<i64> {
+    let at = slices.binary_search_by_key(&start, |slice| slice.start);
+    at.ok().map(|at| slices[at].count)
 }
 
 /// The time that rates cover.
@@ -324,14 +328,11 @@ impl<'a> SeriesSlices<'a> {
         let width = i64::from(self.precision.seconds);
         let cutoff = self.precision.cutoff(self.recorded.now);
         let count = |start: i64| {
-            let at = slices.binary_search_by_key(&start, |slice| slice.start);
             let is_recorded = start > cutoff
                 && (self.recorded.recorded).has_any(start, start.saturating_add(width))
                 && start < self.recorded.as_of;
-            match at {
-                Ok(at) if start > cutoff => Some(slices[at].count),
-                _ => is_recorded.then_some(0),
-            }
+            let counted = count_at(slices, start).filter(|_| start > cutoff);
+            counted.or(is_recorded.then_some(0))
         };
         self.starts().map(count).collect()
     }
@@ -355,10 +356,7 @@ impl CounterRow {
         let retained = || slices.iter().filter(is_retained);
         let sum = |sum: i64, slice: &SliceCount| sum.saturating_add(slice.count);
         let recent = retained().filter(|slice| slice.start >= span.from);
-        let count = |start: i64| {
-            let at = slices.binary_search_by_key(&start, |slice| slice.start);
-            at.map_or(0, |at| slices[at].count)
-        };
+        let count = |start: i64| count_at(slices, start).unwrap_or(0);
         Self {
             name: name.to_owned(),
             last: span.last.map(count),
