@@ -20,21 +20,10 @@ const ORPHANED_BYTES: usize = 16 * 1024 * 1024;
 impl RedisStore {
     pub(super) async fn say_hello(&self) -> Result<Generation> {
         let keys = &self.keys;
-        let mut script = Invocation::default();
-        for key in [
-            keys.state(),
-            keys.journal(),
-            keys.orphaned(),
-            keys.contexts(),
-            keys.timers(),
-        ] {
-            script.key(key);
-        }
-        script.arg(random_name());
-        script.arg(PARTITIONS.to_string());
-        script.arg(self.now_arg());
-        script.arg(ORPHANED_TTL.to_string());
-        script.arg(ORPHANED_BYTES.to_string());
+        let begin = (random_name(), PARTITIONS, self.now_arg());
+        let mut script = Invocation::new((keys.state(), keys.journal(), keys.orphaned()), begin);
+        script.key((keys.contexts(), keys.timers()));
+        script.arg((ORPHANED_TTL, ORPHANED_BYTES));
         let reply = self.connections.run(Role::Write, &HELLO, &script).await?;
         let [id, age, is_fresh] = items(&reply) else {
             return Err(self.not_understood("hello.lua"));

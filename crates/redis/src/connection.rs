@@ -16,21 +16,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex};
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, cmd};
+use redis::{Pipeline, RedisError};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-pub(super) use self::dial::{Connection, Dialer, Role, place_of};
+pub(super) use self::dial::{Connection, Dialer, Role};
 #[cfg(feature = "row-cache")]
 pub(super) use self::large::LARGE_ROW;
-use super::error::ServerInfo;
+use super::error::{ServerInfo, is_of_another_type};
 use super::keys::Keys;
 use super::options::RedisOptions;
 use super::permissions::{Permissions, Refusal, is_denial, server_info};
 use super::server::Server;
-use super::subject::Subject;
+use super::subject::{distinct_keys, is_script};
 use super::topology::Topology;
-use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
@@ -41,12 +40,12 @@ const ALL: Range<usize> = 0..usize::MAX;
 
 pub(super) struct Connections {
     dialer: Arc<Dialer>,
-    topology: Arc<Topology>,
+    pub(super) topology: Arc<Topology>,
     /// The task that asks Sentinels while there are calls.
     sentinel_watch: SyncMutex<JoinSet<()>>,
     /// The longest time for connecting, including authentication and the check of permissions.
     connect_deadline: Duration,
-    server_info: ServerInfo,
+    pub(super) server_info: ServerInfo,
     permissions: Permissions,
     is_read_only: bool,
     keys: Keys,
@@ -87,9 +86,7 @@ struct SlotState {
 impl Connections {
     pub(super) fn new(options: &RedisOptions, keys: &Keys) -> Self {
         let callback = options.credentials.clone();
-        let user = options.info.redis_settings().username();
-        let server_info = ServerInfo::new(options.place(), user, keys, options.is_read_only);
-        let server_info = server_info.of_layout(&options.layout, callback.is_some());
+        let server_info = ServerInfo::new(options, keys);
         let dialer = Dialer::new(&options.info, callback, options, server_info.clone());
         let dialer = Arc::new(dialer);
         let topology = Topology::new(options, &dialer);
@@ -110,10 +107,6 @@ impl Connections {
         }
     }
 
-    pub(super) fn server_info(&self) -> &ServerInfo {
-        &self.server_info
-    }
-
     /// The place of the server: as configured, and the node that was found.
     pub(super) fn place(&self) -> String {
         let place = &self.server_info.place;
@@ -121,11 +114,6 @@ impl Connections {
             Some(node) => format!("{place}, now {node}"),
             None => place.clone(),
         }
-    }
-
-    /// The warning about how the server is found, if any.
-    pub(super) fn warning(&self) -> Option<Warning> {
-        self.topology.warning()
     }
 
     /// The server's answer to INFO.
@@ -147,16 +135,16 @@ impl Connections {
 
     /// Asks again for the kind and version of the server, after it refused to tell them.
     pub(super) async fn ask_for_server(&self) -> Result<()> {
-        let connection = self.connection(Role::Write).await?;
-        match server_info(&mut connection.commands.clone()).await {
-            Ok(info) => self.set_server(&info),
-            Err(error) => {
-                let info = cmd("INFO");
-                let subject = Subject::Command(&info);
-                return Err(self.fail(Role::Write, &connection, &subject, error).await);
+        let mut connection = self.connection(Role::Write).await?;
+        match server_info(&mut connection.commands).await {
+            Ok(info) => {
+                self.set_server(&info);
+                Ok(())
             }
+            Err(error) => Err(self
+                .fail(Role::Write, &connection, &Pipeline::new(), error)
+                .await),
         }
-        Ok(())
     }
 
     /// Refuses writes if the store is read-only.
@@ -273,16 +261,24 @@ impl Connections {
         &self,
         role: Role,
         connection: &Connection,
-        subject: &Subject<'_>,
+        sent: &Pipeline,
         error: RedisError,
     ) -> StoreError {
         let slot = self.slot(role);
-        let mut explained = self.server_info.explain_about(&error, subject);
+        let (is_script, keys) = (is_script(sent), distinct_keys(sent));
+        let foreign = match is_script && is_of_another_type(&error) {
+            true => self.key_of_another_type(connection, &keys).await,
+            false => None,
+        };
+        let mut explained = match foreign {
+            Some(key) => self.server_info.explain_about(&error, &[key], false),
+            None => self.server_info.explain_about(&error, &keys, is_script),
+        };
         let detail = error.detail().unwrap_or_default();
         let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
         // The error of a script may not name the denied command.
         let mut denied = None;
-        if let Subject::Script(_) = subject
+        if is_script
             && is_denied
             && !detail.contains("permissions to run")
             && let Err(Refusal::Denied(at, detail)) =

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use redis::{ErrorKind, RedisError, ServerError};
+use redis::{ConnectionInfo, ErrorKind, RedisError, ServerError};
 
 use super::commands::commands;
 use super::keys::Keys;
-use super::subject::Subject;
+use super::options::RedisOptions;
+use super::subject::named;
 use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
@@ -15,7 +16,7 @@ use tower_pulse_core::error::{StoreError, StoreErrorKind};
 const CLUSTER_COMMANDS: &str = " +cluster|slots +asking";
 
 /// The server's address and the user's ACL rule, for the texts of errors.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct ServerInfo {
     /// The kind of server: a Redis or a Sentinel.
     name: &'static str,
@@ -24,35 +25,32 @@ pub(super) struct ServerInfo {
     user: String,
     /// The rule that gives the user all permissions that the store needs.
     acl: String,
-    is_cluster: bool,
-    /// Whether a failover may replace the server.
-    has_failover: bool,
+    layout: Layout,
     /// Whether the application gives the credentials.
     has_callback: bool,
 }
 
 impl ServerInfo {
-    pub(super) fn new(place: String, user: Option<&str>, keys: &Keys, is_read_only: bool) -> Self {
-        let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
-        let commands = commands(is_read_only).filter_map(|example| example.split(' ').next());
-        let commands: BTreeSet<_> = (commands.chain(["SELECT", "INFO"]))
-            .map(|name| {
-                format!(
-                    " +{}",
-                    name.to_lowercase().replace("memory", "memory|usage")
-                )
-            })
+    pub(super) fn new(options: &RedisOptions, keys: &Keys) -> Self {
+        let names = commands(options.is_read_only).filter_map(|example| example.split(' ').next());
+        let names: BTreeSet<_> = (names.chain(["SELECT", "INFO"]))
+            .map(|name| name.to_lowercase().replace("memory", "memory|usage"))
             .collect();
+        let user = user_of(&options.info);
         let mut acl = format!("ACL SETUSER {user} {}", keys.acl_patterns());
-        acl.extend(commands);
+        acl.extend(names.iter().flat_map(|name| [" +", name]));
+        acl += match options.layout {
+            Layout::Standalone => "",
+            Layout::Cluster => CLUSTER_COMMANDS,
+            Layout::Sentinel(_) => " +role",
+        };
         Self {
             name: "Redis",
-            place,
+            place: options.place(),
             user: user.to_owned(),
             acl,
-            is_cluster: false,
-            has_failover: false,
-            has_callback: false,
+            layout: options.layout.clone(),
+            has_callback: options.credentials.is_some(),
         }
     }
 
@@ -61,31 +59,15 @@ impl ServerInfo {
         format!("ACL SETUSER {} +{command}", self.user)
     }
 
-    /// Describes a server that is found by this layout.
-    pub(super) fn of_layout(mut self, layout: &Layout, has_callback: bool) -> Self {
-        self.has_callback = has_callback;
-        self.has_failover = !matches!(layout, Layout::Standalone);
-        match layout {
-            Layout::Standalone => {}
-            Layout::Cluster { .. } => {
-                self.is_cluster = true;
-                self.acl += CLUSTER_COMMANDS;
-            }
-            Layout::Sentinel { .. } => self.acl += " +role",
-        }
-        self
-    }
-
     /// Describes Sentinels, which have users of their own.
-    pub(super) fn of_sentinel(user: Option<&str>) -> Self {
-        let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
+    pub(super) fn of_sentinel(info: &ConnectionInfo) -> Self {
+        let user = user_of(info);
         Self {
             name: "Sentinel",
             place: String::new(),
             user: user.to_owned(),
             acl: format!("ACL SETUSER {user} +sentinel|get-master-addr-by-name"),
-            is_cluster: false,
-            has_failover: false,
+            layout: Layout::Standalone,
             has_callback: false,
         }
     }
@@ -124,21 +106,25 @@ impl ServerInfo {
         }
     }
 
-    /// Converts an error of the client, and names the keys of the call if the error concerns them.
-    pub(super) fn explain_about(&self, error: &RedisError, subject: &Subject<'_>) -> StoreError {
+    /// Converts an error of the client, and names the keys of the call if the error concerns them. Those of a script may
+    /// be others than the one of another type.
+    pub(super) fn explain_about(
+        &self,
+        error: &RedisError,
+        keys: &[&[u8]],
+        is_script: bool,
+    ) -> StoreError {
         let explained = self.explain(error);
-        let Some(code) = error.code().filter(|_| {
-            explained.kind() == StoreErrorKind::Unexpected && !subject.keys().is_empty()
-        }) else {
+        let is_about_keys = explained.kind() == StoreErrorKind::Unexpected && !keys.is_empty();
+        let Some(code) = error.code().filter(|_| is_about_keys) else {
             return explained;
         };
         let detail = error.detail().unwrap_or_default();
         let answer = shown(format!("{code} {detail}").as_bytes());
-        let message = match subject {
-            Subject::Command(_) | Subject::Key(_) if is_of_another_type(error) => {
-                format!("{subject} holds something of another type: delete it ({answer})")
-            }
-            _ => format!("it answered with an error about {subject} ({answer})"),
+        let keys = named(keys);
+        let message = match !is_script && is_of_another_type(error) {
+            true => format!("{keys} holds something of another type: delete it ({answer})"),
+            false => format!("it answered with an error about {keys} ({answer})"),
         };
         self.error(StoreErrorKind::Unexpected, &message)
     }
@@ -170,16 +156,16 @@ impl ServerInfo {
             }
             "LOADING" => "it is loading its data; it will be ready by itself",
             "OOM" => "it is out of memory: raise maxmemory, or delete keys",
-            "READONLY" | "MASTERDOWN" if self.has_failover => {
+            "READONLY" | "MASTERDOWN" if self.layout != Layout::Standalone => {
                 "it is a replica by now; the primary is looked for"
             }
-            "CLUSTERDOWN" if self.is_cluster => {
+            "CLUSTERDOWN" if self.layout == Layout::Cluster => {
                 "the cluster does not serve the slot: see CLUSTER INFO of its nodes; it is tried again"
             }
-            "TRYAGAIN" if self.is_cluster => {
+            "TRYAGAIN" if self.layout == Layout::Cluster => {
                 "the slot is being moved to another node; it is tried again"
             }
-            "MOVED" | "ASK" if self.is_cluster => {
+            "MOVED" | "ASK" if self.layout == Layout::Cluster => {
                 "it names another node for the slot again and again, or none that can be reached; it is tried again"
             }
             "READONLY" => "it is a replica and cannot be written: point the URL to the master",
@@ -207,6 +193,11 @@ impl ServerInfo {
         let answer = shown(format!("{code} {detail}").trim_end().as_bytes());
         self.error(kind, &format!("{advice} ({answer})"))
     }
+}
+
+fn user_of(info: &ConnectionInfo) -> &str {
+    let user = info.redis_settings().username();
+    user.filter(|user| !user.is_empty()).unwrap_or("default")
 }
 
 /// The code of an error. Older servers hide it in the text of errors within scripts, and answer some errors with a
@@ -255,7 +246,8 @@ mod tests {
     #[test]
     fn the_text_of_an_error_says_what_to_do() {
         let keys = Keys::new("pulse:".into());
-        let server_info = ServerInfo::new("h:1/0".into(), Some("app"), &keys, false);
+        let options = RedisOptions::new("redis://app:pw@h:1").expect("a URL");
+        let server_info = ServerInfo::new(&options, &keys);
         let cases = [
             (
                 "NOPERM",

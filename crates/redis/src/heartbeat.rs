@@ -1,7 +1,7 @@
 //! Heartbeats: an instance says that it is alive, and receives the status of the fleet and the store in the answer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{Value, pipe};
@@ -19,23 +19,6 @@ use tower_pulse_model::order::InOrder;
 /// alive, and at most this much longer.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The instance whose hash was last given a time to live, and when.
-#[derive(Debug, Default)]
-pub(super) struct LastExpiry(Mutex<Option<(String, Instant)>>);
-
-impl LastExpiry {
-    /// Takes the time when the time to live of this instance's hash was set; `None` if it is to be set again. A
-    /// heartbeat without an answer leaves nothing here, so that the next one sets it.
-    fn take(&self, instance: &str) -> Option<Instant> {
-        let (last, at) = lock(&self.0).take()?;
-        (last == instance && at.elapsed() < EXPIRY_INTERVAL).then_some(at)
-    }
-
-    fn set(&self, instance: &str, at: Instant) {
-        *lock(&self.0) = Some((instance.to_owned(), at));
-    }
-}
-
 impl RedisStore {
     /// Writes a heartbeat, then reads the status of the store, in one pipeline.
     pub(super) async fn write_heartbeat(
@@ -45,7 +28,13 @@ impl RedisStore {
         let instance = self.keys.instance(&heartbeat.instance);
         let (instances, versions) = (self.keys.instances(), self.keys.versions());
         let hash_ttl = INSTANCE_TTL.unsigned_abs() + EXPIRY_INTERVAL.as_secs();
-        let (expiry_set_at, sent) = (self.last_expiry.take(&heartbeat.instance), Instant::now());
+        // A heartbeat without an answer leaves nothing here, so that the next one sets the time to live.
+        let last = lock(&self.last_expiry).take();
+        let last = last.filter(|(instance, _)| *instance == heartbeat.instance);
+        let expiry_set_at = last
+            .map(|(_, at)| at)
+            .filter(|at| at.elapsed() < EXPIRY_INTERVAL);
+        let sent = Instant::now();
         let mut pipeline = pipe();
         let fields = pipeline.cmd("HSET").arg(&instance);
         fields.arg("at").arg(heartbeat.at);
@@ -110,7 +99,7 @@ impl RedisStore {
             self.write_own_keys(&mut pipeline, &new_keys).await?;
         }
         let expiry_set_at = expiry_set_at.filter(|_| !is_new(0)).unwrap_or(sent);
-        self.last_expiry.set(&heartbeat.instance, expiry_set_at);
+        *lock(&self.last_expiry) = Some((heartbeat.instance.clone(), expiry_set_at));
         let running = replies.last().and_then(|reply| reply.as_ref().ok());
         let running = running.map_or(&[][..], items).iter();
         let mut versions: Vec<_> = running.filter_map(text).map(Arc::from).collect();

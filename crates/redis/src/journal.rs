@@ -1,12 +1,14 @@
 //! The journal in Redis: the steps of folding. Each step is one script, which takes effect completely or not at all.
 
-use redis::{Value, cmd};
+use redis::{ToRedisArgs, Value, cmd};
 
 use super::RedisStore;
 use super::connection::Role;
 use super::encode::LEASE_MILLIS;
-use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
-use super::value::{bytes, int, into_bytes, into_items, items, number, pairs, text};
+use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ, or_empty};
+use super::value::{
+    bytes, int, into_bytes, into_items, into_pairs, items, number, pairs, shown, text,
+};
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::journal::{
     Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Progress,
@@ -14,6 +16,7 @@ use tower_pulse_core::store::journal::{
 };
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{Position, StoreFuture};
+use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::{ENTRY_VERSION, MAX_ENTRY_BYTES};
 use tower_pulse_model::pack;
 
@@ -38,16 +41,8 @@ impl RedisStore {
     }
 
     pub(super) fn unexpected(&self, message: &str) -> StoreError {
-        let server_info = self.connections.server_info();
+        let server_info = &self.connections.server_info;
         server_info.error(StoreErrorKind::Unexpected, message)
-    }
-
-    /// A script call with its first keys and arguments.
-    pub(super) fn step(&self, keys: &[String], args: &[&str]) -> Invocation {
-        let mut script = Invocation::default();
-        keys.iter().for_each(|key| script.key(&**key));
-        args.iter().for_each(|arg| script.arg(*arg));
-        script
     }
 
     /// Runs a step, and returns whether it took effect.
@@ -64,18 +59,31 @@ impl RedisStore {
         }
     }
 
+    /// The call of `read.lua` for so many bytes of entries after a position, or for fields.
     pub(super) fn read_step(
         &self,
         instance: &str,
         version: &str,
-        [bytes, from]: [&str; 2],
+        entries: Option<(u64, Position)>,
     ) -> Invocation {
+        let mut script = self.lease_script((version, instance, LEASE_MILLIS));
+        let (bytes, from) = entries.unzip();
+        script.arg((or_empty(bytes), or_empty(from), self.now_arg()));
+        script.arg(READ_ENTRY_BYTES);
+        script
+    }
+
+    /// A script call with the state, the journal and the lease to fold.
+    fn lease_script(&self, args: impl ToRedisArgs) -> Invocation {
         let keys = &self.keys;
-        let keys = [keys.state(), keys.journal(), keys.fold_lease()];
-        let millis = LEASE_MILLIS.to_string();
-        let (now, most) = (self.now_arg(), READ_ENTRY_BYTES.to_string());
-        let args = [version, instance, &millis, bytes, from, &now, &most];
-        self.step(&keys, &args)
+        Invocation::new((keys.state(), keys.journal(), keys.fold_lease()), args)
+    }
+
+    /// A call of `amend.lua`.
+    fn amend_script(&self, version: &str, next: &str) -> Invocation {
+        let keys = &self.keys;
+        let at = (keys.state(), keys.journal(), keys.aside());
+        Invocation::new(at, (version, next))
     }
 }
 
@@ -89,22 +97,15 @@ fn positions(text: &str) -> Vec<Position> {
 
 /// Reads an entry with its fields. An entry with foreign fields has no payload, and is set aside later.
 fn entry(value: Value) -> Option<Entry> {
-    let Value::Array(mut parts) = value else {
-        return None;
-    };
-    let fields = parts.pop()?;
+    let [id, fields] = <[Value; 2]>::try_from(into_items(value)).ok()?;
     let mut entry = Entry {
-        position: parts.first().and_then(position_of)?,
+        position: position_of(&id)?,
         appended_at: 0,
         version: 0,
         requests: 0,
         payload: Vec::new(),
     };
-    let Value::Array(fields) = fields else {
-        return Some(entry);
-    };
-    let mut fields = fields.into_iter();
-    while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
+    for (field, value) in into_pairs(fields) {
         let count = || text(&value).and_then(|n| n.parse().ok()).unwrap_or(0u64);
         match bytes(&field) {
             Some(b"t") => entry.appended_at = int(&value).unwrap_or(0),
@@ -120,19 +121,8 @@ fn entry(value: Value) -> Option<Entry> {
 impl Journal for RedisStore {
     fn acquire<'a>(&'a self, instance: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {
         Box::pin(async move {
-            let keys = &self.keys;
-            let keys = [keys.state(), keys.journal(), keys.fold_lease()];
-            let script = self.step(
-                &keys,
-                &[
-                    instance,
-                    &LEASE_MILLIS.to_string(),
-                    version,
-                    &ENTRY_VERSION.to_string(),
-                    &NEWER_GRACE.to_string(),
-                    &self.now_arg(),
-                ],
-            );
+            let mut script = self.lease_script((instance, LEASE_MILLIS, version));
+            script.arg((ENTRY_VERSION, NEWER_GRACE, self.now_arg()));
             let reply = self.connections.run(Role::Fold, &ACQUIRE, &script).await?;
             let reply = items(&reply);
             let word = |at: usize| reply.get(at).and_then(text);
@@ -182,8 +172,7 @@ impl Journal for RedisStore {
         bytes: u64,
     ) -> StoreFuture<'a, Step<Entries>> {
         Box::pin(async move {
-            let range = [bytes.to_string(), from.to_string()];
-            let script = self.read_step(instance, version, range.each_ref().map(|arg| &**arg));
+            let script = self.read_step(instance, version, Some((bytes, from)));
             let reply = match self.run_step(&READ, &script).await? {
                 Step::Done(reply) => reply,
                 Step::Stale(version) => return Ok(Step::Stale(version)),
@@ -226,14 +215,14 @@ impl Journal for RedisStore {
             let step = self.run_step(&FOLD, &script).await?;
             Ok(step.map(|reply| {
                 if let Some(refusal) = items(&reply).get(1).and_then(text) {
-                    self.untrimmed.set(refusal);
+                    *lock(&self.untrimmed) = shown(refusal.as_bytes());
                 }
             }))
         })
     }
 
     fn has_trimmed(&self) -> bool {
-        self.untrimmed.refusal().is_empty()
+        lock(&self.untrimmed).is_empty()
     }
 
     fn amend<'a>(
@@ -243,27 +232,21 @@ impl Journal for RedisStore {
         amendment: Amendment<'a>,
     ) -> StoreFuture<'a, Step<()>> {
         Box::pin(async move {
-            let more = match amendment {
-                Amendment::CloseHole => vec!["HOLE".to_owned()],
-                Amendment::WaitForNewer(entry) => vec![
-                    "NEWER".to_owned(),
-                    entry.position.to_string(),
-                    entry.version.to_string(),
-                    self.now_arg(),
-                ],
-                // Every instance gives a version. An entry of ours whose head states no requests counts as one request;
-                // an entry of another program counts as none, as no request is missing.
-                Amendment::SetAside(entry) => vec![
-                    entry.position.to_string(),
-                    (entry.requests.clamp(u64::from(entry.version > 0), 1 << 50)).to_string(),
-                    MAX_ASIDE.to_string(),
-                    ASIDE_BYTES.to_string(),
-                    ASIDE_TTL.to_string(),
-                ],
-            };
-            let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
-            let mut script = self.step(&keys, &[version, next]);
-            more.iter().for_each(|arg| script.arg(&**arg));
+            let mut script = self.amend_script(version, next);
+            match amendment {
+                Amendment::CloseHole => script.arg("HOLE"),
+                Amendment::WaitForNewer(entry) => {
+                    script.arg(("NEWER", entry.position.to_string()));
+                    script.arg((entry.version, self.now_arg()));
+                }
+                Amendment::SetAside(entry) => {
+                    // Every instance gives a version. An entry of ours whose head states no requests counts as one
+                    // request; an entry of another program counts as none, as no request is missing.
+                    let requests = entry.requests.clamp(u64::from(entry.version > 0), 1 << 50);
+                    script.arg((entry.position.to_string(), requests));
+                    script.arg((MAX_ASIDE, ASIDE_BYTES, ASIDE_TTL));
+                }
+            }
             Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
                 if let Some(reason) = items(&reply).get(2).and_then(bytes) {
                     self.replaced_keys.add(&self.keys.aside(), reason);
@@ -303,11 +286,10 @@ impl Journal for RedisStore {
                 });
                 let old: Vec<_> = old.collect();
                 if !old.is_empty() {
-                    let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
-                    let mut script = self.step(&keys, &[version, version, "FENCES"]);
+                    let mut script = self.amend_script(version, version);
+                    script.arg("FENCES");
                     for (field, value) in old {
-                        script.arg(bytes(field).unwrap_or_default());
-                        script.arg(bytes(value).unwrap_or_default());
+                        script.arg(&[field, value].map(|it| bytes(it).unwrap_or_default()));
                     }
                     match self.run_step(&AMEND, &script).await? {
                         Step::Done(reply) => {

@@ -9,7 +9,7 @@ use redis::{Arg, Cmd, Pipeline, Value, cmd};
 
 use super::RedisStore;
 use super::connection::Role;
-use super::subject::key_of;
+use super::subject::{keys_of, words};
 use super::value::{bytes, count, into_items, items, shown};
 use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{Result, StoreErrorKind};
@@ -99,14 +99,6 @@ fn exceeds(answer: &Value, most: usize) -> bool {
         Value::BulkString(beyond) => !beyond.is_empty(),
         _ => false,
     }
-}
-
-fn words(command: &Cmd) -> Vec<&[u8]> {
-    let words = command.args_iter().filter_map(|word| match word {
-        Arg::Simple(word) => Some(word),
-        _ => None,
-    });
-    words.collect()
 }
 
 /// The commands that ask for the size of the data that a command reads: of each field, or of the key and the number of
@@ -230,7 +222,7 @@ impl RedisStore {
     fn part(&self, command: &Cmd, questions: &[Cmd], sizes: &[usize]) -> Part {
         let note = |question: &Cmd, most, size| {
             self.large_keys.note(question, most, size > most, || {
-                let key = shown(key_of(command).unwrap_or_default());
+                let key = shown(keys_of(command).first().unwrap_or(&&[][..]));
                 Condition::UnreadableKey.warning(format!("{key}: {TOO_LARGE}"))
             })
         };

@@ -38,17 +38,17 @@ mod tls;
 mod topology;
 mod value;
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
+use std::time::Instant;
 
 pub use credentials::RedisCredentials;
 pub use options::RedisOptions;
 
 use self::connection::Connections;
-use self::heartbeat::LastExpiry;
 use self::keys::Keys;
 use self::large_keys::LargeKeys;
 use self::replaced_keys::ReplacedKeys;
-use self::status::{LastListing, Untrimmed};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::BuildError;
@@ -76,17 +76,17 @@ const RANKED_SECONDS: i64 = 86_400;
 pub struct RedisStore {
     connections: Connections,
     keys: Keys,
-    precisions: Precisions,
-    expire_idle_keys: bool,
-    book_keys: bool,
-    journal_bytes: u64,
-    is_read_only: bool,
+    options: RedisOptions,
     replaced_keys: ReplacedKeys,
     large_keys: LargeKeys,
     record_cache: RecordCache,
-    last_expiry: LastExpiry,
-    last_listing: LastListing,
-    untrimmed: Untrimmed,
+    /// The instance whose hash was last given a time to live, and when.
+    last_expiry: Mutex<Option<(String, Instant)>>,
+    /// The last time when there was nothing to list, in Unix seconds, and the number of quarantinings until that time.
+    last_listing: Mutex<Option<(i64, u64)>>,
+    /// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if the
+    /// server does.
+    untrimmed: Mutex<String>,
     /// The time at which the server was last asked about itself, in Unix seconds.
     server_asked_at: AtomicI64,
     inspected_at: AtomicI64,
@@ -113,17 +113,13 @@ impl RedisStore {
         Ok(Self {
             connections,
             keys,
-            precisions: options.precisions,
-            expire_idle_keys: options.expire_idle_keys,
-            book_keys: options.book_keys,
-            journal_bytes: options.journal_bytes,
-            is_read_only: options.is_read_only,
+            options,
             replaced_keys: ReplacedKeys::default(),
             large_keys: LargeKeys::default(),
             record_cache: RecordCache::default(),
-            last_expiry: LastExpiry::default(),
-            last_listing: LastListing::default(),
-            untrimmed: Untrimmed::default(),
+            last_expiry: Mutex::default(),
+            last_listing: Mutex::default(),
+            untrimmed: Mutex::default(),
             server_asked_at: AtomicI64::default(),
             inspected_at: AtomicI64::default(),
             sizes_asked_at: AtomicI64::default(),
@@ -141,7 +137,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn precisions(&self) -> &Precisions {
-        &self.precisions
+        &self.options.precisions
     }
 
     fn journal(&self) -> &dyn Journal {
@@ -164,7 +160,7 @@ impl Store for RedisStore {
     }
 
     fn has_context_counters(&self) -> bool {
-        self.book_keys
+        self.options.book_keys
     }
 
     fn reset_remedy(&self) -> Option<&'static str> {
@@ -176,9 +172,9 @@ impl Store for RedisStore {
 
     fn conditions(&self) -> Vec<Warning> {
         let server = self.connections.server();
-        let grant = self.connections.server_info().grant("info");
+        let grant = self.connections.server_info.grant("info");
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings(&grant));
-        warnings.extend(self.connections.warning());
+        warnings.extend(self.connections.topology.warning());
         warnings.extend(self.untrimmed_warning());
         warnings.extend(self.replaced_keys.warnings());
         warnings.extend(self.large_keys.warnings());
@@ -193,7 +189,7 @@ impl Append for RedisStore {
 
     fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended> {
         Box::pin(async move {
-            check_precisions(&call.batch, &self.precisions)?;
+            check_precisions(&call.batch, &self.options.precisions)?;
             self.append_call(call).await
         })
     }
@@ -209,7 +205,7 @@ impl Query for RedisStore {
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
-        self.book_keys.then_some(self)
+        self.options.book_keys.then_some(self)
     }
 
     fn record_cache(&self) -> Option<&RecordCache> {

@@ -2,6 +2,7 @@
 
 mod url;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "tls")]
@@ -10,7 +11,6 @@ use redis::io::tcp::TcpSettings;
 use redis::{ConnectionInfo, ProtocolVersion};
 
 use self::url::cut;
-use super::connection::place_of;
 use super::credentials::{CredentialsCallback, RedisCredentials};
 use super::topology::{Address, AddressMap, Layout, hash_tag};
 use tower_pulse_core::error::BuildError;
@@ -24,11 +24,15 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The address of a Redis, and the options of the store in it. `Debug` shows no password.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RedisOptions {
     /// The server, with user, password and database. For a cluster and behind Sentinel, host and port are unused.
     pub(super) info: ConnectionInfo,
     pub(super) layout: Layout,
+    /// The servers that say where the keys are: nodes of the cluster, or the Sentinels.
+    pub(super) asked: Vec<Address>,
+    /// The transport and the credentials of the Sentinels.
+    pub(super) sentinel_info: Option<ConnectionInfo>,
     pub(super) credentials: Option<CredentialsCallback>,
     pub(super) address_map: Option<AddressMap>,
     /// The prefix of every key.
@@ -74,7 +78,7 @@ impl RedisOptions {
             return Err(BuildError::new("redis_cluster", value, allowed));
         }
         let mut options = Self::from(info);
-        options.layout = Layout::Cluster { seeds };
+        (options.layout, options.asked) = (Layout::Cluster, seeds);
         Ok(options)
     }
 
@@ -109,11 +113,8 @@ impl RedisOptions {
         }
         let (info, service) = url::parse_service(FIELD, service, sentinel_info.addr())?;
         let mut options = Self::from(info);
-        options.layout = Layout::Sentinel {
-            service,
-            sentinels,
-            info: Box::new(Self::from(sentinel_info).info),
-        };
+        (options.layout, options.asked) = (Layout::Sentinel(service), sentinels);
+        options.sentinel_info = Some(Self::from(sentinel_info).info);
         Ok(options)
     }
 
@@ -138,7 +139,10 @@ impl RedisOptions {
         A: Future<Output = Result<C, E>> + Send + 'static,
         C: Into<RedisCredentials>,
     {
-        self.credentials = Some(CredentialsCallback::new(ask));
+        self.credentials = Some(Arc::new(move || {
+            let asked = ask();
+            Box::pin(async move { asked.await.ok().map(Into::into) })
+        }));
         self
     }
 
@@ -160,7 +164,7 @@ impl RedisOptions {
         mut self,
         map: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        self.address_map = Some(AddressMap::new(map));
+        self.address_map = Some(Arc::new(map));
         self
     }
 
@@ -186,12 +190,8 @@ impl RedisOptions {
         if authority.is_some_and(|pem| !has_certificate(pem)) {
             return Err(BuildError::new(FIELD, "without a certificate", ALLOWED));
         }
-        let mut infos = vec![&mut self.info];
-        if let Layout::Sentinel { info, .. } = &mut self.layout {
-            infos.push(info);
-        }
         let mut is_used = false;
-        for info in infos {
+        for info in std::iter::once(&mut self.info).chain(&mut self.sentinel_info) {
             if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
                 continue;
             }
@@ -280,7 +280,7 @@ impl RedisOptions {
 
     /// Whether the server is a cluster, where all keys must be in one slot.
     pub fn is_cluster(&self) -> bool {
-        matches!(self.layout, Layout::Cluster { .. })
+        self.layout == Layout::Cluster
     }
 
     /// Refuses a prefix whose keys could be in several slots.
@@ -300,19 +300,20 @@ impl RedisOptions {
 
     /// The location of the server, without user and password, for messages.
     pub(super) fn place(&self) -> String {
-        let list = |nodes: &[Address]| {
-            let shown = nodes.iter().take(3).map(Address::to_string);
-            let more = if nodes.len() > 3 { ", …" } else { "" };
-            shown.collect::<Vec<_>>().join(", ") + more
-        };
-        let db = self.info.redis_settings().db();
+        let nodes: Vec<_> = self.asked.iter().take(3).map(Address::to_string).collect();
+        let more = if self.asked.len() > 3 { ", …" } else { "" };
+        let (nodes, db) = (nodes.join(", ") + more, self.info.redis_settings().db());
         match &self.layout {
-            Layout::Standalone => place_of(&self.info),
-            Layout::Cluster { seeds } => format!("the cluster of {}", list(seeds)),
-            Layout::Sentinel {
-                service, sentinels, ..
-            } => format!("{service}/{db} of the Sentinels {}", list(sentinels)),
+            Layout::Standalone => format!("{}/{db}", self.info.addr()),
+            Layout::Cluster => format!("the cluster of {nodes}"),
+            Layout::Sentinel(service) => format!("{service}/{db} of the Sentinels {nodes}"),
         }
+    }
+}
+
+impl std::fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RedisOptions").field(&self.place()).finish()
     }
 }
 
@@ -329,6 +330,8 @@ impl From<ConnectionInfo> for RedisOptions {
         Self {
             info: info.set_redis_settings(protocol).set_tcp_settings(tcp),
             layout: Layout::Standalone,
+            asked: Vec::new(),
+            sentinel_info: None,
             credentials: None,
             address_map: None,
             prefix: String::new(),

@@ -54,7 +54,7 @@ impl ReplacedKeys {
 impl RedisStore {
     /// Deletes a key of this crate that holds something else. A store that only reads does nothing.
     pub(super) async fn delete_own(&self, role: Role, key: &str, reason: &str) -> Result<()> {
-        if self.is_read_only {
+        if self.options.is_read_only {
             return Ok(());
         }
         let mut delete = cmd("DEL");

@@ -9,7 +9,7 @@ use redis::{Pipeline, Value, pipe};
 use super::RedisStore;
 use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
-use super::script::{Invocation, ROWS_DROP, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
+use super::script::{Invocation, ROWS_DROP, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE, or_empty};
 use super::value::{bytes, count, float, int, items, pairs, shown, text, unix_seconds};
 use tower_pulse_core::error::Result;
 use tower_pulse_core::row_lists::{RowInfo, RowList, RowsQuery};
@@ -136,12 +136,10 @@ impl RedisStore {
     ) -> Result<Result<(), usize>> {
         let keys = self.keys.rows(cache);
         let mut script = self.row_script(&keys);
-        script.arg(max_rows.to_string());
-        script.arg(if rows.len() > 1 { "1" } else { "0" });
+        script.arg((max_rows, u8::from(rows.len() > 1)));
         for (id, seconds) in rows {
             script.key(keys.row(id.as_bytes()));
-            script.arg(&**id);
-            script.arg(format!("{seconds:?}"));
+            script.arg((id, format!("{seconds:?}")));
         }
         let reply = self.connections.run(Role::Write, &ROWS_SCHEDULE, &script);
         let reply = reply.await?;
@@ -162,8 +160,7 @@ impl RedisStore {
     ) -> Result<LeasedRows> {
         let keys = self.keys.rows(cache);
         let mut script = self.row_script(&keys);
-        script.arg(token);
-        script.arg(format!("{seconds:.6}"));
+        script.arg((token, format!("{seconds:.6}")));
         let (word, of, max_bytes) = match which {
             LeaseOf::Due(rows) => ("DUE", rows.to_string(), 0),
             LeaseOf::Row(id) => ("ROW", id.to_owned(), 0),
@@ -172,9 +169,7 @@ impl RedisStore {
         if word != "DUE" {
             script.key(keys.row(of.as_bytes()));
         }
-        script.arg(word);
-        script.arg(of);
-        script.arg(max_bytes.to_string());
+        script.arg((word, of, max_bytes));
         let reply = self.connections.run(Role::Write, &ROWS_LEASE, &script);
         let reply = reply.await?;
         let [leased, next, garbage, gone] = items(&reply) else {
@@ -232,21 +227,17 @@ impl RedisStore {
         let keys = self.keys.rows(cache);
         let mut script = self.row_script(&keys);
         script.key(keys.row(row.leased.id.as_bytes()));
-        script.arg(token);
-        script.arg(&*row.leased.id);
-        script.arg(row.leased.due.as_deref().unwrap_or_default());
-        let (kind, value) = match &row.loaded {
-            Ok(Some(json)) => ("ROW", json.clone()),
-            Ok(None) if row.drop_missing => ("DROPPED", Vec::new()),
-            Ok(None) => ("MISSING", Vec::new()),
-            Err(reason) => ("FAILED", short_reason(reason).into_bytes()),
-        };
-        script.arg(kind);
-        script.arg(value);
+        let LeasedRow { id, due, .. } = &row.leased;
+        script.arg((token, id, or_empty(due.as_deref())));
+        match &row.loaded {
+            Ok(Some(json)) => script.arg(("ROW", json)),
+            Ok(None) if row.drop_missing => script.arg(("DROPPED", "")),
+            Ok(None) => script.arg(("MISSING", "")),
+            Err(reason) => script.arg(("FAILED", short_reason(reason))),
+        }
         let millis = row.ttl.map(|ttl| (ttl * 1e3).ceil().max(1.0) as i64);
-        script.arg(millis.map_or_else(String::new, |millis| millis.to_string()));
-        script.arg(format!("{:.6}", row.spread));
-        script.arg(format!("{:.6}", row.backoff));
+        let [spread, backoff] = [row.spread, row.backoff].map(|part| format!("{part:.6}"));
+        script.arg((or_empty(millis), spread, backoff));
         let reply = self.connections.run(role, &ROWS_FINISH, &script).await?;
         match items(&reply) {
             [is_written, next] => Ok(FinishReport {
@@ -367,8 +358,7 @@ impl RedisStore {
     /// A script call with the sets of a cache, and the time.
     fn row_script(&self, keys: &RowKeys) -> Invocation {
         let mut script = sets(keys);
-        let now = self.manual_now().map(|now| format!("{now:.6}"));
-        script.arg(now.unwrap_or_default());
+        script.arg(or_empty(self.manual_now().map(|now| format!("{now:.6}"))));
         script
     }
 }
@@ -376,9 +366,7 @@ impl RedisStore {
 /// A script call with the sets of a cache.
 fn sets(keys: &RowKeys) -> Invocation {
     let mut script = Invocation::default();
-    for key in [&keys.delay, &keys.schedule, &keys.states, &keys.failing] {
-        script.key(&**key);
-    }
+    script.key((&keys.delay, &keys.schedule, &keys.states, &keys.failing));
     script
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use redis::{Cmd, Script};
+use redis::{Cmd, Script, ToRedisArgs};
 
 /// A script, which the server caches under its hash.
 pub(super) struct Lua {
@@ -63,16 +63,31 @@ pub(super) struct Invocation {
 }
 
 impl Invocation {
-    pub(super) fn key(&mut self, key: impl Into<Vec<u8>>) {
-        self.keys.push(key.into());
+    pub(super) fn new(keys: impl ToRedisArgs, args: impl ToRedisArgs) -> Self {
+        let mut invocation = Self::default();
+        invocation.key(keys);
+        invocation.arg(args);
+        invocation
     }
 
-    pub(super) fn arg(&mut self, arg: impl Into<Vec<u8>>) {
-        self.args.push(arg.into());
+    /// Adds a key, or several.
+    pub(super) fn key(&mut self, keys: impl ToRedisArgs) {
+        keys.write_redis_args(&mut self.keys);
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.keys.iter().map(Vec::as_slice)
+    /// Adds an argument, or several. A `None` adds nothing: see [`or_empty`].
+    pub(super) fn arg(&mut self, args: impl ToRedisArgs) {
+        args.write_redis_args(&mut self.args);
+    }
+
+    pub(super) fn keys(&self) -> &[Vec<u8>] {
+        &self.keys
+    }
+
+    /// Adds the keys and arguments of another call behind these.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.keys.append(&mut other.keys);
+        self.args.append(&mut other.args);
     }
 
     /// The command for a server that has cached the script.
@@ -95,4 +110,9 @@ impl Invocation {
         command.arg(&self.keys).arg(&self.args);
         command
     }
+}
+
+/// The argument for a value that may be missing. Scripts take an empty text for it.
+pub(super) fn or_empty(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! The server's kind, version and configuration, read from INFO.
 
+use redis::InfoDict;
 use tower_pulse_core::condition::{Condition, Warning};
 
 use super::value::shown;
@@ -21,17 +22,11 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn parse(info: &str, is_in_cluster: bool) -> Self {
-        let field = |name: &str| {
-            info.lines()
-                .filter_map(|line| line.trim_end().split_once(':'))
-                .find(|(field, _)| *field == name)
-                .map(|(_, value)| shown(value.as_bytes()))
-        };
-        let bytes = |name| field(name).and_then(|bytes| bytes.parse::<f64>().ok());
-        let is_full = match (bytes("maxmemory"), bytes("used_memory")) {
-            (Some(most), Some(used)) => most > 0.0 && used >= 0.99 * most,
-            _ => false,
-        };
+        let info = InfoDict::new(info);
+        let field = |name| Some(shown(info.get::<String>(name)?.as_bytes()));
+        let bytes = |name| info.get(name).unwrap_or(0.0);
+        let most: f64 = bytes("maxmemory");
+        let is_full = most > 0.0 && bytes("used_memory") >= 0.99 * most;
         let (flavour, version) = match field("valkey_version") {
             Some(version) => ("valkey", Some(version)),
             None => ("redis", field("redis_version")),

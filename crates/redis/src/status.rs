@@ -1,6 +1,5 @@
 //! The status of the fleet: the living instances, the journal, and the samples that folding could not use.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis::{Pipeline, Value, pipe};
@@ -8,7 +7,7 @@ use redis::{Pipeline, Value, pipe};
 use super::RedisStore;
 use super::connection::Role;
 use super::error::is_permission;
-use super::script::INSPECT;
+use super::script::{INSPECT, Invocation, or_empty};
 use super::value::{bytes, float, int, items, number, pairs, problem, shown, text};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::condition::{Condition, Warning};
@@ -17,8 +16,7 @@ use tower_pulse_core::health::JournalHealth;
 use tower_pulse_core::skew::StoreTime;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{
-    Exceptions, INSTANCE_TTL, MAX_QUARANTINED_KEYS, NewerEntry, Position, SilentInstance,
-    StoreStatus,
+    INSTANCE_TTL, MAX_QUARANTINED_KEYS, NewerEntry, Position, SilentInstance, StoreStatus,
 };
 use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::ENTRY_VERSION;
@@ -45,25 +43,9 @@ const MAX_SILENT: usize = 5;
 /// The most living instances whose names are compared with those of silent ones.
 const MAX_COMPARED: usize = 100;
 
-const FIELDS: [&str; 17] = [
-    "created",
-    "since",
-    "head",
-    "low",
-    "oldest",
-    "late",
-    "skewed",
-    "quarantined",
-    "took",
-    "set_aside",
-    "hole",
-    "orphaned",
-    "folder",
-    "newer",
-    "untrimmed",
-    "memory",
-    "gone",
-];
+/// The fields of the state that are read.
+const FIELDS: &str = "created since head low oldest late skewed quarantined took set_aside hole orphaned folder newer \
+                      untrimmed memory gone";
 
 /// The seconds between two requests for facts that the server refused to tell, and between two inspections by the
 /// folder.
@@ -78,38 +60,11 @@ fn is_due(last: &AtomicI64, now: i64) -> bool {
     !is_recent
 }
 
-/// The last time when there was nothing to list, in Unix seconds, and the number of quarantinings until that time.
-#[derive(Debug, Default)]
-pub(super) struct LastListing(Mutex<Option<(i64, u64)>>);
-
-/// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if the
-/// server does.
-#[derive(Debug, Default)]
-pub(super) struct Untrimmed(Mutex<String>);
-
-impl Untrimmed {
-    pub(super) fn set(&self, refusal: &str) {
-        *lock(&self.0) = shown(refusal.as_bytes());
-    }
-
-    pub(super) fn refusal(&self) -> String {
-        lock(&self.0).clone()
-    }
-}
-
-/// Keys, rankings and instances that the operator is warned of.
-#[derive(Debug, Default)]
-struct Lists {
-    quarantined_keys: Vec<Problem>,
-    ranking_warnings: Vec<String>,
-    silent: Vec<SilentInstance>,
-}
-
 impl RedisStore {
     pub(super) fn untrimmed_warning(&self) -> Option<Warning> {
-        let refusal = self.untrimmed.refusal();
+        let refusal = lock(&self.untrimmed).clone();
         // All instances of a fleet have the same user; a process that only reads has another.
-        let user = Some(self.connections.server_info()).filter(|_| !self.is_read_only);
+        let user = Some(&self.connections.server_info).filter(|_| !self.options.is_read_only);
         let grant = user.map_or_else(|| "ACL SETUSER … +xtrim".into(), |user| user.grant("xtrim"));
         (!refusal.is_empty()).then(|| {
             Condition::Untrimmed.warning(format!(
@@ -130,14 +85,17 @@ impl RedisStore {
     /// Adds the commands whose replies [`status_of`](Self::status_of) takes.
     pub(super) fn ask_status(&self, pipeline: &mut Pipeline, now: i64) {
         let keys = &self.keys;
-        pipeline.cmd("HMGET").arg(keys.state()).arg(&FIELDS[..]);
+        pipeline
+            .cmd("HMGET")
+            .arg(keys.state())
+            .arg(FIELDS.split(' ').collect::<Vec<_>>());
         pipeline.cmd("XLEN").arg(keys.journal());
         let folder = pipeline.cmd("GETRANGE").arg(keys.fold_lease());
         folder.arg(0).arg(MAX_NAME_BYTES - 1);
         let instances = pipeline.cmd("ZCOUNT").arg(keys.instances());
         instances.arg(now.saturating_sub(INSTANCE_TTL)).arg("+inf");
         pipeline.cmd("TIME");
-        let last = *lock(&self.last_listing.0);
+        let last = *lock(&self.last_listing);
         let is_recent =
             |(at, _): (i64, _)| (0..NOTHING_LISTED_FOR).contains(&now.saturating_sub(at));
         if !last.is_some_and(is_recent) {
@@ -159,17 +117,17 @@ impl RedisStore {
         silent.arg("WITHSCORES").arg("LIMIT").arg(0).arg(MAX_SILENT);
     }
 
-    /// The lists in these replies. Without replies, asks for them if a key was quarantined since the last listing.
+    /// A status with the keys, rankings and instances that the operator is warned of, as these replies list them. Without replies, asks for them if a key was quarantined since the last listing.
     async fn lists_of(
         &self,
         now: i64,
         quarantined: u64,
         mut replies: Vec<Result<Value, String>>,
-    ) -> Result<Lists> {
+    ) -> Result<StoreStatus> {
         if replies.is_empty() {
-            let last = *lock(&self.last_listing.0);
+            let last = *lock(&self.last_listing);
             if last.is_some_and(|(_, before)| before == quarantined) {
-                return Ok(Lists::default());
+                return Ok(StoreStatus::default());
             }
             let mut pipeline = pipe();
             self.ask_lists(&mut pipeline, now);
@@ -182,16 +140,15 @@ impl RedisStore {
         }
         let reply = |at: usize| replies.get(at)?.as_ref().ok();
         let page = |at| items(reply(at)?).get(1);
-        let lists = Lists {
-            quarantined_keys: page(0).map_or_else(Vec::new, problems),
-            ranking_warnings: page(1).map_or_else(Vec::new, ranking_warnings),
-            silent: self.silent_instances(reply(2), now).await?,
-        };
-        let has_none = lists.quarantined_keys.is_empty()
-            && lists.ranking_warnings.is_empty()
-            && lists.silent.is_empty();
-        *lock(&self.last_listing.0) = has_none.then_some((now, quarantined));
-        Ok(lists)
+        let mut listed = StoreStatus::default();
+        listed.exceptions.quarantined_keys = page(0).map_or_else(Vec::new, problems);
+        listed.ranking_warnings = page(1).map_or_else(Vec::new, ranking_warnings);
+        listed.silent = self.silent_instances(reply(2), now).await?;
+        let has_none = listed.exceptions.quarantined_keys.is_empty()
+            && listed.ranking_warnings.is_empty()
+            && listed.silent.is_empty();
+        *lock(&self.last_listing) = has_none.then_some((now, quarantined));
+        Ok(listed)
     }
 
     /// The silent instances among those with an old heartbeat, without those that were restarted under the same name.
@@ -236,15 +193,6 @@ impl RedisStore {
         Ok(late.iter().filter_map(silent).collect())
     }
 
-    /// Asks the server again, from time to time, for facts that it refused to tell.
-    async fn ask_about_server(&self, now: i64) {
-        let is_known = self.connections.server().map(|server| server.is_known());
-        if is_known == Some(false) && is_due(&self.server_asked_at, now) {
-            // An error of the server also reaches the next call, which reports it.
-            let _ = self.connections.ask_for_server().await;
-        }
-    }
-
     /// Inspects the server from time to time on behalf of all instances. Called by the folder.
     pub(super) async fn inspect(&self, now: i64) {
         if !is_due(&self.inspected_at, now) {
@@ -253,13 +201,12 @@ impl RedisStore {
         let keys = &self.keys;
         let server = self.connections.server();
         let is_known = server.is_some_and(|server| server.is_known());
-        let keys = [keys.state(), keys.quarantine(), keys.revisions()];
-        let asks = if is_known { "1" } else { "" };
-        let mut script = self.step(&keys, &[self.keys.prefix(), &now.to_string(), asks]);
-        for tier in TIERS {
-            script.arg(tier.seconds.to_string());
-            script.arg(tier.span().to_string());
-        }
+        let at = (keys.state(), keys.quarantine(), keys.revisions());
+        let mut script = Invocation::new(at, (keys.prefix(), now));
+        script.arg(or_empty(is_known.then_some(1)));
+        TIERS
+            .iter()
+            .for_each(|tier| script.arg((tier.seconds, tier.span())));
         // An error of the server also reaches the next call, which reports it.
         if let Ok(reply) = self.connections.run(Role::Fold, &INSPECT, &script).await
             && let Some(refusal) = items(&reply).get(1).and_then(text)
@@ -275,7 +222,11 @@ impl RedisStore {
         now: i64,
         mut replies: Vec<Result<Value, String>>,
     ) -> Result<StoreStatus> {
-        self.ask_about_server(now).await;
+        let is_known = self.connections.server().map(|server| server.is_known());
+        if is_known == Some(false) && is_due(&self.server_asked_at, now) {
+            // An error of the server also reaches the next call, which reports it.
+            let _ = self.connections.ask_for_server().await;
+        }
         if !self.large_keys.is_empty() && is_due(&self.sizes_asked_at, now) {
             self.ask_large_keys().await;
         }
@@ -287,7 +238,7 @@ impl RedisStore {
         };
         let state = items(state);
         let field = |name: &str| {
-            let at = FIELDS.iter().position(|field| *field == name)?;
+            let at = FIELDS.split(' ').position(|field| field == name)?;
             text(state.get(at)?)
         };
         let counted = |name| field(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
@@ -297,12 +248,15 @@ impl RedisStore {
             position.unwrap_or_default()
         });
         let oldest = seconds("oldest").filter(|_| head != low);
-        self.untrimmed.set(field("untrimmed").unwrap_or_default());
+        let untrimmed = field("untrimmed").unwrap_or_default();
+        *lock(&self.untrimmed) = shown(untrimmed.as_bytes());
         if let Some(memory) = field("memory") {
             self.connections.set_memory(memory);
         }
         let quarantined = counted("quarantined");
-        let lists = self.lists_of(now, quarantined, lists).await?;
+        let mut status = self.lists_of(now, quarantined, lists).await?;
+        (status.exceptions.late, status.exceptions.skewed) = (counted("late"), counted("skewed"));
+        status.exceptions.quarantined = quarantined;
         let created = seconds("created");
         let mut journal = JournalHealth::default();
         journal.entries = number(entries);
@@ -318,25 +272,15 @@ impl RedisStore {
             as_of: oldest.unwrap_or(now).min(now),
             created,
             since: seconds("since").or(created),
-            gaps: Vec::new(),
             instances: number(instances),
-            exceptions: Exceptions {
-                late: counted("late"),
-                skewed: counted("skewed"),
-                quarantined,
-                quarantined_keys: lists.quarantined_keys,
-            },
-            ranking_warnings: lists.ranking_warnings,
-            silent: lists.silent,
             gone: shown(field("gone").unwrap_or_default().as_bytes()),
             journal: Some(journal),
             newer: field("newer").and_then(|newer| waiting(newer, low)),
             time: self.time_of(time),
+            ..status
         })
     }
-}
 
-impl RedisStore {
     /// The time in the reply to TIME, unless the command was denied.
     fn time_of(&self, reply: &Value) -> Option<StoreTime> {
         let [seconds, micros] = items(reply) else {

@@ -1,66 +1,62 @@
-//! The subject of a call to the server: its command, pipeline or script. An error names the keys of its subject.
-
-use std::fmt;
+//! The keys of a call to the server, which errors name.
 
 use redis::{Arg, Cmd, Pipeline};
 
-use super::script::Invocation;
 use super::value::shown;
 
 /// The most keys that an error names.
 const MAX_NAMED: usize = 10;
 
-/// The command, pipeline or script of a call, or the one key that caused its error.
-pub(super) enum Subject<'a> {
-    Command(&'a Cmd),
-    Pipeline(&'a Pipeline),
-    Script(&'a Invocation),
-    /// The key that caused the error.
-    Key(Vec<u8>),
-}
-
-impl Subject<'_> {
-    /// The distinct keys of the call, in order.
-    pub(super) fn keys(&self) -> Vec<&[u8]> {
-        let mut keys = Vec::new();
-        let mut add = |key| {
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        };
-        match self {
-            Self::Command(command) => key_of(command).into_iter().for_each(add),
-            Self::Pipeline(pipeline) => pipeline.cmd_iter().filter_map(key_of).for_each(add),
-            Self::Script(invocation) => invocation.keys().for_each(add),
-            Self::Key(key) => add(key),
-        }
-        keys
-    }
-}
-
-/// The key of a command that this crate sends outside of scripts: the first argument, or the second of MEMORY USAGE.
-pub(super) fn key_of(command: &Cmd) -> Option<&[u8]> {
-    let mut words = command.args_iter();
-    let key = match words.next() {
-        Some(Arg::Simple(b"MEMORY")) => words.nth(1),
-        _ => words.next(),
-    };
-    match key {
-        Some(Arg::Simple(key)) => Some(key),
+/// The words of a command.
+pub(super) fn words(command: &Cmd) -> Vec<&[u8]> {
+    let words = command.args_iter().filter_map(|word| match word {
+        Arg::Simple(word) => Some(word),
         _ => None,
-    }
+    });
+    words.collect()
 }
 
-impl fmt::Display for Subject<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.keys();
-        for (at, key) in keys.iter().take(MAX_NAMED).enumerate() {
-            let comma = if at > 0 { ", " } else { "" };
-            write!(f, "{comma}{}", shown(key))?;
+/// The keys of a command that this crate sends: those of a script, the second argument of MEMORY USAGE, or the first.
+pub(super) fn keys_of(command: &Cmd) -> Vec<&[u8]> {
+    let words = words(command);
+    let (first, keys) = match words[..] {
+        [b"EVAL" | b"EVALSHA", _, keys, ..] => {
+            let keys = std::str::from_utf8(keys)
+                .ok()
+                .and_then(|keys| keys.parse().ok());
+            (3, keys.unwrap_or(0))
         }
-        if keys.len() > MAX_NAMED {
-            write!(f, " and {} more keys", keys.len() - MAX_NAMED)?;
+        [b"MEMORY", ..] => (2, 1),
+        _ => (1, 1),
+    };
+    words.into_iter().skip(first).take(keys).collect()
+}
+
+/// Whether a call is that of a script.
+pub(super) fn is_script(pipeline: &Pipeline) -> bool {
+    let first = pipeline
+        .cmd_iter()
+        .next()
+        .and_then(|command| command.args_iter().next());
+    matches!(first, Some(Arg::Simple(b"EVAL" | b"EVALSHA")))
+}
+
+/// The distinct keys of a call, in order.
+pub(super) fn distinct_keys(pipeline: &Pipeline) -> Vec<&[u8]> {
+    let mut keys = Vec::new();
+    for key in pipeline.cmd_iter().flat_map(keys_of) {
+        if !keys.contains(&key) {
+            keys.push(key);
         }
-        Ok(())
+    }
+    keys
+}
+
+/// Names keys in an error.
+pub(super) fn named(keys: &[&[u8]]) -> String {
+    let first: Vec<_> = keys.iter().take(MAX_NAMED).map(|key| shown(key)).collect();
+    match keys.len().saturating_sub(MAX_NAMED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more keys", first.join(", ")),
     }
 }

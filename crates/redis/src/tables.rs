@@ -57,15 +57,13 @@ impl RedisStore {
         });
         let mut parts: VecDeque<_> = parts.collect();
         while !parts.is_empty() {
-            let mut script = self.read_step(instance, version, ["", ""]);
+            let mut script = self.read_step(instance, version, None);
             let (mut group, mut size) = (Vec::new(), 0);
             while let Some((_, table, fields)) = parts.front()
                 && (size == 0 || size + weight(table) * fields.len() <= FIELDS_AT_ONCE)
             {
                 script.key(self.keys.table(table));
-                script.arg(values_command(table));
-                script.arg(fields.len().to_string());
-                fields.iter().for_each(|field| script.arg(&**field));
+                script.arg((values_command(table), fields.len(), *fields));
                 // Each table costs about as much as a field.
                 size += 1 + weight(table) * fields.len();
                 group.extend(parts.pop_front());

@@ -1,6 +1,6 @@
 //! Reads replies without trusting them.
 
-use redis::Value;
+use redis::{Value, from_redis_value_ref};
 
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::snapshot::Problem;
@@ -27,15 +27,12 @@ pub(super) fn text(value: &Value) -> Option<&str> {
 }
 
 pub(super) fn int(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int(n) => Some(*n),
-        _ => text(value)?.parse().ok(),
-    }
+    from_redis_value_ref(value).ok()
 }
 
 /// A number; 0 if the value is not a number, or is negative.
 pub(super) fn number(value: &Value) -> u64 {
-    int(value).map_or(0, |n| u64::try_from(n).unwrap_or(0))
+    int(value).map_or(0, |n| n.max(0).unsigned_abs())
 }
 
 /// A non-negative number.
@@ -48,17 +45,11 @@ pub(super) fn float(value: &Value) -> Option<f64> {
 }
 
 pub(super) fn items(value: &Value) -> &[Value] {
-    match value {
-        Value::Array(items) => items,
-        _ => &[],
-    }
+    value.as_sequence().unwrap_or_default()
 }
 
 pub(super) fn into_items(value: Value) -> Vec<Value> {
-    match value {
-        Value::Array(items) => items,
-        _ => Vec::new(),
-    }
+    value.into_sequence().unwrap_or_default()
 }
 
 /// The time in the answer to TIME.
@@ -121,26 +112,14 @@ const MAX_SHOWN: usize = 300;
 /// Makes a text from the server safe to log and show: one line of at most 300 characters, with unprintable ones
 /// escaped. Every such text passes through it. Idempotent.
 pub(super) fn shown(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    let mut chars = 0;
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                // These are printable, and escaping them would make the text longer at each pass.
-                '\\' | '"' | '\'' => text.push(c),
-                _ => text.extend(c.escape_debug()),
-            }
-            chars += 1;
-            if chars > MAX_SHOWN {
-                break;
-            }
-        }
-        text.extend(chunk.invalid().escape_ascii().map(char::from));
-        chars += chunk.invalid().len();
-        if chars > MAX_SHOWN {
-            break;
-        }
-    }
+    let chars = bytes.utf8_chunks().flat_map(|chunk| {
+        // Quotes and backslashes are printable, and escaping them would make the text longer at each pass.
+        let bare = |c| usize::from(matches!(c, '\\' | '"' | '\''));
+        let valid = chunk.valid().chars();
+        let valid = valid.flat_map(move |c| c.escape_debug().skip(bare(c)));
+        valid.chain(chunk.invalid().escape_ascii().map(char::from))
+    });
+    let mut text: String = chars.take(MAX_SHOWN + 1).collect();
     if text.chars().nth(MAX_SHOWN).is_some() {
         let end = text.char_indices().nth(MAX_SHOWN - 1);
         text.truncate(end.map_or(0, |(at, _)| at));

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo};
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisConnectionInfo, cmd};
 
-use crate::credentials::{Credentials, CredentialsCallback};
+use crate::credentials::{
+    CREDENTIALS_DEADLINE, CredentialsCallback, RedisCredentials, ask, authenticate,
+};
 use crate::error::ServerInfo;
 use crate::options::RedisOptions;
 use crate::topology::Address;
@@ -41,12 +43,12 @@ pub(crate) struct Connection {
 
 /// Opens connections over one transport with the same credentials.
 pub(crate) struct Dialer {
-    /// The transport, without credentials.
     info: ConnectionInfo,
-    credentials: Credentials,
+    /// Asked for credentials instead of using those of `info`.
+    callback: Option<CredentialsCallback>,
     connection_timeout: Duration,
     response_timeout: Duration,
-    server_info: ServerInfo,
+    pub(crate) server_info: ServerInfo,
 }
 
 impl Dialer {
@@ -56,21 +58,13 @@ impl Dialer {
         options: &RedisOptions,
         server_info: ServerInfo,
     ) -> Self {
-        let settings = info.redis_settings();
-        let bare = redis::RedisConnectionInfo::default()
-            .set_protocol(settings.protocol())
-            .set_skip_set_lib_name();
         Self {
-            info: info.clone().set_redis_settings(bare),
-            credentials: Credentials::of(settings, callback),
+            info: info.clone(),
+            callback,
             connection_timeout: options.connection_timeout,
             response_timeout: options.response_timeout,
             server_info,
         }
-    }
-
-    pub(crate) fn server_info(&self) -> &ServerInfo {
-        &self.server_info
     }
 
     /// The longest time for a command.
@@ -84,71 +78,85 @@ impl Dialer {
 
     /// The longest time for connecting to one server.
     pub(crate) fn deadline(&self) -> Duration {
-        self.connection_timeout + self.response_timeout + self.credentials.patience()
+        // The application is asked before the greeting, and once more if the server refuses the credentials.
+        let asked = if self.callback.is_some() { 2 } else { 0 };
+        self.connection_timeout + self.response_timeout + asked * CREDENTIALS_DEADLINE
     }
 
-    /// Connects to the configured server.
-    pub(crate) async fn dial(&self, role: Role) -> Result<Connection> {
-        self.open(self.info.clone(), &self.server_info, role).await
-    }
-
-    /// Connects to a node.
-    pub(crate) async fn dial_node(&self, node: &Address, role: Role) -> Result<Connection> {
-        let address = node.by_way_of(self.info.addr());
-        let info = self.info.clone().set_addr(address);
-        let opened = self.open(info, &self.server_info.of_node(node), role).await;
-        opened.map(|connection| Connection {
-            node: Some(node.clone()),
-            ..connection
-        })
-    }
-
-    async fn open(
-        &self,
-        info: ConnectionInfo,
-        server_info: &ServerInfo,
-        role: Role,
-    ) -> Result<Connection> {
-        let credentials = self.credentials.now(server_info).await?;
+    /// Connects to a node, or to the configured server.
+    pub(crate) async fn dial(&self, node: Option<&Address>, role: Role) -> Result<Connection> {
+        let bare = RedisConnectionInfo::default()
+            .set_protocol(self.info.redis_settings().protocol())
+            .set_skip_set_lib_name();
+        let mut info = self.info.clone().set_redis_settings(bare);
+        let mut server_info = self.server_info.clone();
+        if let Some(node) = node {
+            let address = node.by_way_of(info.addr());
+            info = info.set_addr(address);
+            server_info = server_info.of_node(node);
+        }
+        // Asked for before connecting, so that the server does not wait for the application.
+        let credentials = self.credentials(&server_info).await?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connection_timeout))
             .set_response_timeout(Some(self.response_timeout(role)));
         #[cfg(feature = "tls")]
         crate::tls::choose_provider();
-        let opened = match Client::open(info) {
-            Ok(client) => {
-                client
-                    .get_multiplexed_async_connection_with_config(&config)
-                    .await
-            }
-            Err(error) => Err(error),
+        let opening = async {
+            let client = Client::open(info)?;
+            (client.get_multiplexed_async_connection_with_config(&config)).await
         };
-        let mut commands = opened.map_err(|error| match server_info.explain(&error) {
-            // No call has been sent yet, so no call is in doubt.
-            error if error.kind() == StoreErrorKind::TimedOut => {
-                let message = "cannot be reached (no connection within the connection timeout)";
-                server_info.error(StoreErrorKind::Unreachable, message)
-            }
-            other => other,
-        })?;
-        let greeting = self
-            .credentials
-            .greet(&mut commands, credentials, server_info);
-        greeting.await?;
+        let mut commands = opening
+            .await
+            .map_err(|error| match server_info.explain(&error) {
+                // No call has been sent yet, so no call is in doubt.
+                error if error.kind() == StoreErrorKind::TimedOut => {
+                    let message = "cannot be reached (no connection within the connection timeout)";
+                    server_info.error(StoreErrorKind::Unreachable, message)
+                }
+                other => other,
+            })?;
+        self.greet(&mut commands, credentials, &server_info).await?;
         Ok(Connection {
             commands,
-            node: None,
+            node: node.cloned(),
             changes: 0,
             generation: None,
         })
     }
-}
 
-/// The address of a server, for messages.
-pub(crate) fn place_of(info: &ConnectionInfo) -> String {
-    let db = info.redis_settings().db();
-    match info.addr() {
-        ConnectionAddr::Unix(path) => format!("{}/{db}", path.display()),
-        address => format!("{address}/{db}"),
+    /// The current credentials.
+    async fn credentials(&self, server_info: &ServerInfo) -> Result<Option<RedisCredentials>> {
+        let Some(callback) = &self.callback else {
+            return Ok(RedisCredentials::of(self.info.redis_settings()));
+        };
+        let given = ask(callback).await.map(Some);
+        given.map_err(|why| server_info.error(StoreErrorKind::Forbidden, why))
+    }
+
+    /// Authenticates a new connection, and selects the database.
+    async fn greet(
+        &self,
+        commands: &mut MultiplexedConnection,
+        credentials: Option<RedisCredentials>,
+        server_info: &ServerInfo,
+    ) -> Result<()> {
+        if let Some(credentials) = credentials {
+            let mut greeted = authenticate(commands, &credentials).await;
+            if self.callback.is_some()
+                && matches!(&greeted, Err(error) if error.code() == Some("WRONGPASS"))
+                && let Some(newer) = self.credentials(server_info).await?
+            {
+                // The credentials have been replaced since they were given.
+                greeted = authenticate(commands, &newer).await;
+            }
+            greeted.map_err(|error| server_info.explain(&error))?;
+        }
+        let db = self.info.redis_settings().db();
+        if db != 0 {
+            let selected = cmd("SELECT").arg(db).exec_async(commands).await;
+            selected.map_err(|error| server_info.explain(&error))?;
+        }
+        Ok(())
     }
 }

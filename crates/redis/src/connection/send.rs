@@ -4,14 +4,12 @@
 //! so nothing is executed twice. There are at most [`MAX_REDIRECTS`] per call. All other errors go to the caller, who
 //! knows which calls may be repeated, and when.
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, RedisError, Value, cmd};
+use redis::{Cmd, Pipeline, Value, cmd};
 
 use super::{Connection, Connections, Role};
 use crate::commands::{is_read, is_time};
 use crate::error::{is_of_a_key, is_of_another_type};
 use crate::script::{Invocation, Lua};
-use crate::subject::Subject;
 use crate::topology::{Address, Redirect};
 use crate::value::shown;
 use tower_pulse_core::error::Result;
@@ -23,30 +21,23 @@ impl Connections {
     /// Sends a command.
     pub(crate) async fn call(&self, role: Role, command: &Cmd) -> Result<Value> {
         self.check(|| is_read(command))?;
-        let subject = Subject::Command(command);
         let pipeline = alone(command.clone());
-        let (replies, connection) = self.exchange(role, &pipeline, &subject).await?;
-        self.only(role, connection, subject, replies).await
+        let answer = self.exchange(role, &pipeline).await?;
+        self.only(role, &pipeline, answer).await
     }
 
     /// Calls a script, and sends its source if the server has not cached it. The client's own call needs the permission
     /// for SCRIPT LOAD.
-    pub(crate) async fn run(
-        &self,
-        role: Role,
-        lua: &Lua,
-        invocation: &Invocation,
-    ) -> Result<Value> {
+    pub(crate) async fn run(&self, role: Role, lua: &Lua, script: &Invocation) -> Result<Value> {
         self.check(|| false)?;
-        let subject = Subject::Script(invocation);
-        let by_hash = alone(invocation.by_hash(lua));
-        let (mut replies, mut connection) = self.exchange(role, &by_hash, &subject).await?;
-        if matches!(&replies[..], [Value::ServerError(error)] if error.code() == "NOSCRIPT") {
+        let mut pipeline = alone(script.by_hash(lua));
+        let mut answer = self.exchange(role, &pipeline).await?;
+        if matches!(&answer.0[..], [Value::ServerError(error)] if error.code() == "NOSCRIPT") {
             // The script has not run yet, so it is not executed twice.
-            let by_source = alone(invocation.by_source(lua));
-            (replies, connection) = self.exchange(role, &by_source, &subject).await?;
+            pipeline = alone(script.by_source(lua));
+            answer = self.exchange(role, &pipeline).await?;
         }
-        self.only(role, connection, subject, replies).await
+        self.only(role, &pipeline, answer).await
     }
 
     /// Sends many commands at once. An error about a key replaces its reply; an error of the server fails the whole
@@ -60,8 +51,7 @@ impl Connections {
             return Ok(Vec::new());
         }
         self.check(|| pipeline.cmd_iter().all(is_read))?;
-        let subject = Subject::Pipeline(pipeline);
-        let (replies, connection) = self.exchange(role, pipeline, &subject).await?;
+        let (replies, connection) = self.exchange(role, pipeline).await?;
         let mut results = Vec::with_capacity(replies.len());
         for (command, reply) in pipeline.cmd_iter().zip(replies) {
             results.push(match reply {
@@ -73,7 +63,7 @@ impl Connections {
                     Err(shown(answer.as_bytes()))
                 }
                 Value::ServerError(error) => {
-                    return Err(self.fail(role, &connection, &subject, error.into()).await);
+                    return Err(self.fail(role, &connection, pipeline, error.into()).await);
                 }
                 value => Ok(value),
             });
@@ -85,54 +75,42 @@ impl Connections {
     async fn only(
         &self,
         role: Role,
-        mut connection: Connection,
-        mut subject: Subject<'_>,
-        mut replies: Vec<Value>,
+        pipeline: &Pipeline,
+        (mut replies, connection): (Vec<Value>, Connection),
     ) -> Result<Value> {
-        let error = match replies.pop() {
-            Some(Value::ServerError(error)) => RedisError::from(error),
-            reply => return Ok(reply.unwrap_or(Value::Nil)),
-        };
-        if let Subject::Script(_) = subject
-            && is_of_another_type(&error)
-            && let commands = &mut connection.commands
-            && let Some(key) = self.key_of_another_type(commands, &subject).await
-        {
-            subject = Subject::Key(key);
+        match replies.pop() {
+            Some(Value::ServerError(error)) => {
+                Err(self.fail(role, &connection, pipeline, error.into()).await)
+            }
+            reply => Ok(reply.unwrap_or(Value::Nil)),
         }
-        Err(self.fail(role, &connection, &subject, error).await)
     }
 
     /// Finds the key of a script that holds another type than this crate gives it, as the script's error does not name
     /// the key.
-    async fn key_of_another_type(
+    pub(super) async fn key_of_another_type<'a>(
         &self,
-        commands: &mut MultiplexedConnection,
-        subject: &Subject<'_>,
-    ) -> Option<Vec<u8>> {
-        for key in subject.keys() {
+        connection: &Connection,
+        keys: &[&'a [u8]],
+    ) -> Option<&'a [u8]> {
+        for key in keys {
             let Some(words) = self.keys.type_check(key) else {
                 continue;
             };
             let mut command = cmd(words[0]);
-            command.arg(key).arg(&words[1..]);
-            let reply = command.exec_async(commands).await;
+            command.arg(*key).arg(&words[1..]);
+            let reply = command.exec_async(&mut connection.commands.clone()).await;
             if reply.is_err_and(|error| is_of_another_type(&error)) {
-                return Some(key.to_vec());
+                return Some(key);
             }
         }
         None
     }
 
     /// Sends commands, and those that are redirected again. Returns the replies, and the connection of the last ones.
-    async fn exchange(
-        &self,
-        role: Role,
-        pipeline: &Pipeline,
-        subject: &Subject<'_>,
-    ) -> Result<(Vec<Value>, Connection)> {
+    async fn exchange(&self, role: Role, pipeline: &Pipeline) -> Result<(Vec<Value>, Connection)> {
         let mut connection = self.connection(role).await?;
-        let mut replies = self.send(role, &connection, pipeline, subject).await?;
+        let mut replies = self.send(role, &connection, pipeline).await?;
         for _ in 0..MAX_REDIRECTS {
             let Some((places, redirect)) = self.redirected(&connection, &replies)? else {
                 break;
@@ -153,7 +131,7 @@ impl Connections {
                 }
                 again.add_command(command.clone());
             }
-            let answers = self.send(role, &connection, &again, subject).await?;
+            let answers = self.send(role, &connection, &again).await?;
             let every = if redirect.is_asking { 2 } else { 1 };
             let answers = answers.into_iter().skip(every - 1).step_by(every);
             for (at, answer) in places.into_iter().zip(answers) {
@@ -172,7 +150,6 @@ impl Connections {
         role: Role,
         connection: &Connection,
         pipeline: &Pipeline,
-        subject: &Subject<'_>,
     ) -> Result<Vec<Value>> {
         let mut commands = connection.commands.clone();
         let sent = commands.send_packed_commands(pipeline, 0, pipeline.len());
@@ -181,7 +158,7 @@ impl Connections {
                 self.slot(role).answered();
                 Ok(replies)
             }
-            Err(error) => Err(self.fail(role, connection, subject, error).await),
+            Err(error) => Err(self.fail(role, connection, pipeline, error).await),
         }
     }
 

@@ -2,7 +2,7 @@
 //! describes them.
 
 use crate::RedisStore;
-use crate::script::Invocation;
+use crate::script::{Invocation, or_empty};
 use tower_pulse_core::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
 use tower_pulse_model::slice::{Precision, hour_of, iso_hour};
 use tower_pulse_model::slowest;
@@ -11,13 +11,10 @@ impl RedisStore {
     /// Encodes the part that all additions of a step share: keys 4 to 7, and arguments 9 to 11.
     pub(crate) fn begin_additions(&self, script: &mut Invocation, newest_at: i64) {
         let keys = &self.keys;
-        script.key(keys.known());
-        script.key(keys.slowest());
-        script.key(keys.contexts());
-        script.key(keys.timers());
-        script.arg(iso_hour(hour_of(newest_at)));
-        script.arg(keys.count_prefix().len().to_string());
-        script.arg(slowest::RANKING_LEN.to_string());
+        script.key((keys.known(), keys.slowest()));
+        script.key((keys.contexts(), keys.timers()));
+        script.arg((iso_hour(hour_of(newest_at)), keys.count_prefix().len()));
+        script.arg(slowest::RANKING_LEN);
     }
 
     /// Encodes the additions of a step.
@@ -32,40 +29,34 @@ impl RedisStore {
 
     fn add_counters(&self, script: &mut Invocation, slice: &CounterAdditions) {
         let precision = slice.precision;
-        script.arg(slice.slice.to_string());
-        script.arg(precision.span().to_string());
-        script.arg(match self.expire_idle_keys {
-            true => precision.key_ttl().to_string(),
-            false => String::new(),
-        });
-        script.arg(match renews(precision, slice.slice) {
-            true => "1",
-            false => "",
-        });
-        script.arg(slice.added.len().to_string());
+        let ttl = self.options.expire_idle_keys.then(|| precision.key_ttl());
+        let renews = renews(precision, slice.slice).then_some(1);
+        script.arg((
+            slice.slice,
+            precision.span(),
+            or_empty(ttl),
+            or_empty(renews),
+        ));
+        script.arg(slice.added.len());
         for (name, n) in &slice.added {
             script.key(self.keys.count(precision.seconds, name));
-            script.arg(n.to_string());
+            script.arg(n);
         }
     }
 
     fn add_statistics(&self, script: &mut Invocation, added: &StatisticsAdditions) {
         let stats = self.keys.stats(&added.context.name);
-        script.key(stats.current);
-        script.key(stats.start);
-        script.key(stats.last);
-        script.key(stats.pstart);
-        script.arg(added.context.kind.as_str());
-        script.arg(&*added.context.name);
-        script.arg(added.last_seen.to_string());
-        if !self.book_keys {
-            script.arg("0");
-            return;
-        }
-        script.arg(added.hours.len().to_string());
-        for (hour, times) in &added.hours {
-            script.arg(hour.to_string());
-            script.arg(iso_hour(*hour));
+        script.key((stats.current, stats.start, stats.last, stats.pstart));
+        let context = &added.context;
+        script.arg((context.kind.as_str(), &*context.name, added.last_seen));
+        let hours = if self.options.book_keys {
+            &*added.hours
+        } else {
+            &[]
+        };
+        script.arg(hours.len());
+        for (hour, times) in hours {
+            script.arg((hour, iso_hour(*hour)));
             for value in [times.count, times.sum, times.sumsq, times.min, times.max] {
                 // `Debug` writes the shortest text that parses to the same number.
                 script.arg(format!("{value:?}"));

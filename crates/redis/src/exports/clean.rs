@@ -5,7 +5,7 @@ use redis::cmd;
 
 use crate::RedisStore;
 use crate::connection::Role;
-use crate::script::{CLEAN, Invocation};
+use crate::script::{CLEAN, Invocation, or_empty};
 use crate::value::{bytes, int, items, problem};
 use tower_pulse_core::error::Result;
 use tower_pulse_core::store::{Cleaned, INSTANCE_TTL, Pass};
@@ -58,36 +58,21 @@ impl RedisStore {
     fn clean_step(&self, pass: &Pass, now: i64, from: &[String; 3]) -> Invocation {
         let keys = &self.keys;
         let ranked = now.saturating_sub(pass.ranking_retention);
-        let numbers = [
-            now,
-            pass.interval,
-            now.saturating_sub(pass.context_retention),
-            ranked,
-            now.saturating_sub(INSTANCE_TTL),
-            i64::from(DEFAULT_RETAINED),
-        ];
-        let [stats, of] = keys.around_stats();
-        let ranked_hour = iso_hour(ranked.saturating_sub(HOUR));
-        let expires = if self.expire_idle_keys { "1" } else { "" };
-        let names = [
-            keys.lease(),
-            keys.known(),
-            keys.contexts(),
-            keys.timers(),
-            keys.slowest(),
-            keys.instances(),
-        ];
-        let lease_ttl = pass.interval.saturating_add(LEASE_MARGIN).to_string();
-        let mut script = self.step(&names, &[&pass.instance, &lease_ttl]);
-        from.iter().for_each(|part| script.arg(&**part));
-        numbers.iter().for_each(|n| script.arg(n.to_string()));
-        for text in [&ranked_hour, keys.count_prefix(), &stats, &of, expires] {
-            script.arg(text);
-        }
-        Metric::ALL.iter().for_each(|of| script.arg(of.as_str()));
-        for precision in &self.precisions.counters {
-            script.arg(precision.seconds.to_string());
-            script.arg(precision.retained.to_string());
+        let lease_ttl = pass.interval.saturating_add(LEASE_MARGIN);
+        let mut script = Invocation::new(keys.lease(), (&pass.instance, lease_ttl));
+        script.key((keys.known(), keys.contexts(), keys.timers()));
+        script.key((keys.slowest(), keys.instances()));
+        script.arg((from, now, pass.interval));
+        script.arg((now.saturating_sub(pass.context_retention), ranked));
+        script.arg((now.saturating_sub(INSTANCE_TTL), DEFAULT_RETAINED));
+        script.arg((iso_hour(ranked.saturating_sub(HOUR)), keys.count_prefix()));
+        script.arg((
+            &keys.around_stats(),
+            or_empty(self.options.expire_idle_keys.then_some(1)),
+        ));
+        script.arg(&Metric::ALL.map(Metric::as_str));
+        for precision in &self.options.precisions.counters {
+            script.arg((precision.seconds, precision.retained));
         }
         script
     }

@@ -24,7 +24,7 @@ impl RedisStore {
         let mut counters = Vec::with_capacity(query.names.len());
         for (name, hash) in query.names.iter().zip(hashes) {
             // Without the book's keys, the counters of a context are computed from its records.
-            let slices = match Metric::of_counter(name).filter(|_| !self.book_keys) {
+            let slices = match Metric::of_counter(name).filter(|_| !self.options.book_keys) {
                 Some((metric, context)) => {
                     let clock = self.clock.clone().unwrap_or_else(Clock::system);
                     let (width, now) = (query.precision, clock.now_seconds());

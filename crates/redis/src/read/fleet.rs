@@ -29,7 +29,7 @@ impl RedisStore {
         for key in [keys.contexts(), keys.timers()] {
             pipeline.cmd("ZCARD").arg(key);
         }
-        let finest = self.precisions.counters.first();
+        let finest = self.options.precisions.counters.first();
         let hits = finest.map(|finest| keys.count(finest.seconds, Metric::Hits.as_str()));
         if let Some(hits) = &hits {
             pipeline.cmd("HGETALL").arg(hits);

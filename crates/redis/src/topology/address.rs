@@ -55,23 +55,16 @@ impl Address {
         }
     }
 
-    /// Combines this address with the transport of another: TLS stays TLS, with the same certificates, and the
-    /// certificate is checked against this host.
+    /// Combines this address with the transport of another, which is not a Unix socket: TLS stays TLS, with the same
+    /// certificates, and the certificate is checked against this host.
     pub(crate) fn by_way_of(&self, other: &ConnectionAddr) -> ConnectionAddr {
-        let Self { host, port } = self.clone();
-        match other {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
-            _ => ConnectionAddr::Tcp(host, port),
+        let mut combined = other.clone();
+        if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } =
+            &mut combined
+        {
+            (*host, *port) = (self.host.clone(), self.port);
         }
+        combined
     }
 }
 
@@ -84,31 +77,8 @@ impl fmt::Display for Address {
     }
 }
 
-type Map = dyn Fn(&str) -> Option<String> + Send + Sync;
-
 /// Maps the addresses that nodes announce to reachable ones.
-#[derive(Clone)]
-pub(crate) struct AddressMap(Arc<Map>);
-
-impl AddressMap {
-    pub(crate) fn new(map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(map))
-    }
-
-    /// The reachable address of an announced one. The error is the mapped text if it is not an address.
-    pub(crate) fn reach(&self, announced: Address) -> Result<Address, String> {
-        match (self.0)(&announced.to_string()) {
-            None => Ok(announced),
-            Some(mapped) => Address::parse(&mapped, None).ok_or(mapped),
-        }
-    }
-}
-
-impl fmt::Debug for AddressMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AddressMap(_)")
-    }
-}
+pub(crate) type AddressMap = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 #[cfg(test)]
 mod tests {
@@ -160,19 +130,5 @@ mod tests {
         );
         let plain = node.by_way_of(&ConnectionAddr::Tcp("seed".into(), 1));
         assert!(matches!(plain, ConnectionAddr::Tcp(_, 7000)));
-    }
-
-    #[test]
-    fn an_address_is_mapped_if_the_map_knows_it() {
-        let map = AddressMap::new(|announced| match announced {
-            "10.0.0.1:6379" => Some("127.0.0.1:7000".to_owned()),
-            "10.0.0.2:6379" => Some("nowhere".to_owned()),
-            _ => None,
-        });
-        let reach = |text| map.reach(Address::parse(text, None).expect("an address"));
-        let reached = |text| reach(text).map(|address| address.to_string());
-        assert_eq!(reached("10.0.0.1:6379").as_deref(), Ok("127.0.0.1:7000"));
-        assert_eq!(reached("10.0.0.3:6379").as_deref(), Ok("10.0.0.3:6379"));
-        assert_eq!(reached("10.0.0.2:6379"), Err("nowhere".to_owned()));
     }
 }

@@ -8,58 +8,47 @@ use crate::value::{int, items, text};
 /// The most nodes that are remembered besides the seeds, and that are asked at once.
 const MAX_NODES: usize = 64;
 
-/// The servers in the answer to a question, as announced.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Named {
-    /// The server that has the keys.
-    pub(super) server: Option<Address>,
-    /// All nodes of a cluster.
-    pub(super) nodes: Vec<Address>,
+/// Reads a Sentinel's answer: the host and the port of the primary.
+pub(super) fn named_by_sentinel(reply: &Value) -> Option<Address> {
+    match items(reply) {
+        [host, port] => announced(text(host), port),
+        _ => None,
+    }
 }
 
-impl Named {
-    /// Reads a Sentinel's answer: host and port.
-    pub(super) fn by_sentinel(reply: &Value) -> Self {
-        let server = match items(reply) {
-            [host, port] => announced(text(host), port),
-            _ => None,
+/// Reads the answer to CLUSTER SLOTS: `first slot, last slot, owner, replicas…`, where each node is `host, port, id, …`.
+/// A missing or empty host is that of the node which was asked. Returns the owner of a slot, and all nodes.
+pub(super) fn named_by_node(
+    reply: &Value,
+    slot: u16,
+    asked: &str,
+) -> (Option<Address>, Vec<Address>) {
+    let node = |node: &Value| match items(node) {
+        [Value::Nil, port, ..] => announced(Some(asked), port),
+        [host, port, ..] => {
+            let host = text(host).map(|host| if host.is_empty() { asked } else { host });
+            announced(host, port)
+        }
+        _ => None,
+    };
+    let (mut owner, mut all) = (None, Vec::new());
+    for range in items(reply) {
+        let [first, last, nodes @ ..] = items(range) else {
+            continue;
         };
-        Self {
-            server,
-            nodes: Vec::new(),
+        let (Some(first), Some(last)) = (int(first), int(last)) else {
+            continue;
+        };
+        if (first..=last).contains(&i64::from(slot)) && owner.is_none() {
+            owner = nodes.first().and_then(node);
+        }
+        for node in nodes.iter().filter_map(node) {
+            if all.len() < MAX_NODES && !all.contains(&node) {
+                all.push(node);
+            }
         }
     }
-
-    /// Reads the answer to CLUSTER SLOTS: `first slot, last slot, owner, replicas…`, where each node is `host, port, id,
-    /// …`. A missing or empty host is that of the node which was asked.
-    pub(super) fn by_node(reply: &Value, slot: u16, asked: &str) -> Self {
-        let node = |node: &Value| match items(node) {
-            [Value::Nil, port, ..] => announced(Some(asked), port),
-            [host, port, ..] => {
-                let host = text(host).map(|host| if host.is_empty() { asked } else { host });
-                announced(host, port)
-            }
-            _ => None,
-        };
-        let mut named = Self::default();
-        for range in items(reply) {
-            let [first, last, nodes @ ..] = items(range) else {
-                continue;
-            };
-            let (Some(first), Some(last)) = (int(first), int(last)) else {
-                continue;
-            };
-            if (first..=last).contains(&i64::from(slot)) && named.server.is_none() {
-                named.server = nodes.first().and_then(node);
-            }
-            for node in nodes.iter().filter_map(node) {
-                if named.nodes.len() < MAX_NODES && !named.nodes.contains(&node) {
-                    named.nodes.push(node);
-                }
-            }
-        }
-        named
-    }
+    (owner, all)
 }
 
 fn announced(host: Option<&str>, port: &Value) -> Option<Address> {
@@ -123,11 +112,11 @@ mod tests {
             range(0, 5460, vec![node(word("a"), 1), node(word("b"), 2)]),
             range(5461, 16_383, vec![node(word(""), 3), node(Value::Nil, 4)]),
         ]);
-        let named = Named::by_node(&reply, 5460, "seed");
-        assert_eq!(named.server, Some(address("a:1")));
-        assert_eq!(named.nodes, ["a:1", "b:2", "seed:3", "seed:4"].map(address));
-        let named = Named::by_node(&reply, 5461, "seed");
-        assert_eq!(named.server, Some(address("seed:3")));
+        let (owner, nodes) = named_by_node(&reply, 5460, "seed");
+        assert_eq!(owner, Some(address("a:1")));
+        assert_eq!(nodes, ["a:1", "b:2", "seed:3", "seed:4"].map(address));
+        let (owner, _) = named_by_node(&reply, 5461, "seed");
+        assert_eq!(owner, Some(address("seed:3")));
     }
 
     #[test]
@@ -144,8 +133,7 @@ mod tests {
             Value::Array(vec![range(0, 99, vec![node(word("a\r\nb"), 1)])]),
             Value::Array(vec![range(0, 99, vec![node(word("a"), 1 << 40)])]),
         ] {
-            let named = Named::by_node(&reply, 7, "seed");
-            assert_eq!(named.server, None, "{reply:?}");
+            assert_eq!(named_by_node(&reply, 7, "seed").0, None, "{reply:?}");
         }
     }
 
@@ -153,15 +141,14 @@ mod tests {
     fn a_hostile_answer_leaves_a_bounded_list() {
         let nodes = (1..=10_000).map(|port| node(word("a"), port)).collect();
         let reply = Value::Array(vec![range(0, 16_383, nodes)]);
-        assert_eq!(Named::by_node(&reply, 7, "seed").nodes.len(), MAX_NODES);
+        assert_eq!(named_by_node(&reply, 7, "seed").1.len(), MAX_NODES);
     }
 
     #[test]
     fn a_sentinel_answers_with_a_host_and_a_port() {
         let of = |words: &[&str]| {
             let reply = Value::Array(words.iter().copied().map(word).collect());
-            let named = Named::by_sentinel(&reply).server;
-            named.map(|address| address.to_string())
+            named_by_sentinel(&reply).map(|address| address.to_string())
         };
         assert_eq!(of(&["10.0.0.1", "6379"]).as_deref(), Some("10.0.0.1:6379"));
         assert_eq!(of(&["fe80::1", "6379"]).as_deref(), Some("[fe80::1]:6379"));
@@ -178,7 +165,7 @@ mod tests {
         ] {
             assert_eq!(of(nonsense), None, "{nonsense:?}");
         }
-        assert_eq!(Named::by_sentinel(&Value::Nil), Named::default());
+        assert_eq!(named_by_sentinel(&Value::Nil), None);
     }
 
     #[test]

@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{Cmd, ConnectionInfo, RedisResult, Value, cmd};
+use redis::{RedisResult, Value, cmd};
 use tokio::sync::Notify;
 
 pub(crate) use self::address::{Address, AddressMap};
-use self::answer::Named;
 pub(crate) use self::answer::Redirect;
+use self::answer::{named_by_node, named_by_sentinel};
 use self::race::first_answer;
 pub(crate) use self::slot::hash_tag;
 use self::slot::slot_of;
@@ -38,34 +38,22 @@ use tower_pulse_core::task::lock;
 /// every 5 s.
 const ASKED_EVERY: Duration = Duration::from_secs(4);
 
-/// The configured way to find the server.
-#[derive(Clone, Debug)]
+/// The way to find the server.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
+    /// The server is configured.
     Standalone,
-    Cluster {
-        seeds: Vec<Address>,
-    },
-    Sentinel {
-        service: String,
-        sentinels: Vec<Address>,
-        /// The transport and the credentials of the Sentinels.
-        info: Box<ConnectionInfo>,
-    },
-}
-
-/// The question that finds the server.
-enum Question {
-    /// None, as the server is configured.
-    None,
-    /// The owner of a slot.
-    Slot(u16),
-    /// The primary of a service.
-    Primary(String),
+    /// The server is the owner of a slot.
+    Cluster,
+    /// The server is the primary of this service.
+    Sentinel(String),
 }
 
 /// The way to find the server, and the server that was found.
 pub(crate) struct Topology {
-    question: Question,
+    layout: Layout,
+    /// The slot of all keys.
+    slot: u16,
     /// The servers to ask: the seeds of a cluster, or the Sentinels.
     asked: Vec<Address>,
     /// Dials them.
@@ -107,29 +95,22 @@ impl Found {
 
 impl Topology {
     pub(crate) fn new(options: &RedisOptions, dialer: &Arc<Dialer>) -> Self {
-        let (question, asked, dialer) = match options.layout.clone() {
-            Layout::Standalone => (Question::None, Vec::new(), dialer.clone()),
-            Layout::Cluster { seeds } => {
-                let slot = slot_of(&options.prefix);
-                (Question::Slot(slot), seeds, dialer.clone())
+        let dialer = match &options.sentinel_info {
+            Some(info) => {
+                let server_info = ServerInfo::of_sentinel(info);
+                Arc::new(Dialer::new(info, None, options, server_info))
             }
-            Layout::Sentinel {
-                service,
-                sentinels,
-                info,
-            } => {
-                let server_info = ServerInfo::of_sentinel(info.redis_settings().username());
-                let dialer = Dialer::new(&info, None, options, server_info);
-                (Question::Primary(service), sentinels, Arc::new(dialer))
-            }
+            None => dialer.clone(),
         };
+        let asked = options.asked.clone();
         let found = Found {
             // The keys of the hasher are random.
             first: RandomState::new().build_hasher().finish() as usize % asked.len().max(1),
             ..Found::default()
         };
         Self {
-            question,
+            layout: options.layout.clone(),
+            slot: slot_of(&options.prefix),
             asked,
             dialer,
             map: options.address_map.clone(),
@@ -141,14 +122,14 @@ impl Topology {
 
     /// The longest time for finding the server.
     pub(crate) fn deadline(&self) -> Duration {
-        match self.question {
-            Question::None => Duration::ZERO,
-            Question::Slot(_) | Question::Primary(_) => self.dialer.deadline(),
+        match self.layout {
+            Layout::Standalone => Duration::ZERO,
+            Layout::Cluster | Layout::Sentinel(_) => self.dialer.deadline(),
         }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.question, Question::Slot(_))
+        self.layout == Layout::Cluster
     }
 
     /// The server that was named last, unless it is configured.
@@ -175,8 +156,8 @@ impl Topology {
         dialer: &Dialer,
         role: Role,
     ) -> Result<Connection> {
-        if let Question::None = self.question {
-            return dialer.dial(role).await;
+        if self.layout == Layout::Standalone {
+            return dialer.dial(None, role).await;
         }
         let known = Some(lock(&self.found)).filter(|found| !found.is_doubted);
         let known = known.and_then(|found| Some((found.server.clone()?, found.changes)));
@@ -201,10 +182,10 @@ impl Topology {
         role: Role,
     ) -> Result<Connection> {
         let mut connection = self.dial(dialer, server, role).await?;
-        let Question::Primary(service) = &self.question else {
+        let Layout::Sentinel(service) = &self.layout else {
             return Ok(connection);
         };
-        let server_info = dialer.server_info().of_node(server);
+        let server_info = dialer.server_info.of_node(server);
         let reply: RedisResult<Value> = cmd("ROLE").query_async(&mut connection.commands).await;
         match reply {
             Ok(reply) if items(&reply).first().and_then(text) == Some("master") => Ok(connection),
@@ -227,13 +208,13 @@ impl Topology {
         node: &Address,
         role: Role,
     ) -> Result<Connection> {
-        let dialled = dialer.dial_node(node, role).await;
+        let dialled = dialer.dial(Some(node), role).await;
         dialled.map_err(|error| {
             if error.kind() != StoreErrorKind::Unreachable || self.asked.contains(node) {
                 return error;
             }
-            let namer = match &self.question {
-                Question::Primary(service) => format!("Sentinel names {node} for `{service}`"),
+            let namer = match &self.layout {
+                Layout::Sentinel(service) => format!("Sentinel names {node} for `{service}`"),
                 _ => "the cluster announces this address".to_owned(),
             };
             let message = format!(
@@ -249,10 +230,8 @@ impl Topology {
         (code, detail): (&str, &str),
         connection: &Connection,
     ) -> Option<Result<Redirect>> {
-        let (Question::Slot(slot), Some(node)) = (&self.question, &connection.node) else {
-            return None;
-        };
-        let redirect = Redirect::parse(code, detail, *slot, &node.host)?;
+        let node = connection.node.as_ref().filter(|_| self.is_cluster())?;
+        let redirect = Redirect::parse(code, detail, self.slot, &node.host)?;
         let reached = self.reach(redirect.node);
         Some(reached.map(|node| Redirect { node, ..redirect }))
     }
@@ -268,7 +247,7 @@ impl Topology {
     /// Notes a call. Returns whether Sentinels must be asked as long as there are calls.
     pub(crate) fn called(&self) -> bool {
         self.has_calls.store(true, Ordering::Relaxed);
-        matches!(self.question, Question::Primary(_))
+        matches!(self.layout, Layout::Sentinel(_))
     }
 
     /// Asks as long as there are calls.
@@ -287,7 +266,7 @@ impl Topology {
 
     /// The warning for the operator, if no Sentinel answers.
     pub(crate) fn warning(&self) -> Option<Warning> {
-        let Question::Primary(service) = &self.question else {
+        let Layout::Sentinel(service) = &self.layout else {
             return None;
         };
         let trouble = lock(&self.found).trouble.clone()?;
@@ -331,13 +310,17 @@ impl Topology {
 
     /// Asks one server. Returns it, the server that has the keys, and the nodes of the cluster.
     async fn ask_one(&self, asked: Address) -> Result<(Address, Address, Vec<Address>)> {
-        let mut connection = self.dialer.dial_node(&asked, Role::Read).await?;
-        let server_info = self.dialer.server_info().of_node(&asked);
-        let reply = (self.question.command())
-            .query_async(&mut connection.commands)
-            .await;
-        let Named { server, nodes } = match reply {
-            Ok(reply) => self.question.named(&reply, &asked.host),
+        let mut connection = self.dialer.dial(Some(&asked), Role::Read).await?;
+        let server_info = self.dialer.server_info.of_node(&asked);
+        let mut question = cmd("CLUSTER");
+        question.arg("SLOTS");
+        if let Layout::Sentinel(service) = &self.layout {
+            question = cmd("SENTINEL");
+            question.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
+        }
+        let (server, nodes) = match question.query_async(&mut connection.commands).await {
+            Ok(reply) if self.is_cluster() => named_by_node(&reply, self.slot, &asked.host),
+            Ok(reply) => (named_by_sentinel(&reply), Vec::new()),
             // Its answer to the first command will tell the owner.
             Err(error) if self.is_cluster() && is_refusal(&error) => {
                 return Ok((asked.clone(), asked, Vec::new()));
@@ -345,8 +328,8 @@ impl Topology {
             Err(error) => return Err(server_info.explain(&error)),
         };
         let Some(server) = server else {
-            let message = match &self.question {
-                Question::Primary(service) => {
+            let message = match &self.layout {
+                Layout::Sentinel(service) => {
                     format!("it knows no primary of the name `{service}`: check the name")
                 }
                 _ => "it knows no node that serves the slot in which all keys of this service are: see its CLUSTER \
@@ -362,41 +345,19 @@ impl Topology {
 
     /// The reachable address of an announced one.
     fn reach(&self, announced: Address) -> Result<Address> {
-        let Some(map) = &self.map else {
+        let mapped = self
+            .map
+            .as_ref()
+            .and_then(|map| map(&announced.to_string()));
+        let Some(mapped) = mapped else {
             return Ok(announced);
         };
-        map.reach(announced).map_err(|mapped| {
+        Address::parse(&mapped, None).ok_or_else(|| {
             let message = format!(
                 "`redis_address_map` has given {mapped:.80?} for an address: it must be a host, a colon and a port"
             );
             StoreError::new(StoreErrorKind::Unexpected, message)
         })
-    }
-}
-
-impl Question {
-    fn command(&self) -> Cmd {
-        let mut command;
-        match self {
-            Self::Primary(service) => {
-                command = cmd("SENTINEL");
-                command.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-            }
-            Self::Slot(_) | Self::None => {
-                command = cmd("CLUSTER");
-                command.arg("SLOTS");
-            }
-        }
-        command
-    }
-
-    /// The servers in an answer. `asked` is the host that answered.
-    fn named(&self, reply: &Value, asked: &str) -> Named {
-        match self {
-            Self::Primary(_) => Named::by_sentinel(reply),
-            Self::Slot(slot) => Named::by_node(reply, *slot, asked),
-            Self::None => Named::default(),
-        }
     }
 }
 
@@ -409,16 +370,17 @@ mod tests {
         Address::parse(text, None).expect("an address")
     }
 
-    fn cluster() -> Topology {
+    fn cluster(map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Topology {
         let options = RedisOptions::cluster(["redis://a:1", "redis://b:2"]).expect("URLs");
-        let server_info = ServerInfo::new("".into(), None, &Keys::new("".into()), false);
+        let options = options.address_map(map);
+        let server_info = ServerInfo::new(&options, &Keys::new("".into()));
         let dialer = Dialer::new(&options.info, None, &options, server_info);
         Topology::new(&options, &Arc::new(dialer))
     }
 
     #[test]
     fn nodes_are_asked_in_turn_and_the_last_owner_last() {
-        let cluster = cluster();
+        let cluster = cluster(|_| None);
         lock(&cluster.found).nodes = ["b:2", "c:3"].map(address).into();
         let first = cluster.candidates();
         assert_eq!(first.len(), 3);
@@ -439,5 +401,19 @@ mod tests {
         assert_eq!(found.set(address("a:1")), 1);
         assert!(!found.is_doubted);
         assert_eq!(found.set(address("b:2")), 2);
+    }
+
+    #[test]
+    fn an_address_is_mapped_if_the_map_knows_it() {
+        let cluster = cluster(|announced| match announced {
+            "10.0.0.1:6379" => Some("127.0.0.1:7000".to_owned()),
+            "10.0.0.2:6379" => Some("nowhere".to_owned()),
+            _ => None,
+        });
+        let reach = |text| cluster.reach(address(text)).map(|it| it.to_string());
+        assert_eq!(reach("10.0.0.1:6379").expect("mapped"), "127.0.0.1:7000");
+        assert_eq!(reach("10.0.0.3:6379").expect("kept"), "10.0.0.3:6379");
+        let error = reach("10.0.0.2:6379").expect_err("no address");
+        assert!(error.to_string().contains("\"nowhere\""), "{error}");
     }
 }
