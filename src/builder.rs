@@ -20,15 +20,19 @@ pub use self::dashboard::DashboardBuilder;
 use self::redis_settings::RedisSettings;
 use crate::layer::ResponseHead;
 use crate::pulse::Pulse;
+use tower_pulse_core::cleaner::Retention;
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::BuildError;
-use tower_pulse_core::recorder::{DetailOptions, MaybeErrorRule};
+use tower_pulse_core::flush::FlushOptions;
+use tower_pulse_core::handle::HandleOptions;
+use tower_pulse_core::health::Notices;
+use tower_pulse_core::recorder::{Limits, MaybeErrorRule};
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::memory::RECORD_BYTES;
 use tower_pulse_core::targets::Targets;
 #[cfg(feature = "file")]
 use tower_pulse_file::{DURABLE_EVERY, FILE_BYTES, FileOptions};
-use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
+use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED, Precisions};
 #[cfg(feature = "redis")]
 use tower_pulse_redis::RedisOptions;
 
@@ -53,44 +57,28 @@ pub struct Builder<Of = Pulse> {
     backend: Backend,
     /// The first method that named a store, and another one that did.
     store_named_by: [Option<&'static str>; 2],
+    /// The configuration of the recording, up to what `build` derives.
+    options: HandleOptions,
     prefix: Option<String>,
     service: Option<String>,
-    instance: Option<String>,
     precisions: Vec<u32>,
     retained_slices: u32,
-    flush_interval: Option<Duration>,
-    clean_interval: Duration,
-    ranking_retention: Duration,
-    context_retention: Duration,
     history: Option<Duration>,
-    shutdown_timeout: Duration,
-    max_contexts: usize,
-    max_counters: usize,
-    replay_bytes: usize,
-    pending_bytes: usize,
     memory_bytes: usize,
     #[cfg(feature = "file")]
     file_bytes: u64,
     #[cfg(feature = "file")]
     durable_every: Duration,
     journal_bytes: u64,
-    query_bytes: usize,
     redis_connection_timeout: Option<Duration>,
     redis_response_timeout: Option<Duration>,
     #[cfg(feature = "redis")]
     redis_settings: RedisSettings,
     expire_idle_keys: bool,
     book_keys: bool,
-    fold_step_contexts: Option<usize>,
     ignore: Vec<String>,
-    counters: Vec<String>,
-    error_rule: MaybeErrorRule,
-    details: DetailOptions,
     queue_header: Option<String>,
-    app_version: Option<String>,
-    targets: Targets,
     trace_url: Option<String>,
-    clock: Clock,
 }
 
 #[derive(Clone)]
@@ -112,56 +100,64 @@ impl<Of> std::fmt::Debug for Builder<Of> {
         f.debug_struct("Builder")
             .field("prefix", &self.prefix)
             .field("precisions", &self.precisions)
-            .field("flush_interval", &self.flush_interval)
-            .field("clean_interval", &self.clean_interval)
+            .field("flush_interval", &self.options.flush.interval)
+            .field("clean_interval", &self.options.clean_interval)
             .finish_non_exhaustive()
     }
 }
 
 impl<Of> Default for Builder<Of> {
     fn default() -> Self {
+        let limits = Limits {
+            pending_bytes: 64 * 1024 * 1024,
+            ..Limits::new(2_000, 1_000)
+        };
         Self {
             of: PhantomData,
             backend: Backend::Memory,
             store_named_by: [None; 2],
+            options: HandleOptions {
+                clock: Clock::system(),
+                precisions: Precisions::default(),
+                limits,
+                flush: FlushOptions {
+                    interval: None,
+                    replay_bytes: 8 * 1024 * 1024,
+                    name: None,
+                },
+                fold_step_contexts: None,
+                history_days: None,
+                clean_interval: Duration::from_secs(60),
+                retention: Retention {
+                    ranking_retention: Duration::from_secs(24 * 3_600),
+                    context_retention: Duration::from_secs(7 * 24 * 3_600),
+                },
+                counters: Vec::new(),
+                targets: Targets::default(),
+                query_bytes: 64 * 1024 * 1024,
+                shutdown_timeout: Duration::from_millis(900),
+                notices: Notices::default(),
+            },
             prefix: None,
             service: None,
-            instance: None,
             precisions: DEFAULT_PRECISIONS.to_vec(),
             retained_slices: DEFAULT_RETAINED,
-            flush_interval: None,
-            clean_interval: Duration::from_secs(60),
-            ranking_retention: Duration::from_secs(24 * 3_600),
-            context_retention: Duration::from_secs(7 * 24 * 3_600),
             history: None,
-            shutdown_timeout: Duration::from_millis(900),
-            max_contexts: 2_000,
-            max_counters: 1_000,
-            replay_bytes: 8 * 1024 * 1024,
-            pending_bytes: 64 * 1024 * 1024,
             memory_bytes: RECORD_BYTES,
             #[cfg(feature = "file")]
             file_bytes: FILE_BYTES,
             #[cfg(feature = "file")]
             durable_every: DURABLE_EVERY,
             journal_bytes: 64 * 1024 * 1024,
-            query_bytes: 64 * 1024 * 1024,
             redis_connection_timeout: None,
             redis_response_timeout: None,
             #[cfg(feature = "redis")]
             redis_settings: RedisSettings::default(),
             expire_idle_keys: true,
             book_keys: true,
-            fold_step_contexts: None,
             ignore: Vec::new(),
-            counters: Vec::new(),
-            error_rule: MaybeErrorRule::default(),
-            details: DetailOptions::default(),
             queue_header: None,
-            app_version: None,
-            targets: Targets::default(),
             trace_url: None,
-            clock: Clock::system(),
         }
     }
 }
@@ -215,7 +211,7 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     pub fn query_bytes(mut self, bytes: usize) -> Self {
-        self.query_bytes = bytes;
+        self.options.query_bytes = bytes;
         self
     }
 
@@ -228,7 +224,7 @@ impl<Of> Builder<Of> {
 
     /// The clock that the time is read from, for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
+        self.options.clock = clock;
         self
     }
 }
@@ -248,7 +244,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn instance(mut self, name: impl Into<String>) -> Self {
-        self.instance = Some(name.into());
+        self.options.flush.name = Some(name.into());
         self
     }
 
@@ -256,26 +252,26 @@ impl Builder {
     /// instances. An instance flushes earlier if half of a [ranking](crate::Pulse::ranking)'s `max_ids`, and at least
     /// 1,000 ids, wait for the store, as some would soon be dropped.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
-        self.flush_interval = Some(interval);
+        self.options.flush.interval = Some(interval);
         self
     }
 
     /// The time between two cleanings, which remove old data from the store: 1 s to 1 h, 60 s by default.
     pub fn clean_interval(mut self, interval: Duration) -> Self {
-        self.clean_interval = interval;
+        self.options.clean_interval = interval;
         self
     }
 
     /// The time without a request after which a context leaves the ranking of the slowest: 1 min to 1 year, 24 h by
     /// default.
     pub fn ranking_retention(mut self, idle: Duration) -> Self {
-        self.ranking_retention = idle;
+        self.options.retention.ranking_retention = idle;
         self
     }
 
     /// The time without a request after which a context is forgotten altogether: 1 h to 10 years, 7 days by default.
     pub fn context_retention(mut self, idle: Duration) -> Self {
-        self.context_retention = idle;
+        self.options.retention.context_retention = idle;
         self
     }
 
@@ -312,28 +308,28 @@ impl Builder {
 
     /// The time that [`Pulse::shutdown`] has to flush pending samples: 0 to 60 s, 900 ms by default.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
-        self.shutdown_timeout = timeout;
+        self.options.shutdown_timeout = timeout;
         self
     }
 
     /// The most contexts, timers included, that are recorded one by one: 1 to 100,000, 2,000 by default. Further ones
     /// are counted together as `<overflow>`, and health warns.
     pub fn max_contexts(mut self, contexts: usize) -> Self {
-        self.max_contexts = contexts;
+        self.options.limits.max_contexts = contexts;
         self
     }
 
     /// The most named counters that are counted one by one: 1 to 100,000, 1,000 by default. Further ones are counted as
     /// `<overflow>`.
     pub fn max_counters(mut self, counters: usize) -> Self {
-        self.max_counters = counters;
+        self.options.limits.max_counters = counters;
         self
     }
 
     /// The most bytes of acknowledged calls that are kept to be sent again after a failover: 0 to
     /// 1 GiB, 8 MiB by default.
     pub fn replay_bytes(mut self, bytes: usize) -> Self {
-        self.replay_bytes = bytes;
+        self.options.flush.replay_bytes = bytes;
         self
     }
 
@@ -342,7 +338,7 @@ impl Builder {
     /// Above it, as after hours without Redis, slices are merged into wider ones and histograms become coarser. No
     /// request is lost, but percentiles of that time are available by the half hour or by six hours only.
     pub fn pending_bytes(mut self, bytes: usize) -> Self {
-        self.pending_bytes = bytes;
+        self.options.limits.pending_bytes = bytes;
         self
     }
 
@@ -363,7 +359,7 @@ impl Builder {
     /// The number of contexts that a step of folding covers, for tests that stop in the middle of a round.
     #[cfg(any(test, feature = "__test_store"))]
     pub fn fold_step_contexts(mut self, contexts: usize) -> Self {
-        self.fold_step_contexts = Some(contexts.max(1));
+        self.options.fold_step_contexts = Some(contexts.max(1));
         self
     }
 
@@ -399,7 +395,7 @@ impl Builder {
     /// Each instance sends its version to the store. While several versions run side by side, as during a deploy, the
     /// statistics of each are recorded by the minute.
     pub fn app_version(mut self, version: impl Into<String>) -> Self {
-        self.app_version = Some(version.into());
+        self.options.limits.app_version = Some(version.into().into());
         self
     }
 
@@ -427,7 +423,7 @@ impl Builder {
     where
         F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
     {
-        self.error_rule = MaybeErrorRule(Some(Arc::new(is_error)));
+        self.options.limits.error_rule = MaybeErrorRule(Some(Arc::new(is_error)));
         self
     }
 
@@ -439,7 +435,7 @@ impl Builder {
     /// The layer reads the id as the request reaches it, so a middleware that sets `x-request-id` must be around the
     /// layer. Each request then costs one or two header look-ups, and no allocation.
     pub fn keep_trace_ids(mut self, on: bool) -> Self {
-        self.details.trace_ids = on;
+        self.options.limits.details.trace_ids = on;
         self
     }
 
@@ -459,7 +455,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn keep_request_paths(mut self, on: bool) -> Self {
-        self.details.paths = on;
+        self.options.limits.details.paths = on;
         self
     }
 
@@ -492,7 +488,8 @@ impl Builder {
     /// Declares names of counters that are used later, so that [`build`](Self::build) refuses reserved names: `hits`,
     /// `errors` and `micros`, alone or before a colon.
     pub fn declare_counters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.counters.extend(names.into_iter().map(Into::into));
+        let names = names.into_iter().map(Into::into);
+        self.options.counters.extend(names);
         self
     }
 }

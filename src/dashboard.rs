@@ -6,13 +6,11 @@ mod router;
 use std::sync::Arc;
 
 use crate::pulse::PageOptions;
-use tower_pulse_core::clock::Clock;
-use tower_pulse_core::health::Notices;
+use tower_pulse_core::handle::HandleOptions;
 use tower_pulse_core::query::answers::Reader;
 use tower_pulse_core::query::{Source, StoreReader, reader};
 use tower_pulse_core::skew;
 use tower_pulse_core::store::Store;
-use tower_pulse_core::targets::Targets;
 
 /// The dashboard as a process of its own, for a Redis that the instances of a service write to.
 ///
@@ -49,17 +47,11 @@ impl std::fmt::Debug for Dashboard {
 
 impl Dashboard {
     /// Creates the dashboard of a store that refuses to write.
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        clock: Clock,
-        targets: Targets,
-        page: PageOptions,
-        query_bytes: usize,
-    ) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, options: HandleOptions, page: PageOptions) -> Self {
         #[cfg(not(feature = "admin"))]
         drop(page);
-        let targets = Arc::new(targets);
-        let clock = skew::following(clock);
+        let targets = Arc::new(options.targets);
+        let clock = skew::following(options.clock);
         let nothing_unsent = Arc::new(|| None);
         let query = reader(Source {
             reader: StoreReader::new(
@@ -67,14 +59,14 @@ impl Dashboard {
                 clock.clone(),
                 nothing_unsent,
                 targets.clone(),
-                query_bytes,
+                options.query_bytes,
             )
             .with_skew(),
             precisions: store.precisions().clone(),
             store,
             clock,
             targets,
-            notices: Notices::default(),
+            notices: options.notices,
             process: None,
         });
         Self {

@@ -6,13 +6,10 @@ use std::time::Duration;
 use super::{Backend, Builder};
 use crate::layer::IgnoreList;
 use crate::pulse::{PageOptions, Pulse};
-use tower_pulse_core::cleaner::Retention;
 use tower_pulse_core::error::BuildError;
-use tower_pulse_core::flush::FlushOptions;
-use tower_pulse_core::handle::{Handle, HandleOptions};
+use tower_pulse_core::handle::Handle;
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::random::short_random_name;
-use tower_pulse_core::recorder::Limits;
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::task::Task;
@@ -91,46 +88,22 @@ impl Builder {
     /// A field that is out of range.
     pub fn build_with_tasks(self) -> Result<(Pulse, Vec<Task>), BuildError> {
         self.validate()?;
-        let precisions = self.all_precisions();
-        let notices = Notices::default();
-        let history_days = self.history_days();
-        let queue_header = self.parsed_queue_header()?;
-        let store = self.open()?;
-        let limits = Limits {
-            max_contexts: self.max_contexts,
-            max_counters: self.max_counters,
-            pending_bytes: self.pending_bytes,
-            error_rule: self.error_rule,
-            details: self.details,
-            queue_header,
-            app_version: self
-                .app_version
-                .map(|version| escape_hidden(&version).into()),
-            targets: self.targets.of_paths.clone(),
-        };
+        let (store, queue_header) = (self.open()?, self.parsed_queue_header()?);
+        let (precisions, history_days) = (self.all_precisions(), self.history_days());
+        let mut options = self.options;
+        options.precisions = precisions;
+        options.history_days = history_days;
+        // A clone of a builder has warnings of its own.
+        options.notices = Notices::default();
+        let name = options.flush.name.unwrap_or_else(instance_name);
+        options.flush.name = Some(escape_hidden(&name).into());
+        let limits = &mut options.limits;
+        limits.queue_header = queue_header;
+        limits.targets = options.targets.of_paths.clone();
+        if let Some(version) = &mut limits.app_version {
+            *version = escape_hidden(version).into();
+        }
         let skips = IgnoreList::new(self.ignore.iter().map(String::as_str));
-        let options = HandleOptions {
-            clock: self.clock,
-            precisions,
-            limits,
-            flush: FlushOptions {
-                interval: self.flush_interval,
-                replay_bytes: self.replay_bytes,
-                name: Some(escape_hidden(&self.instance.unwrap_or_else(instance_name)).into()),
-            },
-            fold_step_contexts: self.fold_step_contexts,
-            history_days,
-            clean_interval: self.clean_interval,
-            retention: Retention {
-                ranking_retention: self.ranking_retention,
-                context_retention: self.context_retention,
-            },
-            counters: self.counters,
-            targets: self.targets,
-            query_bytes: self.query_bytes,
-            shutdown_timeout: self.shutdown_timeout,
-            notices,
-        };
         static FIRST: Once = Once::new();
         FIRST.call_once(|| {
             tracing::info!("tower-pulse records in {}", shortened(&store.describe()))
@@ -162,7 +135,7 @@ impl Builder {
     fn open(&self) -> Result<Arc<dyn Store>, BuildError> {
         Ok(match &self.backend {
             Backend::Memory => {
-                let (precisions, clock) = (self.all_precisions(), self.clock.clone());
+                let (precisions, clock) = (self.all_precisions(), self.options.clock.clone());
                 Arc::new(MemoryStore::in_memory(precisions, clock, self.memory_bytes))
             }
             #[cfg(feature = "file")]
@@ -181,7 +154,7 @@ impl Builder {
         options: &Result<FileOptions, BuildError>,
     ) -> Result<FileOptions, BuildError> {
         let options = options.clone()?.precisions(self.all_precisions());
-        let options = options.clock(self.clock.clone());
+        let options = options.clock(self.options.clock.clone());
         options
             .file_bytes(self.file_bytes)?
             .durable_every(self.durable_every)

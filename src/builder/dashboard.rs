@@ -42,15 +42,10 @@ impl Builder<Dashboard> {
             return Err(BuildError::new("redis", "missing", allowed));
         };
         let store = self.open_redis(options.clone()?.read_only())?;
-        let Builder {
-            clock,
-            targets,
-            service,
-            trace_url,
-            query_bytes,
-            ..
-        } = self;
-        let page = PageOptions { service, trace_url };
-        Ok(Dashboard::new(store, clock, targets, page, query_bytes))
+        let page = PageOptions {
+            service: self.service,
+            trace_url: self.trace_url,
+        };
+        Ok(Dashboard::new(store, self.options, page))
     }
 }

@@ -156,8 +156,8 @@ impl<Of> Builder<Of> {
         }
         let store = RedisStore::open(options)?;
         // With a manual clock, the server's time would soon be hours away.
-        Ok(match self.clock.is_manual() {
-            true => Arc::new(store.with_clock(self.clock.clone())),
+        Ok(match self.options.clock.is_manual() {
+            true => Arc::new(store.with_clock(self.options.clock.clone())),
             false => Arc::new(store),
         })
     }

@@ -37,7 +37,7 @@ impl<Of> Builder<Of> {
     /// A context whose failures fill more than a hundred buckets always has the larger error. The target is not stored:
     /// a new one applies to the past too.
     pub fn target(mut self, target: Duration) -> Self {
-        self.targets.all = Some(target);
+        self.options.targets.all = Some(target);
         self
     }
 
@@ -80,13 +80,13 @@ impl<Of> Builder<Of> {
         share: f64,
     ) -> Self {
         let target = PathTarget::new(context.into(), duration, share);
-        self.targets.of_paths.push(target);
+        self.options.targets.of_paths.push(target);
         self
     }
 
     pub(super) fn validate_path_targets(&self) -> Result<(), BuildError> {
         const FIELD: &str = "target_for";
-        let targets = &self.targets.of_paths;
+        let targets = &self.options.targets.of_paths;
         if targets.len() > MAX_PATH_TARGETS {
             let value = format!("given {} times", targets.len());
             let allowed = format!("at most {MAX_PATH_TARGETS} contexts have a target of their own");

@@ -36,16 +36,13 @@ impl<Of> Builder<Of> {
         const S: Duration = Duration::from_secs(1);
         const DAY: Duration = Duration::from_secs(24 * 3_600);
         let (timeout, days) = (S / 100..=10 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
-        let [ranking, context] = [self.ranking_retention, self.context_retention].map(Some);
-        let (clean, shutdown) = (Some(self.clean_interval), Some(self.shutdown_timeout));
+        let (options, limits) = (&self.options, &self.options.limits);
+        let (flush, clean) = (options.flush.interval, Some(options.clean_interval));
+        let (kept, shutdown) = (&options.retention, Some(options.shutdown_timeout));
+        let [ranking, context] = [kept.ranking_retention, kept.context_retention].map(Some);
         let [connection, response] = [self.redis_connection_timeout, self.redis_response_timeout];
         for (field, value, range, allowed) in [
-            (
-                "flush_interval",
-                self.flush_interval,
-                S / 100..=60 * S,
-                "10 ms to 60 s",
-            ),
+            ("flush_interval", flush, S / 100..=60 * S, "10 ms to 60 s"),
             ("clean_interval", clean, S..=3_600 * S, "1 s to 1 h"),
             (
                 "ranking_retention",
@@ -78,7 +75,7 @@ impl<Of> Builder<Of> {
                 duration(field, value, range, allowed)?;
             }
         }
-        if let Some(target) = self.targets.all {
+        if let Some(target) = options.targets.all {
             measurable("target", target)?;
         }
         self.validate_path_targets()?;
@@ -86,16 +83,16 @@ impl<Of> Builder<Of> {
             trace_url::check(url)?;
         }
         number("retained_slices", self.retained_slices as usize, RETAINED)?;
-        number("max_contexts", self.max_contexts, NAMES)?;
-        number("max_counters", self.max_counters, NAMES)?;
-        number("replay_bytes", self.replay_bytes, REPLAY)?;
-        number("pending_bytes", self.pending_bytes, MEMORY)?;
+        number("max_contexts", limits.max_contexts, NAMES)?;
+        number("max_counters", limits.max_counters, NAMES)?;
+        number("replay_bytes", options.flush.replay_bytes, REPLAY)?;
+        number("pending_bytes", limits.pending_bytes, MEMORY)?;
         number("memory_bytes", self.memory_bytes, MEMORY)?;
-        number("query_bytes", self.query_bytes, MEMORY)?;
+        number("query_bytes", options.query_bytes, MEMORY)?;
         number("journal_bytes", self.journal_bytes as usize, JOURNAL)?;
         self.validate_precisions()?;
         self.parsed_queue_header()?;
-        for name in &self.counters {
+        for name in &options.counters {
             check_counter("declare_counters", name)?;
         }
         for path in &self.ignore {
@@ -104,15 +101,17 @@ impl<Of> Builder<Of> {
                 return Err(BuildError::new("ignore", format!("{path:?}"), allowed));
             }
         }
+        let (service, prefix) = (self.service.as_deref(), self.prefix.as_deref());
+        let (name, version) = (options.flush.name.as_deref(), limits.app_version.as_deref());
         let plain: fn(&str) -> usize = str::len;
         let escaped: fn(&str) -> usize = |text| escape_hidden(text).len();
         for (field, text, length, bytes, allowed) in [
-            ("service", &self.service, plain, 1..=100, "1 to 100"),
-            ("prefix", &self.prefix, plain, 0..=128, "at most 128"),
-            ("instance", &self.instance, escaped, 1..=100, "1 to 100"),
+            ("service", service, plain, 1..=100, "1 to 100"),
+            ("prefix", prefix, plain, 0..=128, "at most 128"),
+            ("instance", name, escaped, 1..=100, "1 to 100"),
             (
                 "app_version",
-                &self.app_version,
+                version,
                 escaped,
                 1..=MAX_VERSION_BYTES,
                 "1 to 200",

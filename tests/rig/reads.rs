@@ -132,8 +132,9 @@ pub trait StoreReads: Store {
             now,
         };
         let records = self.query().records(&query).await?;
-        let slices = records.into_iter().flat_map(|records| records.slices);
-        Ok(slices.map(|slice| (slice.start, slice.sums)).collect())
+        Ok((records.into_iter().flatten())
+            .map(|slice| (slice.start, slice.sums))
+            .collect())
     }
 
     /// The slowest contexts with their means in seconds, slowest first.

@@ -241,8 +241,8 @@ impl Pair {
         let records_b = b.query().slice_records(&slices).await.unwrap();
         for (at, (mut a, mut b)) in slices.iter().zip(records_a.into_iter().zip(records_b)) {
             assert!(index_b.revisions.contains_key(at), "{at:?}");
-            a.records.sort_unstable_by_key(|(id, _)| *id);
-            b.records.sort_unstable_by_key(|(id, _)| *id);
+            a.sort_unstable_by_key(|(id, _)| *id);
+            b.sort_unstable_by_key(|(id, _)| *id);
             assert_eq!(a, b, "{at:?}");
         }
         let (marks, other) = (marks::list(&**a), marks::list(&**b));

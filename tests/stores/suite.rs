@@ -259,7 +259,7 @@ pub async fn a_page_and_a_timer_of_one_name_are_two_contexts(fixture: &mut Fixtu
             now,
         };
         let records = fixture.store.query().records(&query).await.unwrap();
-        let slices = &records[0].slices;
+        let slices = &records[0];
         assert_eq!((slices.len(), slices[0].sums.times.count), (1, count));
     }
     // The book's keys have one name for both.

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::error::Result;
 use crate::health::CleaningHealth;
 use crate::store::{Pass, Store};
-use crate::task::{DENIED_WAIT, Stopped, lock};
+use crate::task::{Admission, DENIED_WAIT, lock};
 use tower_pulse_model::snapshot::Problem;
 
 /// The first and the longest wait after a failed pass. The wait doubles with each failure.
@@ -73,18 +73,17 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Runs a pass, then sleeps for the rest of the interval, but at least one second, until the `Pulse` shuts down.
-    /// After an error the sleep is longer; an error never ends the loop.
-    pub async fn clean_at_intervals(mut self, mut stopped: Stopped) {
+    /// Runs a pass, then sleeps for the rest of the interval, but at least one second, and so on. After an error the
+    /// sleep is longer; an error never ends the loop.
+    pub async fn clean_at_intervals(mut self, mut admission: Admission) {
         let min_wait = Duration::from_secs(1);
         // A random first wait spreads the passes of instances that start together.
         let mut wait = self.interval.mul_f64(fastrand::f64() / 2.0).max(min_wait);
-        let (mut backoff, mut admission) = (*BACKOFF.start(), stopped.admission());
-        while stopped.or(Box::pin(self.clock.sleep(wait))).await.is_some() {
+        let mut backoff = *BACKOFF.start();
+        loop {
+            self.clock.sleep(wait).await;
             let start = self.clock.tick();
-            let Some(result) = stopped.or(Box::pin(self.pass())).await else {
-                return;
-            };
+            let result = self.pass().await;
             let is_denied = admission.denies(&result);
             (wait, backoff) = match result {
                 Ok(_) => {
@@ -100,14 +99,7 @@ impl Cleaner {
                     }
                 }
             };
-            let admitted = async {
-                if is_denied {
-                    admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
-                }
-            };
-            if stopped.or(Box::pin(admitted)).await.is_none() {
-                return;
-            }
+            admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
         }
     }
 }

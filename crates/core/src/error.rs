@@ -27,16 +27,9 @@ impl fmt::Display for BuildError {
 
 impl StdError for BuildError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        source_of(self.source.as_ref())
+        // The `Arc` is an error too, but could not be downcast.
+        Some(&**self.source.as_ref()?)
     }
-}
-
-/// The error inside the `Arc`. The `Arc` is an error too, but could not be downcast.
-fn source_of(
-    source: Option<&Arc<dyn StdError + Send + Sync>>,
-) -> Option<&(dyn StdError + 'static)> {
-    let source = source?;
-    Some(&**source)
 }
 
 impl BuildError {
@@ -105,7 +98,7 @@ impl fmt::Display for StoreError {
 
 impl StdError for StoreError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        source_of(self.source.as_ref())
+        Some(&**self.source.as_ref()?)
     }
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, watch};
 
+use crate::error::{Result, StoreErrorKind};
+
 /// The time after a denial of access at which one task of an instance asks the server again.
 pub const DENIED_WAIT: Duration = Duration::from_secs(2);
 
@@ -101,17 +103,6 @@ pub struct Admission {
     permit: Option<OwnedMutexGuard<()>>,
 }
 
-/// The server's answer to a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The server has done what the task asked for.
-    LetThrough,
-    /// The server has denied access: in general, or to a command.
-    Denied,
-    /// Something else failed.
-    Failed,
-}
-
 impl Stop {
     /// Creates the signal, not sent yet, and its first receiver.
     pub fn new() -> (Self, Stopped) {
@@ -136,11 +127,12 @@ impl Stop {
 }
 
 impl Admission {
-    /// Notes an answer of the server. Returns whether it denied access, so that the task must [`wait`](Self::wait).
-    pub fn denies(&mut self, answer: impl Into<Answer>) -> bool {
-        let (answer, was_denied) = (answer.into(), self.is_denied);
-        self.is_denied = answer == Answer::Denied;
-        if was_denied && answer == Answer::LetThrough {
+    /// Notes an answer of the server. Returns whether it denied access, in general or to a command, so that the task
+    /// must [`wait`](Self::wait).
+    pub fn denies<T>(&mut self, answer: &Result<T>) -> bool {
+        let was_denied = self.is_denied;
+        self.is_denied = matches!(answer, Err(e) if e.kind() == StoreErrorKind::Forbidden);
+        if was_denied && answer.is_ok() {
             self.denials.admissions.send_modify(|n| *n += 1);
         }
         if !self.is_denied {
@@ -195,6 +187,11 @@ impl Stopped {
         let _ = self.signal.wait_for(|stopped| *stopped).await;
     }
 
+    /// Runs a task until the signal is sent. The task then ends where it waits.
+    pub async fn run(mut self, task: BoxFuture<'_, ()>) {
+        self.or(task).await;
+    }
+
     /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
     // The future is boxed, so that this exists once for each type of value.
     pub async fn or<T>(&mut self, future: BoxFuture<'_, T>) -> Option<T> {
@@ -211,6 +208,11 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::error::StoreError;
+
+    fn failed(kind: StoreErrorKind) -> Result<()> {
+        Err(StoreError::new(kind, "failed"))
+    }
 
     /// Denied tasks that each note when they try, until the server lets them through.
     struct Tried {
@@ -231,10 +233,10 @@ mod tests {
                 loop {
                     lock(&tried.at).push((task, start.elapsed()));
                     let answer = match *lock(&tried.is_permitted) {
-                        true => Answer::LetThrough,
-                        false => Answer::Denied,
+                        true => Ok(()),
+                        false => failed(StoreErrorKind::Forbidden),
                     };
-                    if !admission.denies(answer) {
+                    if !admission.denies(&answer) {
                         return;
                     }
                     admission.wait(|| sleep(DENIED_WAIT)).await;
@@ -273,7 +275,7 @@ mod tests {
         let (_stop, stopped) = Stop::new();
         let mut admissions = [stopped.admission(), stopped.admission()];
         for admission in &mut admissions {
-            assert!(admission.denies(Answer::Denied));
+            assert!(admission.denies(&failed(StoreErrorKind::Forbidden)));
         }
         let [mut first, mut second] = admissions;
         {
@@ -288,7 +290,7 @@ mod tests {
         second.wait(|| sleep(DENIED_WAIT)).await;
         assert_eq!(start.elapsed(), DENIED_WAIT);
         // The server fails in another way: no other task is let through, and the permit ends.
-        assert!(!second.denies(Answer::Failed));
+        assert!(!second.denies(&failed(StoreErrorKind::TimedOut)));
         let start = Instant::now();
         first.wait(|| sleep(DENIED_WAIT)).await;
         assert_eq!(start.elapsed(), DENIED_WAIT);

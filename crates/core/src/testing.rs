@@ -120,7 +120,7 @@ impl TestFlusher {
         precisions: Precisions,
         replay_bytes: usize,
     ) -> Self {
-        let limits = Limits::for_tests(1, 1);
+        let limits = Limits::new(1, 1);
         let recorder = Arc::new(Recorder::new(clock, precisions, limits));
         let options = FlushOptions {
             interval: Some(std::time::Duration::from_secs(1)),

@@ -1,6 +1,7 @@
 //! Old and new versions of the application in the same minutes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::minute_report::ReportedContext;
@@ -86,16 +87,16 @@ impl Versions {
     }
 
     /// Adds a minute of the `new` version and of each of the others.
-    pub fn add_minute<'a>(
-        &mut self,
-        new: &str,
-        versions: impl IntoIterator<Item = (&'a str, &'a [ReportedContext])>,
-    ) {
+    pub fn add_minute(&mut self, new: &str, versions: &[(Arc<str>, Vec<ReportedContext>)]) {
         let mut minute: HashMap<RecordId, (Aggregate, Aggregate)> = HashMap::new();
         for (version, records) in versions {
             for (id, sums) in records {
                 let (new_sums, old_sums) = minute.entry(*id).or_default();
-                let side = if version == new { new_sums } else { old_sums };
+                let side = if **version == *new {
+                    new_sums
+                } else {
+                    old_sums
+                };
                 side.merge(sums);
             }
         }
@@ -145,10 +146,10 @@ mod tests {
         let mut versions = Versions::default();
         let mut add = |minute: &[(&str, u64, u64)]| {
             let records = minute.iter();
-            let records = records.map(|(_, count, millis)| [(id, requests(*count, *millis))]);
-            let records: Vec<_> = records.collect();
-            let versions_of = minute.iter().zip(&records);
-            versions.add_minute("2", versions_of.map(|(of, records)| (of.0, &records[..])));
+            let records = records.map(|(version, count, millis)| {
+                ((*version).into(), vec![(id, requests(*count, *millis))])
+            });
+            versions.add_minute("2", &records.collect::<Vec<_>>());
         };
         add(&[("1", 30, 100), ("2", 20, 200)]);
         add(&[("1", 500, 900)]);
@@ -165,8 +166,8 @@ mod tests {
     fn few_responses_have_no_ratio() {
         let id = RecordId::new(Kind::Http, "GET /");
         let mut versions = Versions::default();
-        let (few, many) = ([(id, requests(9, 200))], [(id, requests(90, 100))]);
-        versions.add_minute("2", [("2", &few[..]), ("1", &many[..])]);
+        let (few, many) = (vec![(id, requests(9, 200))], vec![(id, requests(90, 100))]);
+        versions.add_minute("2", &[("2".into(), few), ("1".into(), many)]);
         let both = versions.compare(id).expect("both had requests");
         assert_eq!((both.minutes, both.ratio), (1, None));
     }

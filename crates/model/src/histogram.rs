@@ -319,11 +319,9 @@ impl Histogram {
     /// The mean in seconds, with each duration at the middle of its bucket; `None` for an empty histogram.
     pub fn mean(&self) -> Option<f64> {
         let (mut count, mut sum) = (0.0, 0.0);
-        for (index, n) in &self.buckets {
-            let low = lower_bound(*index, self.scale);
-            let high = lower_bound(index.saturating_add(1), self.scale);
-            count += *n as f64;
-            sum += *n as f64 * (low + high) / 2.0;
+        for (low, high, n) in self.ranges() {
+            count += n as f64;
+            sum += n as f64 * (low + high) / 2.0;
         }
         (count > 0.0).then(|| sum / count)
     }
@@ -338,10 +336,26 @@ impl Histogram {
         below.fold(0, |sum, (_, n)| sum.saturating_add(*n))
     }
 
+    /// The bounds of each bucket in seconds, with its count.
+    pub fn ranges(&self) -> impl DoubleEndedIterator<Item = (f64, f64, u64)> {
+        let buckets = self.buckets.iter();
+        buckets.map(|(index, n)| {
+            let (low, high) = self.range(*index);
+            (low, high, *n)
+        })
+    }
+
+    fn range(&self, index: u16) -> (f64, f64) {
+        let next = index.saturating_add(1);
+        (
+            lower_bound(index, self.scale),
+            lower_bound(next, self.scale),
+        )
+    }
+
     /// The point of a bucket with the smallest maximal relative error, in seconds.
     fn middle(&self, index: u16) -> f64 {
-        let low = lower_bound(index, self.scale);
-        let high = lower_bound(index.saturating_add(1), self.scale);
+        let (low, high) = self.range(index);
         2.0 * low * high / (low + high)
     }
 

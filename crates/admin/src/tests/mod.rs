@@ -150,7 +150,7 @@ fn handle() -> Handle {
     let options = HandleOptions {
         clock,
         precisions: Precisions::default(),
-        limits: Limits::for_tests(9, 9),
+        limits: Limits::new(9, 9),
         flush: FlushOptions {
             interval: None,
             replay_bytes: 0,

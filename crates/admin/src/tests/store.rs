@@ -10,10 +10,10 @@ use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
-    Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceReports, PackedRecords, Pass,
-    Query, Readable, RecordIndex, RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus,
-    Upkeep, VersionRecords,
+    Append, Appended, AppendedCall, BookStatistics, Cleaned, CounterQuery, CounterSeries,
+    FencedBatch, Fleet, Generation, Heartbeat, InstanceReports, PackedRecords, Pass, Query,
+    Readable, RecordIndex, RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    VersionRecords,
 };
 #[cfg(feature = "rankings")]
 use tower_pulse_core::store::{RankingPage, RankingQuery};
@@ -296,7 +296,7 @@ impl Query for Canned {
         self.answer(vec!["logins".into(), "sales".into()])
     }
 
-    fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<ContextRecords>> {
+    fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<Vec<SliceSums>>> {
         let start = i64::from(query.width) * 100;
         let sums = hour(0, &[10, 10, 10, 1_000], 0).aggregate;
         let later = SliceSums {
@@ -304,12 +304,9 @@ impl Query for Canned {
             sums: Aggregate::default(),
         };
         let slices = vec![SliceSums { start, sums }, later];
-        let records = |context: &ContextId| ContextRecords {
-            context: context.clone(),
-            slices: match &*context.name {
-                ALL | "GET /ping" => slices.clone(),
-                _ => Vec::new(),
-            },
+        let records = |context: &ContextId| match &*context.name {
+            ALL | "GET /ping" => slices.clone(),
+            _ => Vec::new(),
         };
         self.answer(query.contexts.iter().map(records).collect())
     }

@@ -6,7 +6,7 @@ use crate::store::{RecordQuery, Store};
 use tower_pulse_detect::change::{Change, ChangeKind, Earlier};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::ContextId;
-use tower_pulse_model::histogram::{Histogram, lower_bound};
+use tower_pulse_model::histogram::Histogram;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::slice::Precision;
 use tower_pulse_model::slices::Merge;
@@ -47,9 +47,11 @@ async fn earlier(
         now: end,
     };
     let records = store.query().records(&query).await?;
-    let slices = records.iter().flat_map(|records| &records.slices);
     let mut sums = Aggregate::default();
-    let of_slice = slices.filter(|slice| slice.start == start);
+    let of_slice = records
+        .iter()
+        .flatten()
+        .filter(|slice| slice.start == start);
     of_slice.for_each(|slice| sums.merge(&slice.sums));
     let requests = sums.times.count;
     if requests == 0 {
@@ -84,12 +86,8 @@ async fn earlier(
 fn mean_of_slowest_tenth(histogram: &Histogram) -> Option<f64> {
     let tenth = histogram.count() as f64 / 10.0;
     let (mut sum, mut remaining) = (0.0, tenth);
-    for (index, n) in histogram.buckets().iter().rev() {
-        let (low, high) = (
-            lower_bound(*index, histogram.scale()),
-            lower_bound(index.saturating_add(1), histogram.scale()),
-        );
-        let slowest = remaining.min(*n as f64);
+    for (low, high, n) in histogram.ranges().rev() {
+        let slowest = remaining.min(n as f64);
         sum += slowest * (low + high) / 2.0;
         remaining -= slowest;
     }

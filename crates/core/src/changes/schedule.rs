@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Judge, MINUTE};
 use crate::error::Result;
 use crate::store::judgement::read_judged;
-use crate::task::{Admission, DENIED_WAIT, Stopped};
+use crate::task::{Admission, DENIED_WAIT};
 
 /// A minute is judged this many seconds after its end, when nearly all instances have flushed it.
 const GRACE: i64 = 15;
@@ -22,21 +22,12 @@ const OVERDUE: i64 = 180;
 const RETRY: Duration = Duration::from_secs(5);
 
 impl Judge {
-    /// Judges each minute after its end, until the `Pulse` shuts down.
-    pub async fn judge_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
-        let mut admission = stopped.admission();
+    /// Judges each minute after its end.
+    pub async fn judge_at_intervals(self: Arc<Self>, mut admission: Admission) {
         loop {
             let wait = self.until_next() + SPREAD.mul_f64(fastrand::f64());
-            if stopped.or(Box::pin(self.clock.sleep(wait))).await.is_none() {
-                return;
-            }
-            if stopped
-                .or(Box::pin(self.judge_minute(&mut admission)))
-                .await
-                .is_none()
-            {
-                return;
-            }
+            self.clock.sleep(wait).await;
+            self.judge_minute(&mut admission).await;
         }
     }
 

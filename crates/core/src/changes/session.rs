@@ -81,8 +81,7 @@ impl MinuteRecords {
             .query()
             .slice_records(&[(FINEST.seconds, start)])
             .await?;
-        let records = slices.into_iter().flat_map(|slice| slice.records);
-        let judged = records.filter(|(id, _)| contexts.contains_key(id));
+        let judged = (slices.into_iter().flatten()).filter(|(id, _)| contexts.contains_key(id));
         let reports = store.query().minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
         // Some reports contain only the runtime and the process.

@@ -73,9 +73,7 @@ async fn sides(store: &dyn Store, change: &Change, end: i64) -> Result<Sides> {
         now: end,
     };
     let records = store.query().records(&query).await?;
-    let slices = records.into_iter().flat_map(|records| records.slices);
-    let slices: Vec<_> = slices.collect();
-    Ok(Sides::new(&slices, change.since, end, PAST))
+    Ok(Sides::new(&records.concat(), change.since, end, PAST))
 }
 
 fn id_of(change: &Change) -> RecordId {
@@ -153,9 +151,8 @@ async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<
             return true;
         };
         let mut versions = Versions::default();
-        for minute in minutes {
-            let of_minute = records.iter().filter(|of| of.minute == *minute);
-            versions.add_minute(version, of_minute.map(|of| (&*of.version, &of.records[..])));
+        for of_minute in &records {
+            versions.add_minute(version, of_minute);
         }
         let compared = versions.compare(id_of(change));
         let ratio = compared.and_then(|compared| suspects::ratio_of(change.kind, &compared));

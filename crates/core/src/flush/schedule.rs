@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
-use crate::task::{DENIED_WAIT, Stopped, boxed, lock};
+use crate::task::{Admission, DENIED_WAIT, Stopped, lock};
 
 /// The longest time that the last flush may take when no caller waits for it.
 const LAST_FLUSH: Duration = Duration::from_secs(1);
@@ -22,7 +22,8 @@ impl Flusher {
             stopped: stopped.clone(),
         };
         async move {
-            self.flush_until(stopped.clone()).await;
+            let flushing = Box::pin(self.flush_repeatedly(stopped.admission()));
+            stopped.clone().run(flushing).await;
             if !stopped.is_set() {
                 let _ = self.finish(LAST_FLUSH).await;
             }
@@ -30,21 +31,16 @@ impl Flusher {
         }
     }
 
-    pub(super) async fn flush_until(&self, mut stopped: Stopped) {
+    async fn flush_repeatedly(&self, mut admission: Admission) {
         let clock = self.clock().clone();
         let mut backoff = *BACKOFF.start();
-        let (mut wait, mut admission) = (self.until_next(), stopped.admission());
+        let mut wait = self.until_next();
         let mut last_flush = clock.tick();
         loop {
             let pressed = self.recorder.drain.pressure.notified();
-            let waiting = async {
-                tokio::select! {
-                    () = clock.sleep(wait) => false,
-                    () = pressed, if backoff == *BACKOFF.start() => true,
-                }
-            };
-            let Some(is_early) = stopped.or(Box::pin(waiting)).await else {
-                return;
+            let is_early = tokio::select! {
+                () = clock.sleep(wait) => false,
+                () = pressed, if backoff == *BACKOFF.start() => true,
             };
             // The flush that has just ended may have taken the ids that caused the notification.
             if is_early && !self.recorder.drain.is_crowded() {
@@ -55,9 +51,7 @@ impl Flusher {
             let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
             let early_after = if is_early { millis.max(1) } else { 0 };
             self.early_after.store(early_after, Ordering::Relaxed);
-            let Some(result) = stopped.or(Box::pin(self.flush())).await else {
-                return;
-            };
+            let result = self.flush().await;
             let is_denied = admission.denies(&result);
             (wait, backoff) = match result {
                 Ok(_) => (self.until_next(), *BACKOFF.start()),
@@ -69,14 +63,7 @@ impl Flusher {
                     (wait, (backoff * 2).min(*BACKOFF.end()))
                 }
             };
-            let admitted = async {
-                if is_denied {
-                    admission.wait(|| clock.sleep(DENIED_WAIT)).await;
-                }
-            };
-            if stopped.or(Box::pin(admitted)).await.is_none() {
-                return;
-            }
+            admission.wait(|| clock.sleep(DENIED_WAIT)).await;
         }
     }
 
@@ -104,12 +91,9 @@ impl Flusher {
 
     /// Sends heartbeats to the store. Their answers also show whether the store is alive when there is nothing to
     /// flush.
-    pub async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
-        let mut admission = stopped.admission();
+    pub async fn heartbeat_at_intervals(self: Arc<Self>, mut admission: Admission) {
         loop {
-            let Some(result) = stopped.or(boxed(self.beat())).await else {
-                return;
-            };
+            let result = self.beat().await;
             let is_denied = admission.denies(&result);
             let text = result.as_ref().err().map(ToString::to_string);
             *lock(&self.heartbeat_error) = result.err();
@@ -129,14 +113,9 @@ impl Flusher {
                         .counters(|counters| counters.last_error.get_or_insert(text).len());
                 }
             }
-            let waiting = async {
-                match is_denied {
-                    true => admission.wait(|| self.clock().sleep(DENIED_WAIT)).await,
-                    false => self.clock().sleep(self.heartbeat_period()).await,
-                }
-            };
-            if stopped.or(Box::pin(waiting)).await.is_none() {
-                return;
+            match is_denied {
+                true => admission.wait(|| self.clock().sleep(DENIED_WAIT)).await,
+                false => self.clock().sleep(self.heartbeat_period()).await,
             }
         }
     }

@@ -9,7 +9,7 @@ use super::{Folder, Leader};
 use crate::error::StoreError;
 use crate::store::history;
 use crate::store::table_reads::Purpose;
-use crate::task::{Stopped, lock};
+use crate::task::lock;
 
 /// The time between two checks of the days that the store keeps.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -18,8 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Folder {
-    /// Takes over folding when the store keeps fewer days than this instance asks for, until the `Pulse` shuts down.
-    pub async fn ask_for_history(self: Arc<Self>, mut stopped: Stopped) {
+    /// Takes over folding when the store keeps fewer days than this instance asks for.
+    pub async fn ask_for_history(self: Arc<Self>) {
         // In one process each instance folds what it flushes.
         let (Some(days), Some(_)) = (self.limits.history_days, self.store.locality().read_every)
         else {
@@ -28,15 +28,12 @@ impl Folder {
         let mut wait = LOOK_EVERY;
         loop {
             // A random wait, so that instances that start together check one after the other.
-            let pause = self.clock.sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0));
-            if stopped.or(Box::pin(pause)).await.is_none() {
-                return;
-            }
-            wait = match stopped.or(Box::pin(self.look_at_history(days))).await {
-                None => return,
-                Some(Ok(true)) => (2 * wait).min(LONGEST_WAIT),
+            let pause = wait.mul_f64(0.5 + fastrand::f64() / 2.0);
+            self.clock.sleep(pause).await;
+            wait = match self.look_at_history(days).await {
+                Ok(true) => (2 * wait).min(LONGEST_WAIT),
                 // Other tasks, which use the store more often, report errors.
-                Some(_) => LOOK_EVERY,
+                _ => LOOK_EVERY,
             };
         }
     }

@@ -48,7 +48,7 @@ use crate::store::journal::{Acquired, Journal, Progress};
 use crate::store::locality::CONTEXT_COST;
 use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, Position, Readable, Store, StoreFuture};
-use crate::task::{DENIED_WAIT, Stopped, lock};
+use crate::task::{Admission, DENIED_WAIT, lock};
 
 /// The journal is read this long after the start of a second: most instances have flushed by then.
 const READ_DELAY: Duration = Duration::from_millis(150);
@@ -305,38 +305,28 @@ impl Folder {
         Ok(())
     }
 
-    /// Folds at intervals while this instance holds the lease, until the `Pulse` shuts down. Tries to acquire the lease
-    /// at the start and when entries wait.
-    pub async fn fold_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
+    /// Folds at intervals while this instance holds the lease. Tries to acquire the lease at the start and when entries
+    /// wait.
+    pub async fn fold_at_intervals(self: Arc<Self>, mut admission: Admission) {
         let journal = self.store.journal();
         let mut backoff = *BACKOFF.start();
         // No wait at first: there may be a journal that no instance folds.
         let mut wait = Some(Duration::ZERO);
-        let (mut fences_at, mut admission) = (Instant::now(), stopped.admission());
+        let mut fences_at = Instant::now();
         loop {
-            let waiting = async {
-                match wait {
-                    Some(wait) => {
-                        tokio::select! {
-                            () = tokio::time::sleep(wait) => {}
-                            () = self.leaderless.notified(), if backoff == *BACKOFF.start() => {}
-                        }
+            match wait {
+                Some(wait) => {
+                    tokio::select! {
+                        () = tokio::time::sleep(wait) => {}
+                        () = self.leaderless.notified(), if backoff == *BACKOFF.start() => {}
                     }
-                    None => self.leaderless.notified().await,
                 }
-            };
-            if stopped.or(Box::pin(waiting)).await.is_none() {
-                return;
+                None => self.leaderless.notified().await,
             }
-            let Some(result) = stopped.or(Box::pin(self.fold())).await else {
-                return;
-            };
+            let result = self.fold().await;
             if admission.denies(&result) {
                 // Waiting entries do not shorten this wait.
-                let admitted = admission.wait(|| self.clock.sleep(DENIED_WAIT));
-                if stopped.or(Box::pin(admitted)).await.is_none() {
-                    return;
-                }
+                admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
                 (wait, backoff) = (Some(Duration::ZERO), *BACKOFF.start());
                 continue;
             }
@@ -344,10 +334,7 @@ impl Folder {
                 Ok(Leader::This) => {
                     if fences_at.elapsed() > FENCE_INTERVAL {
                         fences_at = Instant::now();
-                        let removing = self.remove_fences(journal);
-                        if stopped.or(Box::pin(removing)).await.is_none() {
-                            return;
-                        }
+                        self.remove_fences(journal).await;
                     }
                     let every = self.store.locality().read_every;
                     (every.map(|every| self.until_next(every)), *BACKOFF.start())

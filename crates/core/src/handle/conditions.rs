@@ -7,7 +7,7 @@ use super::{Handle, Stages};
 use crate::callbacks::{Callback, Callbacks};
 use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, ConditionEvent, Warning};
-use crate::task::{Stopped, lock};
+use crate::task::lock;
 use tower_pulse_model::sorted;
 
 /// The time between two checks. A condition begins or ends when two checks in a row agree, so that a call which fails
@@ -88,23 +88,14 @@ impl Watch {
 }
 
 impl Stages {
-    /// Checks the conditions each second, until the `Pulse` shuts down.
-    pub(super) async fn watch_conditions(self: Arc<Self>, mut stopped: Stopped) {
+    /// Checks the conditions each second.
+    pub(super) async fn watch_conditions(self: Arc<Self>) {
         let clock = &self.options.clock;
-        while stopped
-            .or(Box::pin(clock.sleep(LOOK_EVERY)))
-            .await
-            .is_some()
-        {
+        loop {
+            clock.sleep(LOOK_EVERY).await;
             let instance = self.flusher.status().instance;
             let events = self.watch.look(&instance, clock, self.warnings());
-            if stopped
-                .or(Box::pin(self.watch.callbacks.call(clock, events)))
-                .await
-                .is_none()
-            {
-                return;
-            }
+            self.watch.callbacks.call(clock, events).await;
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{BuildError, StoreError};
 use crate::recorder::RankingEntry;
 use crate::store::read::RankedId;
 use crate::store::table::Table;
-use crate::store::{RankingPage, RankingQuery};
+use crate::store::{RankingPage, RankingPlace, RankingQuery};
 use std::sync::Arc;
 use tower_pulse_model::context::{clean_name, escape_hidden};
 use tower_pulse_model::ranking::{MAX_RANKING_SLICES, RankingSpec};
@@ -294,9 +294,7 @@ impl Ranking {
     /// # Errors
     /// The store cannot be read.
     pub async fn score(&self, id: &str) -> Result<Option<i64>, StoreError> {
-        let page = self.page(0, 0, Some(id)).await?;
-        let place = page.and_then(|page| page.places.first().copied().flatten());
-        Ok(place.map(|place| place.score))
+        Ok(self.place(id).await?.map(|place| place.score))
     }
 
     /// The number of ids before an id; `None` if it is not in the ranking.
@@ -304,9 +302,7 @@ impl Ranking {
     /// # Errors
     /// The store cannot be read.
     pub async fn rank(&self, id: &str) -> Result<Option<usize>, StoreError> {
-        let page = self.page(0, 0, Some(id)).await?;
-        let place = page.and_then(|page| page.places.first().copied().flatten());
-        Ok(place.map(|place| place.rank))
+        Ok(self.place(id).await?.map(|place| place.rank))
     }
 
     /// The number of ids.
@@ -317,6 +313,11 @@ impl Ranking {
     pub async fn len(&self) -> Result<usize, StoreError> {
         let page = self.page(0, 0, None).await?;
         Ok(page.map_or(0, |page| page.total))
+    }
+
+    async fn place(&self, id: &str) -> Result<Option<RankingPlace>, StoreError> {
+        let page = self.page(0, 0, Some(id)).await?;
+        Ok(page.and_then(|page| page.places.first().copied().flatten()))
     }
 
     async fn page(

@@ -11,7 +11,7 @@ use crate::machine;
 use crate::recorder::Recorder;
 use crate::skew;
 use crate::store::Store;
-use crate::task::{BoxFuture, Stop, Stopped, Task};
+use crate::task::{BoxFuture, Stop, Stopped, Task, boxed};
 
 /// Contexts in addition to those of the application: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
@@ -127,26 +127,26 @@ impl Stages {
                 }
             }
         };
-        let drain = self.recorder.clone().drain_each_second(stopped.clone());
-        let folding = self.folder.clone().fold_at_intervals(stopped.clone());
-        let asking = self.folder.clone().ask_for_history(stopped.clone());
+        let folding = self.folder.clone().fold_at_intervals(stopped.admission());
+        let asking = self.folder.clone().ask_for_history();
         let fold = async move {
             tokio::join!(folding, asking);
         };
-        let heartbeat = self.flusher.clone().heartbeat_at_intervals(stopped.clone());
-        let judge = self.judge.clone().judge_at_intervals(stopped.clone());
+        let heartbeat = (self.flusher.clone()).heartbeat_at_intervals(stopped.admission());
+        let judge = self.judge.clone().judge_at_intervals(stopped.admission());
+        let task = |name, task| Task::new(name, stopped.clone().run(task));
         vec![
-            Task::new("drain", drain),
+            task("drain", boxed(self.recorder.clone().drain_each_second())),
             Task::new("flush", flush),
-            Task::new("fold", fold),
-            Task::new("heartbeat", heartbeat),
-            Task::new("judge", judge),
-            Task::new("watch", self.clone().watch_conditions(stopped.clone())),
-            Task::new(
-                "machine",
-                machine::measure(self.recorder.clone(), stopped.clone()),
+            task("fold", boxed(fold)),
+            task("heartbeat", boxed(heartbeat)),
+            task("judge", boxed(judge)),
+            task("watch", boxed(self.clone().watch_conditions())),
+            task("machine", boxed(machine::measure(self.recorder.clone()))),
+            task(
+                "clean",
+                boxed(cleaner.clean_at_intervals(stopped.admission())),
             ),
-            Task::new("clean", cleaner.clean_at_intervals(stopped.clone())),
         ]
     }
 }

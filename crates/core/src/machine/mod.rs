@@ -17,7 +17,6 @@ use self::delays::Delays;
 use self::process::Process;
 use crate::clock::{Clock, Tick};
 use crate::recorder::Recorder;
-use crate::task::Stopped;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 
@@ -38,15 +37,13 @@ struct Minute {
     delays: Delays,
 }
 
-/// Measures until `stopped`.
-pub async fn measure(recorder: Arc<Recorder>, mut stopped: Stopped) {
+/// Measures each minute.
+pub async fn measure(recorder: Arc<Recorder>) {
     let clock = recorder.recording.clock().clone();
     let mut minute = Minute::begin(&clock, &Process::ask(&clock).await);
     loop {
         let slept = clock.tick();
-        if stopped.or(Box::pin(clock.sleep(EVERY))).await.is_none() {
-            return;
-        }
+        clock.sleep(EVERY).await;
         minute.delays.add(clock.since(slept).saturating_sub(EVERY));
         if REPORTED_MINUTES.slice(clock.now_seconds()) != minute.start {
             let process = Process::ask(&clock).await;
@@ -148,7 +145,7 @@ mod tests {
 
     fn recorder() -> (Arc<Recorder>, ManualClock) {
         let (clock, hand) = Clock::manual(NOW);
-        let recorder = Recorder::new(clock, Precisions::default(), Limits::for_tests(9, 9));
+        let recorder = Recorder::new(clock, Precisions::default(), Limits::new(9, 9));
         recorder.drain.set_instance("a");
         (Arc::new(recorder), hand)
     }
@@ -169,7 +166,7 @@ mod tests {
     async fn a_delay_is_measured_by_the_minute_also_of_a_lone_instance() {
         let (recorder, hand) = recorder();
         let (stop, stopped) = Stop::new();
-        let task = tokio::spawn(measure(recorder.clone(), stopped));
+        let task = tokio::spawn(stopped.run(Box::pin(measure(recorder.clone()))));
         for wake in 0..500 {
             settle().await;
             let late = if wake == 70 { 900 } else { 20 };

@@ -179,8 +179,8 @@ impl StoreReader {
                 tier,
                 now: self.now(),
             };
-            let records = self.store.query().records(&query).await?.pop();
-            Ok::<_, StoreError>(records.map_or_else(Vec::new, |records| records.slices))
+            let records = self.store.query().records(&query).await?;
+            Ok::<_, StoreError>(records.concat())
         };
         let key = Key::Records(context.clone(), width, tier);
         self.reads.list(key, |slice| slice.sums.bytes(), read).await
@@ -442,9 +442,9 @@ impl StoreReader {
         let read = async {
             let mut versions = Versions::default();
             for minute in &minutes {
-                let records = self.store.query().version_records(&[*minute]).await?;
-                let of_each = records.iter().map(|of| (&*of.version, &of.records[..]));
-                versions.add_minute(version, of_each);
+                for of_minute in self.store.query().version_records(&[*minute]).await? {
+                    versions.add_minute(version, &of_minute);
+                }
             }
             Ok::<_, StoreError>(versions)
         };

@@ -17,7 +17,7 @@ use super::slow_drain::SlowRequestDrain;
 use super::totals::{TargetTotals, Totals};
 use super::{ContextHandle, Limits, Recorder};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::task::{Stopped, lock};
+use crate::task::lock;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::batch::Batch;
@@ -401,15 +401,13 @@ impl Recorder {
         added.map_err(|error| refused(error.to_string()))
     }
 
-    /// Drains at the start of each second, whatever the flush interval, until `stopped`.
-    pub async fn drain_each_second(self: Arc<Self>, mut stopped: Stopped) {
+    /// Drains at the start of each second, whatever the flush interval.
+    pub async fn drain_each_second(self: Arc<Self>) {
         loop {
             let clock = self.recording.clock();
             let to_next = SECOND - clock.now_nanos().rem_euclid(SECOND);
             let wait = std::time::Duration::from_nanos(to_next.unsigned_abs());
-            if stopped.or(Box::pin(clock.sleep(wait))).await.is_none() {
-                return;
-            }
+            clock.sleep(wait).await;
             self.drain();
         }
     }

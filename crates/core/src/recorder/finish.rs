@@ -172,7 +172,7 @@ mod tests {
     /// A recorder with 100 requests of a second to `GET /`, so that only longer ones are slow.
     fn recorder() -> (Recorder, ManualClock) {
         let (clock, manual_clock) = Clock::manual(NOW);
-        let recorder = Recorder::new(clock, Precisions::default(), Limits::for_tests(9, 9));
+        let recorder = Recorder::new(clock, Precisions::default(), Limits::new(9, 9));
         for _ in 0..5 {
             (0..20).for_each(|_| record(&recorder, 1_000, 200));
             drained(&recorder);

@@ -29,8 +29,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits for tests: no limit of bytes, and the default rules.
-    pub fn for_tests(max_contexts: usize, max_counters: usize) -> Self {
+    /// Limits without one of bytes, and the default rules.
+    pub fn new(max_contexts: usize, max_counters: usize) -> Self {
         Self {
             max_contexts,
             max_counters,

@@ -140,7 +140,7 @@ mod tests {
         let (clock, manual_clock) = Clock::manual(NOW);
         let limits = Limits {
             app_version: version.map(Arc::from),
-            ..Limits::for_tests(99, 9)
+            ..Limits::new(99, 9)
         };
         let recorder = Recorder::new(clock, Precisions::default(), limits);
         recorder.drain.set_instance("a");

@@ -235,7 +235,7 @@ mod tests {
 
     fn recorder() -> (Recorder, crate::clock::ManualClock) {
         let (clock, manual_clock) = Clock::manual(NOW);
-        let limits = Limits::for_tests(9, 9);
+        let limits = Limits::new(9, 9);
         let recorder = Recorder::new(clock, Precisions::default(), limits);
         (recorder, manual_clock)
     }

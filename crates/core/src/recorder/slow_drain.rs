@@ -138,7 +138,7 @@ mod tests {
 
     fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
         let (clock, manual_clock) = Clock::manual(NOW);
-        let limits = Limits::for_tests(max_contexts, 9);
+        let limits = Limits::new(max_contexts, 9);
         let recorder = Recorder::new(clock, Precisions::default(), limits);
         (Arc::new(recorder), manual_clock)
     }

@@ -7,7 +7,6 @@
 
 pub mod acknowledgements;
 pub mod additions;
-mod answer;
 mod append;
 pub mod conditional_write;
 pub mod exports;
@@ -38,8 +37,8 @@ pub use self::query::{
 #[cfg(feature = "query")]
 pub use self::read::BookStatistics;
 pub use self::read::{
-    ContextRecords, InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery,
-    SliceRecords, SlowRequestQuery, VersionRecords,
+    InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, VersionRecords,
 };
 #[cfg(any(feature = "rankings", feature = "__test_store"))]
 pub use self::read::{RankingPage, RankingQuery};

@@ -5,14 +5,14 @@ use super::exports::Exports;
 #[cfg(feature = "query")]
 use super::read::BookStatistics;
 use super::read::{
-    self, ContextRecords, InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery,
-    SliceRecords, SlowRequestQuery, VersionRecords,
+    self, InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, VersionRecords,
 };
 #[cfg(any(feature = "rankings", feature = "__test_store"))]
 use super::read::{RankingPage, RankingQuery};
 use super::table_reads::TableReader;
 use crate::store::StoreFuture;
-use tower_pulse_model::records::RecordId;
+use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slice::SliceCount;
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -139,7 +139,7 @@ pub trait Query: Send + Sync {
     }
 
     /// The records of the contexts in a query that are retained, in the order of the query.
-    fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<ContextRecords>> {
+    fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<Vec<SliceSums>>> {
         read::records(self.tables(), self.record_cache(), query)
     }
 

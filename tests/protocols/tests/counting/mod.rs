@@ -55,9 +55,9 @@ pub(crate) async fn counts(pulse: &Pulse) -> BTreeMap<String, Counted> {
     };
     let records = store.records(&query).await.expect("a store in memory");
     let mut counts = BTreeMap::<String, Counted>::new();
-    for context in records {
-        let counted = counts.entry(context.context.name.to_string()).or_default();
-        for slice in context.slices {
+    for (context, slices) in query.contexts.iter().zip(records) {
+        let counted = counts.entry(context.name.to_string()).or_default();
+        for slice in slices {
             let (of_slice, times) = (slice.sums.outcomes, slice.sums.times);
             for outcome in Outcome::ALL
                 .into_iter()

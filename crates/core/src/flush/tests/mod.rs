@@ -212,7 +212,7 @@ impl Flushing {
         clock: Clock,
         interval: Option<Duration>,
     ) -> Self {
-        let limits = Limits::for_tests(100_000, 1);
+        let limits = Limits::new(100_000, 1);
         let (store, leaderless) = (Arc::new(store), Arc::new(Notify::new()));
         let recorder = Arc::new(Recorder::new(clock, Precisions::default(), limits));
         let options = FlushOptions {

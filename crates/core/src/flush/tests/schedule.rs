@@ -74,8 +74,9 @@ async fn the_interval_grows_with_the_fleet_unless_it_is_set() {
 /// many seconds it flushed.
 async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(u32)) -> Vec<u32> {
     let (stop, stopped) = Stop::new();
+    let draining = Box::pin(flushing.recorder.clone().drain_each_second());
     let tasks = [
-        tokio::spawn(flushing.recorder.clone().drain_each_second(stopped.clone())),
+        tokio::spawn(stopped.clone().run(draining)),
         tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped)),
     ];
     tokio::task::yield_now().await;
@@ -185,7 +186,7 @@ async fn a_denied_flusher_tries_again_every_two_seconds() {
 async fn heartbeats_say_that_the_store_answers_unless_flushes_fail() {
     let flushing = Flushing::new();
     let (_stop, stopped) = Stop::new();
-    tokio::spawn(flushing.flusher.clone().heartbeat_at_intervals(stopped));
+    tokio::spawn((flushing.flusher.clone()).heartbeat_at_intervals(stopped.admission()));
     assert_eq!(flushing.flusher.status().contact_age, None);
     sleep(10 * SECOND - MS).await;
     assert!(flushing.flusher.status().contact_age.is_some());
@@ -215,7 +216,7 @@ async fn heartbeats_say_that_the_store_answers_unless_flushes_fail() {
     assert!(failing.flusher.flush().await.is_err());
     failing.store.set(Behaviour::Fine);
     let (_stop, stopped) = Stop::new();
-    tokio::spawn(failing.flusher.clone().heartbeat_at_intervals(stopped));
+    tokio::spawn((failing.flusher.clone()).heartbeat_at_intervals(stopped.admission()));
     sleep(10 * SECOND).await;
     assert_eq!(failing.flusher.status().contact_age, None);
 }

@@ -412,7 +412,8 @@ impl Folding {
     /// Folds at intervals until the signal is sent.
     fn start(&self) -> Stop {
         let (stop, stopped) = Stop::new();
-        tokio::spawn(self.folder.clone().fold_at_intervals(stopped));
+        let folding = self.folder.clone().fold_at_intervals(stopped.admission());
+        tokio::spawn(stopped.run(Box::pin(folding)));
         stop
     }
 }

@@ -244,6 +244,12 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     Ok(false)
 }
 
+/// The count of the slice that begins at `start`, among slices in the order of time.
+pub(super) fn count_at(slices: &[SliceCount], start: i64) -> Option<i64> {
+    let at = slices.binary_search_by_key(&start, |slice| slice.start);
+    at.ok().map(|at| slices[at].count)
+}
+
 /// The time that rates cover.
 #[derive(Clone, Copy)]
 struct RateSpan {
@@ -324,14 +330,11 @@ impl<'a> SeriesSlices<'a> {
         let width = i64::from(self.precision.seconds);
         let cutoff = self.precision.cutoff(self.recorded.now);
         let count = |start: i64| {
-            let at = slices.binary_search_by_key(&start, |slice| slice.start);
             let is_recorded = start > cutoff
                 && (self.recorded.recorded).has_any(start, start.saturating_add(width))
                 && start < self.recorded.as_of;
-            match at {
-                Ok(at) if start > cutoff => Some(slices[at].count),
-                _ => is_recorded.then_some(0),
-            }
+            let counted = count_at(slices, start).filter(|_| start > cutoff);
+            counted.or(is_recorded.then_some(0))
         };
         self.starts().map(count).collect()
     }
@@ -355,10 +358,7 @@ impl CounterRow {
         let retained = || slices.iter().filter(is_retained);
         let sum = |sum: i64, slice: &SliceCount| sum.saturating_add(slice.count);
         let recent = retained().filter(|slice| slice.start >= span.from);
-        let count = |start: i64| {
-            let at = slices.binary_search_by_key(&start, |slice| slice.start);
-            at.map_or(0, |at| slices[at].count)
-        };
+        let count = |start: i64| count_at(slices, start).unwrap_or(0);
         Self {
             name: name.to_owned(),
             last: span.last.map(count),

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use tower_pulse_model::order::InOrder;
 
+use super::counters::count_at;
 use super::measured::{Measured, Outcomes, Times, share};
-use crate::store::{CounterSeries, SliceCount};
+use crate::store::CounterSeries;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{Kind, Metric};
 
@@ -116,10 +117,7 @@ impl SeriesMetric {
         let mut starts: Vec<i64> = both.iter().copied().flatten().map(|s| s.start).collect();
         starts.order();
         starts.dedup();
-        let count = |slices: &[SliceCount], start| {
-            let at = slices.binary_search_by_key(&start, |slice| slice.start);
-            at.map_or(0, |at| slices[at].count)
-        };
+        let count = |slices, start| count_at(slices, start).unwrap_or(0);
         let ratio = |part: i64, whole: i64| share(part as f64, whole as f64);
         let value = |[first, second]: [i64; 2]| match self {
             Self::Total => SeriesValue::Number(Some(first as f64 / 1e6)),

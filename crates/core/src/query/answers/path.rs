@@ -18,7 +18,6 @@ use crate::query::source::Source;
 use crate::query::window::Window;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
-use tower_pulse_model::histogram::{Histogram, lower_bound};
 use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::snapshot::HourSnapshot;
@@ -169,8 +168,8 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
             }
             Some(PathWindow {
                 window: window_of,
-                histogram: buckets(&now.histogram),
-                histogram_before: buckets(&before.histogram),
+                histogram: now.histogram.ranges().collect(),
+                histogram_before: before.histogram.ranges().collect(),
                 timers,
                 timers_before,
                 run_by: match id.kind {
@@ -196,7 +195,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
         name: ContextName::of(&id),
         hour: snapshot.hour.as_ref().map(ContextHour::new),
         last_hour: snapshot.last_hour.as_ref().map(ContextHour::new),
-        histogram: aggregate.map_or_else(Vec::new, |aggregate| buckets(&aggregate.histogram)),
+        histogram: aggregate.map_or_else(Vec::new, |of| of.histogram.ranges().collect()),
         outcomes: Outcomes::new(snapshot.kind, of_hour),
         advice: match id.kind {
             Kind::Http => Advice::about(&outcomes, context == UNMATCHED),
@@ -218,16 +217,4 @@ fn aggregate<'a>(
         |hour: &&HourSnapshot| hour.times.count > 0.0 || !hour.aggregate.histogram.is_empty();
     let hour = hour.filter(happened).or(last_hour).or(hour);
     hour.map(|hour| &hour.aggregate)
-}
-
-fn buckets(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
-    let scale = histogram.scale();
-    let bucket = |(index, n): &(u16, u64)| {
-        let (low, high) = (
-            lower_bound(*index, scale),
-            lower_bound(index.saturating_add(1), scale),
-        );
-        (low, high, *n)
-    };
-    histogram.buckets().iter().map(bucket).collect()
 }

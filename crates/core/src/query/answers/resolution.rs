@@ -129,8 +129,8 @@ impl Resolution {
     fn reaching(all: impl Iterator<Item = Self> + Clone, bounds: &Range<i64>, now: i64) -> Self {
         let mut covering = all
             .clone()
-            .filter(|one| one.first_kept(now) <= one.slices(bounds).from);
-        let longest = || all.min_by_key(|one| one.first_kept(now));
+            .filter(|one| one.slices(bounds).oldest(now) <= one.slices(bounds).from);
+        let longest = || all.min_by_key(|one| one.slices(bounds).oldest(now));
         // The records have daily slices, whatever the configuration.
         let day = Self {
             precision: DAY,
@@ -139,13 +139,6 @@ impl Resolution {
             since: i64::MIN,
         };
         covering.next().or_else(longest).unwrap_or(day)
-    }
-
-    /// The start of the first slice that is kept.
-    fn first_kept(self, now: i64) -> i64 {
-        let kept = self.tier;
-        let retained = kept.slice(kept.cutoff(now)) + i64::from(kept.seconds);
-        retained.max(kept.slice(self.since))
     }
 
     /// The slices around some bounds.

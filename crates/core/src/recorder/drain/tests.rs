@@ -29,7 +29,7 @@ const COUNTERS: usize = 1_000;
 
 fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
     let (clock, manual_clock) = Clock::manual(NOW);
-    let limits = Limits::for_tests(max_contexts, COUNTERS);
+    let limits = Limits::new(max_contexts, COUNTERS);
     let recorder = Recorder::new(clock, Precisions::default(), limits);
     (Arc::new(recorder), manual_clock)
 }
@@ -84,7 +84,7 @@ fn totals_tell_of_traces_and_of_a_target() {
     let (clock, manual_clock) = Clock::manual(NOW);
     let limits = Limits {
         targets: vec![PathTarget::new("GET /", Duration::from_millis(400), 0.9)],
-        ..Limits::for_tests(9, COUNTERS)
+        ..Limits::new(9, COUNTERS)
     };
     let recorder = Recorder::new(clock, Precisions::default(), limits);
     let finish = |context: &str, millis, status: u16, trace_id| {
@@ -215,7 +215,7 @@ async fn samples_are_drained_at_the_turn_of_each_second() {
     let (recorder, manual_clock) = recorder(9);
     manual_clock.advance(Duration::from_millis(300));
     let (stop, stopped) = Stop::new();
-    let draining = tokio::spawn(recorder.clone().drain_each_second(stopped));
+    let draining = tokio::spawn(stopped.run(Box::pin(recorder.clone().drain_each_second())));
     for (millis, pending) in [(699, 0), (1, 2), (999, 0), (1, 2)] {
         record(&recorder, Kind::Http, "GET /");
         tokio::task::yield_now().await;

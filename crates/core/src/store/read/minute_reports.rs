@@ -14,16 +14,9 @@ use tower_pulse_model::{pack, sorted};
 /// The minute of each instance, by name.
 pub type InstanceReports = Vec<(Arc<str>, InstanceMinute)>;
 
-/// The records of a version of the application for a minute in which another version ran beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VersionRecords {
-    /// The start of the minute, in Unix seconds.
-    pub minute: i64,
-    /// The version of the application.
-    pub version: Arc<str>,
-    /// Its contexts, in the order of their ids.
-    pub records: Vec<ReportedContext>,
-}
+/// The contexts, in the order of their ids, of each version of the application that ran beside another one in a minute,
+/// by version.
+pub type VersionRecords = Vec<(Arc<str>, Vec<ReportedContext>)>;
 
 /// The reports of each instance for some minutes.
 pub(in crate::store) fn minute_reports<'a>(
@@ -40,21 +33,9 @@ pub(in crate::store) fn version_records<'a>(
     reader: &'a dyn TableReader,
     minutes: &'a [i64],
 ) -> StoreFuture<'a, Vec<VersionRecords>> {
-    Box::pin(async move {
-        let tables = minutes.iter().copied();
-        let tables = tables.map(|minute| Table::VersionMinutes { minute });
-        let read = unpacked(reader, tables, versions).await?;
-        let read = minutes.iter().zip(read).flat_map(|(minute, versions)| {
-            versions
-                .into_iter()
-                .map(move |(version, records)| VersionRecords {
-                    minute: *minute,
-                    version,
-                    records,
-                })
-        });
-        Ok(read.collect())
-    })
+    let tables = minutes.iter().copied();
+    let tables = tables.map(|minute| Table::VersionMinutes { minute });
+    Box::pin(unpacked(reader, tables, versions))
 }
 
 /// The reports of the instances of a minute, by name.
@@ -69,7 +50,7 @@ fn instances(fields: &[Field]) -> InstanceReports {
 }
 
 /// The contexts of the versions that ran side by side in a minute, by version.
-fn versions(fields: &[Field]) -> Vec<(Arc<str>, Vec<ReportedContext>)> {
+fn versions(fields: &[Field]) -> VersionRecords {
     let mut versions = Vec::new();
     for (field, packed) in fields {
         let context = || {

@@ -34,9 +34,8 @@ pub async fn recorded_counter(
     };
     let mut slices: Map<i64, i64> = Map::default();
     let read = records(reader, cache, &query).await?.into_iter();
-    let slices_read = read.flat_map(|read| read.slices);
     // A slice may hold only timers that ended after their requests.
-    for slice in slices_read.filter(|slice| slice.sums.times.count > 0) {
+    for slice in read.flatten().filter(|slice| slice.sums.times.count > 0) {
         let n = match metric {
             Metric::Hits => slice.sums.times.count,
             Metric::Errors => slice.sums.outcomes.errors,

@@ -42,15 +42,6 @@ pub struct RecordQuery {
     pub now: i64,
 }
 
-/// The records of a context, combined into slices of one width.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContextRecords {
-    /// The context.
-    pub context: ContextId,
-    /// Its slices, oldest first.
-    pub slices: Vec<SliceSums>,
-}
-
 /// The slices of the tiers from which wider slices are combined.
 struct SlicesToCombine {
     width: u32,
@@ -117,12 +108,12 @@ struct SeriesReader<'a> {
     revisions: HashMap<TierSlice, Revision>,
 }
 
-/// The retained records of the contexts in a query, in its order.
+/// The retained records of the contexts in a query, in its order: the slices of each, oldest first.
 pub(in crate::store) fn records<'a>(
     reader: &'a dyn TableReader,
     cache: Option<&'a RecordCache>,
     query: &'a RecordQuery,
-) -> StoreFuture<'a, Vec<ContextRecords>> {
+) -> StoreFuture<'a, Vec<Vec<SliceSums>>> {
     Box::pin(async move {
         let reads = [TableRead::State, TableRead::Revisions];
         let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
@@ -139,10 +130,7 @@ pub(in crate::store) fn records<'a>(
         let mut answer = Vec::with_capacity(query.contexts.len());
         for context in &query.contexts {
             let id = RecordId::new(context.kind, &context.name);
-            answer.push(ContextRecords {
-                context: context.clone(),
-                slices: reader.read(id, &slices).await?,
-            });
+            answer.push(reader.read(id, &slices).await?);
         }
         Ok(answer)
     })

@@ -13,12 +13,8 @@ use tower_pulse_model::tier::TierSlice;
 /// The most fields that one read of packed records asks for: a server does nothing else meanwhile.
 const FIELDS_AT_ONCE: usize = 500;
 
-/// The records of all contexts in a slice.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SliceRecords {
-    /// Each context's record, in no order.
-    pub records: Vec<(RecordId, Record)>,
-}
+/// The records of all contexts in a slice, in no order.
+pub type SliceRecords = Vec<(RecordId, Record)>;
 
 /// The packed records of contexts in a slice; `None` for a context without one.
 pub type PackedRecords = Vec<Option<Vec<u8>>>;
@@ -63,7 +59,5 @@ pub(in crate::store) fn packed_records<'a>(
 fn records(fields: &[Field]) -> SliceRecords {
     let record =
         |(id, record): &Field| Some((RecordId::from_bytes(id)?, pack::read_record(record)?));
-    SliceRecords {
-        records: fields.iter().filter_map(record).collect(),
-    }
+    fields.iter().filter_map(record).collect()
 }
