@@ -1,7 +1,7 @@
 //! Middleware for tower and axum that shows which pages of a service are hot, slow, failing, or slower than before.
 //!
-//! The middleware times each request. Per path it keeps access-time statistics, counters at many precisions, histograms
-//! and a ranking of the slowest 100: in memory, in a file, or in Redis for a whole fleet. An admin router (dashboard,
+//! The middleware times each request, and keeps statistics, counters at many precisions and histograms of each path, and
+//! a ranking of the 100 slowest paths: in memory, in a file, or in Redis for a whole fleet. An admin router (dashboard,
 //! JSON, Prometheus) is mounted in the same service.
 //!
 //! ```
@@ -33,12 +33,12 @@
 //!
 //! A request never talks to the store: it adds to a cell of its context, in tens of nanoseconds. Once a second a task
 //! drains the cells into a batch. At each flush interval the batch is appended to the store's journal, in numbered
-//! calls. A call takes effect once, however often it is sent. One instance of the fleet folds the journal into the
-//! tables that are read, so the load of the store hardly grows with the fleet.
+//! calls. A call that is sent again takes effect once. One instance of the fleet folds the journal into the tables that
+//! are read, so the load of the store grows little with the fleet.
 //!
-//! While the store is away, the process merges its batches: counts and histogram buckets add up. The size of the merged
-//! batch is bounded by the number of contexts, however long the outage lasts. A store in memory keeps the journal and
-//! the tables in this process, where one `Pulse` flushes and folds.
+//! While the store is away, the process merges its batches: counts and histogram buckets add up. The number of
+//! contexts bounds the merged batch, not the length of the outage. A store in memory keeps the journal and the tables in
+//! this process, where one `Pulse` flushes and folds.
 //!
 //! # What is counted
 //!
@@ -47,12 +47,12 @@
 //!
 //! Each request adds 1 to the counters `hits` and `hits:{context}`, its microseconds to `micros:{context}`, and one
 //! value to the statistics of its context. An error also adds 1 to `errors` and `errors:{context}`. By default, errors
-//! are a 5xx, a service error, a panic, and a gRPC status that is not OK in the response to a POST;
-//! [`Builder::count_as_error`] replaces the rule for responses.
+//! are a 5xx, a service error, a panic, and a gRPC status that is not OK in the response to a POST.
+//! [`Builder::count_as_error`] replaces this rule for responses.
 //!
-//! [`Pulse::timer`], [`Pulse::time`] and [`Pulse::try_time`] do the same for any other code, and [`Pulse::record`] for
-//! requests that were measured elsewhere. [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks ids
-//! by what was added to them within a moving window.
+//! [`Pulse::timer`], [`Pulse::time`] and [`Pulse::try_time`] record other code in the same way, and [`Pulse::record`]
+//! records requests that were measured elsewhere. [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks
+//! ids by the sum of what was added to each within a moving window.
 //!
 //! # Where to read on
 //!
@@ -70,7 +70,7 @@
 //!
 //! The public interface has types of these crates, and follows their major versions: `http` 1, `http-body` 1,
 //! `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature `redis`) and `serde` 1
-//! (features `query` and `row-cache`). [Compatibility](guide::compatibility) says what else is promised. The crates
+//! (features `query` and `row-cache`). [Compatibility](guide::compatibility) has the other promises. The crates
 //! `tower-pulse-…` are internal: use their types through this crate. Items that are not re-exported here change without
 //! notice.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -14,11 +14,11 @@
 //! | [A fleet in Redis](mod@redis) | one server, a cluster or Sentinel; TLS, passwords that change, permissions, outages, keys |
 #![cfg_attr(
     feature = "admin",
-    doc = "| [Access](access) | tokens, own sessions, reverse proxies |"
+    doc = "| [Access](access) | tokens, sessions of your own, reverse proxies |"
 )]
 #![cfg_attr(
     feature = "prometheus",
-    doc = "| [From axum-prometheus](axum_prometheus) | moving over, metric by metric |"
+    doc = "| [From axum-prometheus](axum_prometheus) | replacing it, metric by metric |"
 )]
 //!
 //! | To find out | For |
@@ -33,7 +33,7 @@
 //! | [Your own log](https://github.com/tower-pulse/tower-pulse/blob/main/docs/examples.md#your-own-log) | a dashboard of the past, from an access log |
 //! | [Counters, rankings, cached rows](counters_rankings_rows) | counting anything, ranking ids within a moving window, rows of a database in Redis |
 //!
-//! | To operate it | For |
+//! | To operate | For |
 //! |---|---|
 #![cfg_attr(
     feature = "admin",
@@ -41,7 +41,7 @@
 )]
 //! | [Configuration](configuration) | each setting and feature, its default and its range |
 //! | [Reading health](reading_health) | conditions and fields, and what to do about them |
-//! | [Troubleshooting](troubleshooting) | what you see, why, and what to do |
+//! | [Troubleshooting](troubleshooting) | symptoms, causes and remedies |
 //! | [Sizing](sizing) | memory, Redis and CPU of a configuration, and what limits a large fleet |
 //! | [Upgrading](upgrading) | several versions in one fleet, and rolling back |
 //! | [Security](security) | what a client, a colleague and a hostile Redis can and cannot do |
@@ -62,8 +62,8 @@
 //!
 //! | The evidence | For |
 //! |---|---|
-//! | [Exact, under faults](faults) | which faults were tried, and which requests were missing afterwards |
-//! | [How often the detector is right](detector) | false alarms and slowdowns found, compared with usual rules |
+//! | [Exact, under faults](faults) | faults under load, and wrongly counted requests |
+//! | [How often the detector is right](detector) | false alarms and found slowdowns, beside usual rules |
 //! | [What it costs](cost) | the cost of a request, of a fleet in Redis, and of the dashboard |
 
 #[cfg(feature = "admin")]

@@ -221,18 +221,18 @@ impl Access {
     /// behind an authentication layer of its own. A warning at the start says that anyone may enter.
     ///
     /// The API and each `POST` answer 403 unless the request's `Host` is an IP address, `localhost` or a name below it,
-    /// or named by [`allow_host`](Self::allow_host). Otherwise a page of another site could point its own name at this
-    /// service, and read everything that needs no login (DNS rebinding). [`allow_any_host`](Self::allow_any_host)
-    /// disables the warning and this check.
+    /// or named by [`allow_host`](Self::allow_host). Without this check, a page of another site could point its own
+    /// name at this service, and read everything that needs no login (DNS rebinding).
+    /// [`allow_any_host`](Self::allow_any_host) disables the warning and this check.
     ///
     /// Add an authentication layer with `route_layer`, never with `layer`: axum's `Router::layer` also wraps the
-    /// fallback of the admin router, which becomes the fallback of the service when they are merged. Every path that
-    /// does not exist in the service would then ask for a login.
+    /// fallback of the admin router, which becomes the fallback of the service when the routers are merged. Every path
+    /// that does not exist in the service would then ask for a login.
     pub fn open() -> Self {
         Self::of(Rule::Open)
     }
 
-    /// Names a host by which an [open](Self::open) router may be requested, such as `pulse.internal`. Case, a port and
+    /// Allows requests to an [open](Self::open) router that name this host, such as `pulse.internal`. Case, a port and
     /// a trailing dot are ignored, and IP addresses need no name. `X-Forwarded-Host` is not trusted: behind a proxy,
     /// name the host that the proxy sends. Creating the router with an invalid host fails. An access with credentials,
     /// or with a function of the application, checks no host.
@@ -247,7 +247,7 @@ impl Access {
         self
     }
 
-    /// Answers requests to an [open](Self::open) router whatever their host, without a warning at the start. Use it
+    /// Allows requests to an [open](Self::open) router that name any host, and omits the warning at the start. Use it
     /// behind an authentication layer of your own.
     ///
     /// ```
@@ -260,7 +260,7 @@ impl Access {
         self
     }
 
-    /// Warns that anyone may enter, unless any host is allowed explicitly.
+    /// Warns that anyone may enter, unless all hosts are allowed explicitly.
     pub(super) fn warn_if_open(&self) {
         if matches!(self.rule, Rule::Open) && !self.hosts.are_any() {
             tracing::warn!(

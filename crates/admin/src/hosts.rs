@@ -1,4 +1,4 @@
-//! The hosts by which an open admin router may be requested. A page of another site may point its own name at this
+//! The hosts that requests to an open admin router may name. A page of another site may point its own name at this
 //! service (DNS rebinding): the browser then treats the service as part of that site, and the site's script reads
 //! everything that needs no login. Its requests carry the site's host, which no script can change.
 
@@ -53,8 +53,8 @@ impl Host {
             (1..=MAX_LABEL).contains(&label.len())
                 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         };
-        // A name whose last part is a number would be another form of an address. It is refused, as browsers send
-        // addresses only in the forms that are parsed above.
+        // A name whose last part is a number would be another form of an address. Such a name is refused, because
+        // browsers send addresses only in the forms that are parsed above.
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_name = name.len() <= MAX_HOST
             && name.split('.').all(is_label)
@@ -122,7 +122,7 @@ impl Hosts {
     }
 }
 
-/// A 403 answer. The requested name is shown only if it is that of a valid host.
+/// A 403 answer, which shows the requested host only if it is valid.
 fn refused(asked: Option<Host>) -> ApiError {
     let (what, name) = match asked {
         Some(Host::Name(name)) => (format!("the host {name:?}"), name),

@@ -57,7 +57,7 @@ pub struct Source {
     pub app_version: Option<Arc<str>>,
     /// The URL where a trace is shown: https or http, with the placeholder `{trace_id}`.
     pub trace_url: Option<String>,
-    /// The parts that only an instance has; `None` in a process that is not one.
+    /// The parts that only an instance has; `None` in a process that is not an instance.
     pub instance: Option<Instance>,
 }
 

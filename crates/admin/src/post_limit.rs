@@ -9,13 +9,13 @@ use super::response::ApiError;
 use tower_pulse_core::clock::{Clock, Tick};
 use tower_pulse_core::task::lock;
 
-/// The posts that are accepted at once.
+/// The number of requests that are accepted at once.
 const BURST: u32 = 60;
 
 /// The time after which one more is accepted.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Limits the posts to an instance.
+/// Limits the requests that write to an instance.
 pub struct PostLimit {
     clock: Clock,
     began: Tick,
@@ -33,7 +33,7 @@ impl PostLimit {
         }
     }
 
-    /// Counts a post, or refuses it: 429.
+    /// Counts a request that writes, or refuses it: 429.
     pub(super) fn count(&self) -> Result<(), ApiError> {
         let now = self.clock.since(self.began);
         let mut whole_at = lock(&self.whole_at);

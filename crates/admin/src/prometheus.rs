@@ -1,6 +1,6 @@
 //! `metrics`, in the Prometheus text format 0.0.4 or in OpenMetrics. The text has counters of this instance since it
-//! started, which Prometheus may sum over instances, and gauges of the fleet from the store, which Prometheus must not
-//! sum.
+//! started, and gauges of the fleet from the store. Counters may be summed over instances, but gauges of the fleet must
+//! not.
 //!
 //! Read `format` (the choice of the format), `names` (the names of metrics) and `text` (the form of a line), then
 //! `requests` and this file (the metrics).

@@ -1,8 +1,8 @@
-//! The level that all pages share: a slow minute of the host makes all pages slower, and is no change of any one page.
+//! The level that all pages share: a slow minute of the host makes all pages slower, but is not a change of a single
+//! page.
 //!
-//! The level of a minute is the weighted median of the pages' own estimates. As each page's past has a level of its
-//! own, levels stay comparable when pasts are replaced. A level that stays higher is one change, of the context
-//! `<all>`.
+//! The level of a minute is the weighted median of the pages' own estimates. Each page's past stores its own level, so
+//! levels stay comparable when pasts are replaced. A level that stays different is one change, of the context `<all>`.
 
 use super::figures::median;
 use super::history::Tick;
@@ -32,7 +32,7 @@ pub(crate) fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
 const LASTING: usize = 8;
 /// The smallest change, as a logarithm.
 const LEAST: f64 = 0.18;
-/// The standard deviations of a minute that a change needs.
+/// The size that a change needs, in standard deviations of a minute's level.
 const BAR: f64 = 4.0;
 
 /// A change of the level that has lasted.

@@ -65,7 +65,7 @@ pub enum Suspect {
         /// The part of the change that comes from this instance, 0 to 1.
         share: f64,
     },
-    /// The machine of an instance: tasks that are ready wait for a CPU, so that everything takes longer.
+    /// The machine of an instance: everything takes longer, because tasks that are ready wait for a CPU.
     #[non_exhaustive]
     Machine {
         /// The name of the instance.
@@ -74,7 +74,7 @@ pub enum Suspect {
         delay: f64,
         /// The share of its CPUs that the process used, 0 to 1; `None` if the system does not report it.
         cpu: Option<f64>,
-        /// The same as a sentence.
+        /// The suspect as a sentence.
         text: Arc<str>,
     },
     /// A timer within the requests of the context.
@@ -91,7 +91,7 @@ pub enum Suspect {
     },
     /// The code outside of all timers within the requests of the context.
     ///
-    /// Contexts without timers never have it.
+    /// Contexts without timers never have this suspect.
     #[non_exhaustive]
     Code {
         /// Seconds per request before.
@@ -103,8 +103,8 @@ pub enum Suspect {
     },
     /// The requests compute for longer, or block their workers.
     ///
-    /// Never reported while the scheduling delay of an instance is high, as the time of a poll then includes time that the
-    /// system gives to others.
+    /// Not reported while the scheduling delay of an instance is high: the time of a poll then includes time in which
+    /// the system runs other threads.
     #[non_exhaustive]
     Computing {
         /// Seconds per request within polls before.
@@ -115,7 +115,7 @@ pub enum Suspect {
         share: f64,
         /// The longest single poll since the change, in seconds.
         longest: f64,
-        /// The same as a sentence.
+        /// The suspect as a sentence.
         text: Arc<str>,
     },
     /// The requests wait for longer.
@@ -127,7 +127,7 @@ pub enum Suspect {
         now: f64,
         /// The part of the slowdown that is outside of polls, 0 to 1.
         share: f64,
-        /// The same as a sentence.
+        /// The suspect as a sentence.
         text: Arc<str>,
     },
 }
@@ -140,7 +140,7 @@ packed! {
     pub struct Earlier {
         /// The figure then, in the unit of [`Change::then`].
         pub value: f64,
-        /// [`Change::now`] divided by it.
+        /// [`Change::now`] divided by `value`.
         pub ratio: f64,
         /// The largest relative error of the figure.
         pub error: f64,
@@ -165,7 +165,7 @@ impl Earlier {
 /// The longest name of the person who has acknowledged a change, in bytes.
 pub const MAX_PERSON_BYTES: usize = 64;
 
-/// The name of a person who gave none.
+/// Replaces an empty name in an [`Acknowledgement`].
 pub const SOMEONE: &str = "someone";
 
 packed! {
@@ -189,7 +189,7 @@ impl Acknowledgement {
         let mut name = String::new();
         for c in by.trim().chars() {
             let mut bytes = [0; 4];
-            // Characters are escaped one by one, so that none is cut in its middle.
+            // Characters are escaped one by one, so the limit never cuts an escape in its middle.
             let shown = escape_hidden(c.encode_utf8(&mut bytes));
             if name.len() + shown.len() > MAX_PERSON_BYTES {
                 break;
@@ -209,7 +209,7 @@ packed! {
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
     pub struct Change {
-        /// Identifies it in the whole fleet.
+        /// Identifies the change in the whole fleet.
         pub id: Arc<str>,
         /// The kind of the change.
         pub kind: ChangeKind,
@@ -224,20 +224,18 @@ packed! {
         pub detected: i64,
         /// When it ended, in Unix seconds; `None` while it is ongoing.
         pub ended: Option<i64>,
-        /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing, and
-        /// for an instance that fails; requests per minute for surging and silent.
+        /// The figure before: seconds per request for slower, faster and a slow instance; the share of errors for
+        /// failing and a failing instance; requests per minute for surging and silent.
         ///
         /// Seconds are as expected now without the change: the mean before, times the shift that all contexts share
-        /// since, such as that of a busy host. For an instance, they are the mean of the others on the same pages.
+        /// since, such as that of a busy host. For an instance, `then` is the figure of the others on the same pages.
         pub then: f64,
-        /// The figure since the change, in the same unit: of the last [`minutes`](Self::minutes).
+        /// The figure since the change, in the same unit, over the last [`minutes`](Self::minutes).
         pub now: f64,
         /// `now` divided by `then`. If `then` was zero, a lower bound.
         pub ratio: f64,
         /// For slower: only the slowest tenth of the requests is slower, and `then`, `now` and `ratio` are about its
         /// mean.
-        ///
-        /// `then`, `now` and `ratio` are about its mean.
         pub is_tail: bool,
         /// 1 minus the probability of such a difference by chance.
         pub confidence: f64,
@@ -262,7 +260,7 @@ packed! {
         pub yesterday: Option<Earlier>,
         /// The same time a week ago, if it is retained.
         pub week_ago: Option<Earlier>,
-        // Stored beside the judgements, which do not have this field.
+        // Acknowledgements are stored beside the judgements, so the packed form lacks them.
         ;
         /// The person who works on the change; `None` if the change was not acknowledged, and once it has ended.
         #[cfg_attr(feature = "serde", serde(rename = "taken"))]

@@ -27,9 +27,9 @@ impl Pace {
 }
 
 impl Cost {
-    /// Divides the extra time between traffic and code without favouring either: the effect of each counts at the mean
-    /// of the other's two values (Shapley's division of two factors). Code counts with at most the requests of now, as
-    /// only on those time could be saved.
+    /// Divides the extra time between traffic and code (Shapley's division of two factors): the difference of each
+    /// factor is multiplied by the mean of the other factor's two values. With fewer requests than before, code counts
+    /// with the requests of now, because time can be saved only on them.
     pub(crate) fn new(then: Pace, now: Pace, taken: f64) -> Self {
         let half = |then: f64, now: f64| (then + now) / 2.0;
         let (requests, mean) = match now.rate > then.rate {
@@ -55,8 +55,8 @@ pub(crate) fn ratio(then: f64, now: f64, least: f64) -> f64 {
     if divisor > 0.0 { now / divisor } else { 1.0 }
 }
 
-/// The ratio of the means; or that of most requests, if a few very slow ones turn the means around; 1 if both
-/// contradict the direction of the change.
+/// The ratio of the means, if it agrees with the direction of the change; else the ratio of most requests, if it
+/// agrees; else 1. A few very slow requests can turn the ratio of the means around.
 pub(crate) fn agreeing(of_means: f64, of_most: f64, is_faster: bool) -> f64 {
     let agrees = |ratio: &f64| match is_faster {
         true => *ratio > 0.0 && *ratio < 1.0,
@@ -70,7 +70,7 @@ pub(crate) type Weighted = (f64, f64);
 
 /// Standard deviations beyond which a difference is not chance.
 const CHANCE: f64 = 5.0;
-/// The fewest minutes, beyond one on each side, from which the variation is estimated.
+/// The fewest degrees of freedom, minutes less one on each side, from which the variation is estimated.
 const FEWEST_MINUTES: usize = 6;
 /// The approximate relative precision of a minute's value.
 const PRECISION: f64 = 1e-6;

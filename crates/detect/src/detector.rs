@@ -18,7 +18,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
-/// The number of minutes before the first judged one that a new detector must [recall](Detector::recall).
+/// The number of past minutes that a new detector must [recall](Detector::recall) before it judges.
 pub const RECALLED_MINUTES: i64 = 90;
 
 /// The largest number of watched contexts.
@@ -26,8 +26,8 @@ const MAX_WATCHED: usize = 10;
 
 /// Finds changes, minute by minute.
 ///
-/// The first verdict on a context can come after about half an hour: 15 minutes with requests to compare with, which
-/// end 10 minutes before. After 70 minutes it is most sensitive.
+/// The first verdict on a context can come after about half an hour: the comparison needs 15 minutes with requests that
+/// ended 10 minutes ago. After 70 minutes the detector is most sensitive.
 #[derive(Default)]
 pub struct Detector {
     state: DetectorState,
@@ -41,7 +41,7 @@ fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
 }
 
-/// The pages, without the queue in front of them.
+/// All pages except `<queue>`.
 pub(crate) fn pages_of(
     pages: &HashMap<RecordId, Page>,
 ) -> impl Iterator<Item = (&RecordId, &Page)> + Clone {
@@ -51,16 +51,16 @@ pub(crate) fn pages_of(
 
 /// Minutes without a request after which an alarm of a page ends. Minutes without a request of any page do not count.
 const UNSEEN: usize = 20;
-/// Minutes after which an alarm has become usual, and ends.
+/// Minutes after which an alarm ends, because the change has become usual.
 const USUAL_AFTER: Tick = 24 * 60;
 /// Minutes for which an ended alarm is remembered.
 const REMEMBERED: Tick = 90;
-/// Minutes by which a clock must go back to count as set.
+/// A clock that goes back by more than this number of minutes was set. The histories then begin anew.
 const CLOCK_SET: Tick = 90;
 
 impl Detector {
     /// A detector that resumes from a state. Recall the minutes before [`judged_until`](DetectorState::judged_until),
-    /// oldest first, before the next one is judged.
+    /// oldest first, and then judge the next.
     pub fn new(state: DetectorState) -> Self {
         Self {
             instances: InstanceDetector::new(state.instances.clone()),
@@ -85,7 +85,7 @@ impl Detector {
         }
     }
 
-    /// Judges a minute that has ended. Returns all verdicts ongoing at its end. Minutes must be in order; those
+    /// Judges a minute that has ended. Returns all verdicts ongoing at its end. Minutes must be in order; minutes
     /// without any request may be left out.
     pub fn judge(&mut self, minute: &Minute<'_>) -> Vec<Verdict> {
         let now = tick(minute.start);
@@ -248,7 +248,7 @@ impl Detector {
         });
     }
 
-    /// Ends the alarms that are over. An alarm below another step is only checked once that step is over.
+    /// Ends the alarms that are over. An alarm with a further step is checked only after that step is over.
     fn follow(&mut self, now: Tick) {
         let mut alarms = std::mem::take(&mut self.state.alarms);
         alarms.order_by_key(|alarm| Reverse(alarm.since));
@@ -292,7 +292,7 @@ impl Detector {
             };
         }
         let Some(page) = self.pages.get(&alarm.context) else {
-            // A silent page is forgotten after a while, but is still silent.
+            // A page without requests is removed after a while, but is still silent.
             return alarm.kind != AlarmKind::Silent;
         };
         let seen = page.history.last().map_or(alarm.since, |last| last.tick);

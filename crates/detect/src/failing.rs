@@ -62,7 +62,7 @@ const BAR: f64 = 5.5;
 const LEAST: f64 = 0.01;
 /// The required logarithm of the likelihood ratio, without the two worst minutes.
 const EVIDENCE: f64 = 3.0;
-/// The number of minutes that the usual dispersion counts for.
+/// The weight of the usual dispersion, in minutes.
 const USUAL_MINUTES: f64 = 10.0;
 const USUAL_DISPERSION: f64 = 1.3;
 
@@ -154,8 +154,8 @@ pub(crate) fn deviance(a: Share, b: Share) -> f64 {
         - b.likelihood(common))
 }
 
-/// Whether the errors continue, and do not only come from the two worst minutes: by the likelihood ratio of the share
-/// since the change against the usual one.
+/// Whether the errors continue, and show without the two worst minutes, by the likelihood ratio of the share since the
+/// change against the usual one.
 fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;

@@ -1,5 +1,5 @@
-//! The search for new alarms at the end of a minute: first in each context alone, then across all findings, as contexts
-//! that change at once may have one cause.
+//! The search for new alarms at the end of a minute: first in each context alone, then across all findings, because
+//! contexts that change together may have one cause.
 
 use std::collections::HashMap;
 
@@ -20,15 +20,15 @@ use tower_pulse_model::timer_sums::queue;
 
 /// Standard deviations that a page needs to count as changed together with others.
 const CROWD: f64 = 3.0;
-/// The factor by which a change must exceed the usual one of a crowd to be reported separately.
+/// A change this many times as large as the median change of its [crowd](Finder::crowd) is reported separately.
 const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
 
-/// The most minutes of a change that a further step is compared with.
+/// The largest number of minutes that a further step is compared with.
 const LONGEST_BEFORE: Tick = 15;
 
-/// Whether there are too few pages to tell what they share.
+/// Whether there are too few pages to estimate the shift that they share.
 pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
     let compared = pages_of(pages).filter(|(_, page)| page.base.is_some());
     compared.count() < all::FEWEST_PAGES
@@ -78,7 +78,7 @@ impl Finder<'_> {
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
                 let alarm = |kind, change: TrafficChange| {
-                    // The past gets the rate of the traffic, which is not that of the sums, and the mean of the sums.
+                    // The rate of this past is that of the traffic; its mean is that of the sums.
                     let (requests, minutes) = ((traffic.rate * 1_000.0) as u64, 1_000);
                     let before = Sums::of(&page.history, now - 76, change.since);
                     let past = Past {
@@ -126,7 +126,7 @@ impl Finder<'_> {
         let mut steps = Vec::new();
         for alarm in slower.filter(|alarm| !self.state.is_covered(alarm)) {
             let shared = self.state.shared.of(alarm.context);
-            // The minutes until the detection are part of the first change.
+            // A step before the detection is part of the first change.
             if let Some(page) = self.pages.get(&alarm.context)
                 && let Some((strength, since)) =
                     step::search(&page.history, &shared, (alarm.since, now))
@@ -151,7 +151,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Opens the alarms that are neither a part of a larger change nor of one that may pass.
+    /// Opens these alarms, except those of a crowd that have not lasted yet. If half of the pages are silent, one alarm
+    /// of `<all>` replaces theirs.
     fn open(&mut self, mut begun: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         begun.retain(|alarm| {
@@ -199,8 +200,8 @@ impl Finder<'_> {
         }
     }
 
-    /// The median change of several pages that changed together in this minute, as a logarithm of time; 0 if they did
-    /// not. A common cause, such as a deploy, a batch job or a database, may pass.
+    /// The median change of the pages that changed together in this minute (a crowd), as a logarithm of time; 0 if
+    /// there is no crowd. Its cause, such as a deploy, a batch job or a slow database, may pass.
     fn crowd(&self, since: Tick) -> f64 {
         let bases = pages_of(self.pages).filter_map(|(_, page)| page.base.as_ref());
         let (mut all, mut sizes) = (0, Vec::new());
@@ -215,7 +216,7 @@ impl Finder<'_> {
         median(sizes).unwrap_or(0.0)
     }
 
-    /// Whether a change is no larger than that of several pages since the same minute.
+    /// Whether a change belongs to a crowd with the median change `crowd`.
     fn is_of_crowd(&self, alarm: &Alarm, crowd: f64) -> bool {
         let page = self.pages.get(&alarm.context);
         let base = page.and_then(|page| page.base.as_ref());

@@ -76,7 +76,7 @@ impl History {
         pack(&sums.successes(), &mut out);
         pack(&sums.censored, &mut out);
         let packed = out.0;
-        // The capacity is limited to a full history: doubling it would take most of the detector's memory.
+        // The capacity grows in small steps: doubling it would take most of the detector's memory.
         if self.minutes.len() == self.minutes.capacity() {
             let more = (self.minutes.len() / 2).clamp(4, 24);
             self.minutes.reserve_exact(more);

@@ -7,9 +7,9 @@ packed! {
     /// The last judgement, without the changes that it found.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct LastJudgement {
-        /// Distinguishes two judgements; empty before the first.
+        /// Differs between judgements; empty before the first.
         pub revision: std::sync::Arc<str>,
-        /// The number of the judgement. Data of a later one, written beside it, does not count yet.
+        /// The number of the judgement. Stored fields with a higher number are of a judgement that is not complete yet.
         pub number: u64,
         /// The end of the last minute that was judged, in Unix seconds.
         pub until: i64,

@@ -1,4 +1,4 @@
-//! Whether a change lasts, and since when: a page that was slow for some minutes is not reported.
+//! Whether a change lasts, and since when: a page that was slow for only some minutes is not reported.
 
 use super::figures::{lower_mean, turning_point};
 use super::history::Tick;
@@ -9,11 +9,11 @@ use super::residual::{Finding, Residual, past_variance, strength};
 
 /// The part of the required standard deviations that a window without its worst minutes must still reach.
 pub(crate) const WITHOUT_WORST: f64 = 0.78;
-/// The factor by which a change must exceed the page's past, over as many minutes.
+/// The factor by which a change must exceed the largest one of the page's past over the same number of minutes.
 const UNUSUAL: f64 = 2.0;
 /// A change fades if its last minutes are below this part of its first ones.
 const FADED: f64 = 0.65;
-/// A change is the rest of an earlier one if that was larger by the inverse of this.
+/// A change is the rest of an earlier, larger one if it is below this part of that one.
 const RETURNED: f64 = 0.55;
 /// The part of a change that nearly all of its minutes must show.
 const SHOWN: f64 = 0.5;
@@ -32,7 +32,7 @@ pub(crate) fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kin
     sum / f64::max(weights, 1e-9)
 }
 
-/// Whether the change is still present, is shown by nearly all minutes, and does not only come from the worst ones.
+/// Whether the change is still present, and shows in nearly all minutes and without the worst ones.
 pub(crate) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let size = effect.abs();
     let sign = effect.signum();
@@ -57,7 +57,7 @@ pub(crate) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
         && sign * weighted_mean(last(4), kind) >= 0.6 * size
 }
 
-/// The number of worst minutes of a window without which it must still show the change.
+/// The number of a window's worst minutes: the others alone must show the change.
 fn spared(length: usize) -> usize {
     match length {
         0..=4 => 1,
@@ -95,7 +95,7 @@ pub(crate) fn deviations<'a>(
     (strength(base, kind, effect, variance, count), effect)
 }
 
-/// Whether the page was never as slow for as long in its past.
+/// Whether the window is much slower than any of the same length in the page's past.
 pub(crate) fn is_unusual(base: &Baseline, window: &[Residual], kind: usize, effect: f64) -> bool {
     if effect < 0.0 {
         return true;
@@ -108,7 +108,7 @@ pub(crate) fn is_unusual(base: &Baseline, window: &[Residual], kind: usize, effe
 pub(crate) fn fades(base: &Baseline, minutes: &[Residual], finding: &Finding) -> bool {
     let start = minutes.partition_point(|minute| minute.tick < finding.since);
     let changed = &minutes[start..];
-    // A change that has lasted for long is no episode.
+    // A change that has lasted for long does not count as fading.
     if changed.len() < 5 || changed.len() > FADING {
         return false;
     }
@@ -125,7 +125,7 @@ pub(crate) fn fades(base: &Baseline, minutes: &[Residual], finding: &Finding) ->
     last < FADED * first && first - last > (first_variance + last_variance).sqrt()
 }
 
-/// Whether the window is the rest of a larger change shortly before, such as a cache that warms up.
+/// Whether the window is the rest of a larger change shortly before, such as while a cache warms up.
 pub(crate) fn is_left_over(
     earlier: &[Residual],
     window: &[Residual],

@@ -4,10 +4,10 @@
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
-//! The [`detector`] judges one minute after the other and returns what is ongoing at the end of each: a
-//! [`Verdict`](detector::Verdict). A [`Change`](change::Change) is a verdict with the details for readers: its name,
-//! its cost, its suspects. [`Mark`](tower_pulse_model::mark::Mark)s are the deploys and other events that changes are
-//! compared with.
+//! The [`detector`] judges one minute after the other and returns a [`Verdict`](detector::Verdict) for each change that
+//! is ongoing at the end of the minute. A [`Change`](change::Change) is a verdict with the details for readers: its
+//! name, its cost, its suspects. [`Mark`](tower_pulse_model::mark::Mark)s are the deploys and other events that changes
+//! are compared with.
 
 mod all;
 pub mod change;

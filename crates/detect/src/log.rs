@@ -46,18 +46,18 @@ impl Log {
         self.place(id).ok().map(|at| &self.changes[at])
     }
 
-    /// The change with this id, to be completed.
+    /// The change with this id, to add details to it.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut Change> {
         self.place(id).ok().map(|at| &mut self.changes[at])
     }
 
-    /// Whether a change of a verdict is ongoing.
+    /// Whether a change with the kind and subject of a verdict is ongoing.
     pub fn has_ongoing(&self, context: &str, verdict: &Verdict) -> bool {
         let mut ongoing = self.changes.iter().filter(|c| c.ended.is_none());
         ongoing.any(|change| is_about(change, verdict.kind, context, verdict.instance.as_deref()))
     }
 
-    /// The ongoing change for a verdict. A change that began after the verdict's detection is another step.
+    /// The ongoing change for a verdict. A verdict that begins after the change's detection is another step.
     fn ongoing(&mut self, context: &str, verdict: &Verdict) -> Option<&mut Change> {
         let mut ongoing = self.changes.iter_mut().filter(|c| c.ended.is_none());
         ongoing.find(|change| {
@@ -78,7 +78,7 @@ impl Log {
             }
             let change = begun(context, verdict);
             match self.place(&change.id) {
-                // A step on top of the change is over.
+                // The further step is over, so this change is ongoing again.
                 Ok(at) => {
                     let change = &mut self.changes[at];
                     change.ended = None;

@@ -13,8 +13,8 @@ use tower_pulse_model::records::RecordId;
 pub struct Minute<'a> {
     /// The start of the minute, in Unix seconds.
     pub start: i64,
-    /// The HTTP contexts that had requests, without `<all>`. To have the queue judged, add the timer
-    /// [`queue`](tower_pulse_model::timer_sums::queue), which is only checked for being slower.
+    /// The HTTP contexts that had requests, without `<all>`. To judge the queue too, add the timer
+    /// [`queue`](tower_pulse_model::timer_sums::queue). Only the times of the queue are judged.
     pub contexts: Vec<(RecordId, &'a Aggregate)>,
     /// The sums of each instance on its busiest contexts.
     pub instances: Vec<InstanceMinute<'a>>,
@@ -65,7 +65,7 @@ pub struct Verdict {
     pub mean_now: f64,
 }
 
-/// A context that is likely slower, but not certainly. That is no change, and causes no alarm.
+/// A context that is likely slower, but not certainly. The detector reports no change for it.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -85,7 +85,7 @@ pub struct Watched {
 pub struct Coverage {
     /// Contexts with requests in the last hour.
     pub contexts: usize,
-    /// Those with enough requests, for long enough, to be compared with their past.
+    /// Contexts with enough requests, for long enough, to be compared with their past.
     pub compared: usize,
     /// Minutes of the last hour without a request.
     pub gaps: usize,

@@ -1,5 +1,5 @@
-//! The variation of a page's mean score from minute to minute without a cause: sampling, and the page's own wobble,
-//! which lasts longer than a minute.
+//! The variation of a page's mean score from minute to minute without a cause: sampling, and the *wobble*, a variation
+//! of the page itself that lasts longer than a minute.
 //!
 //! The wobble is a first-order autoregressive series. Its variance is the variance between minutes without that of
 //! sampling (method of moments, as DerSimonian and Laird, 1986); its correlation is that of neighbouring minutes, to
@@ -10,7 +10,7 @@ use super::figures::median;
 use tower_pulse_model::pack::packed;
 
 packed! {
-    /// The noise of a score. The fields are integers, so that storing it changes nothing.
+    /// The noise of a score. The fields are integers, so storing it loses no precision.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Noise {
         /// The standard deviation of the wobble, in millionths.
@@ -22,7 +22,7 @@ packed! {
 
 /// The wobble of a usual page, as a logarithm of time.
 const USUAL_WOBBLE: f64 = 0.03;
-/// The number of minutes that the usual wobble counts for.
+/// The weight of the usual wobble, in minutes.
 const USUAL_MINUTES: f64 = 6.0;
 const USUAL_CORRELATION: f64 = 0.6;
 /// Residuals beyond this many standard deviations are clipped; the deviation is that of the median residual.
@@ -113,8 +113,8 @@ impl Window {
         }
     }
 
-    /// Adds a minute before the others. `answer` is the standard deviation of the page's response to the shared level:
-    /// one deviate for all minutes, scaled by each.
+    /// Adds a minute before the others. `answer` is the standard deviation of the page's response to the shared level.
+    /// The responses of all minutes are fully correlated.
     pub(crate) fn grow(&mut self, tick: i32, value: f64, sampling: f64, answer: f64) {
         let weight = 1.0 / (sampling + self.wobble + answer * answer).max(1e-12);
         self.answers += weight * answer;

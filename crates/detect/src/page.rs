@@ -20,7 +20,7 @@ pub(crate) struct Baseline {
     epoch: Tick,
 }
 
-/// A page.
+/// The last minutes of a context, and its baseline.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) history: History,
@@ -36,7 +36,7 @@ impl Page {
         now - (now - phase).rem_euclid(RENEWED)
     }
 
-    /// Renews the baseline, if a new epoch has begun. `excluded` are times that may not be part of a past. `before` is the
+    /// Renews the baseline, if a new epoch has begun. The minutes in `excluded` are not part of a past. `before` is the
     /// end and the past of the last alarm, used if there is no other past.
     pub(crate) fn renew(
         &mut self,
@@ -52,13 +52,13 @@ impl Page {
             return;
         }
         let past = find_past(&self.history, epoch, shared, excluded);
-        // The result must not depend on when within an epoch this detector took over.
+        // The result must not depend on the minute of the epoch in which this detector took over.
         let before = before.filter(|(ended, _)| *ended > epoch - STORED);
         let compared = past.or_else(|| before.and_then(|(_, past)| with_reference(past)));
         self.compare_with(compared, epoch, now);
     }
 
-    /// Removes the baseline, so that it is made anew.
+    /// Removes the baseline. The next [`renew`](Self::renew) makes another.
     pub(crate) fn drop_base(&mut self) {
         self.base = None;
         self.missing = None;

@@ -17,15 +17,15 @@ pub(crate) const YOUNG_PAST_ENDS: Tick = 10;
 /// The fewest minutes and requests of a past.
 pub(crate) const FEWEST_MINUTES: u32 = 15;
 pub(crate) const FEWEST_REQUESTS: u64 = 40;
-/// The fewest minutes of a change that a step on top of it can be compared with.
+/// The fewest minutes of a change that a further step can be compared with.
 pub(crate) const FEWEST_CHANGED: u32 = 4;
 /// The shift of all pages beyond which a minute is not quiet, as a logarithm.
 const QUIET: f64 = 0.14;
 /// The distance from the usual score beyond which a minute is not part of a past, in standard deviations.
 const OUTLYING: f64 = 4.0;
 
-/// The past of a page at minute `epoch` with its scores, if there are enough minutes and requests. `excluded` are times
-/// that may not be part of it.
+/// The past of a page at minute `epoch` with its scores, if there are enough minutes and requests. The minutes in
+/// `excluded` are not part of it.
 pub(crate) fn find_past(
     history: &History,
     epoch: Tick,
@@ -45,7 +45,7 @@ pub(crate) fn find_past(
     }
 }
 
-/// The past of a step on top of a change: the minutes of the change before the step.
+/// The past of a further step: the minutes of the change before the step.
 pub(crate) fn find_changed_past(
     history: &History,
     (from, to): (Tick, Tick),
@@ -56,7 +56,7 @@ pub(crate) fn find_changed_past(
     Some(search.past()?.0)
 }
 
-/// A minute, the difference of its mean score from the expected one, and the sampling variance of that.
+/// A minute, the difference of its mean score from the expected one, and the sampling variance of the difference.
 pub(crate) type Residual = (Tick, f64, f64);
 
 /// The search for a past between two minutes.
@@ -175,7 +175,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The minutes whose scores are far from the median one, in deviations of the median minute (Hampel's identifier, *The
+/// The minutes whose scores are far from the median score, measured by the median deviation (Hampel's identifier, *The
 /// influence curve and its role in robust estimation*, 1974).
 fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<Tick> {
     let mut outlying = Vec::new();
@@ -196,7 +196,7 @@ fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<T
     outlying
 }
 
-/// The largest mean residual of 2, 3, … consecutive minutes, each without its largest one, in millionths.
+/// The largest mean residual of 2, 3, … consecutive minutes, in millionths. Each mean omits the largest residual.
 fn highest(residuals: &[Residual]) -> [i32; SPANS] {
     std::array::from_fn(|index| {
         let windows = residuals.windows(index + 2);

@@ -5,12 +5,12 @@ use super::suspects::{MIN_REQUESTS, Sides};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::measures::Measure;
 
-/// The smallest part of a change that must be within polls for the requests to be computing.
+/// The smallest part of a change within polls that makes computing the suspect.
 const MIN_SHARE: f64 = 0.5;
 
 /// The suspect for a change of speed: the time within polls or the time outside of them, whichever has grown, or shrunk
-/// for faster requests. `is_delayed` says that the scheduling delay of an instance is high, so that a long poll need
-/// not have computed.
+/// for faster requests. `is_delayed` says that the scheduling delay of an instance is high: a long poll may then have
+/// waited for a CPU.
 pub fn computing_or_waiting(sides: &Sides, is_delayed: bool) -> Option<Suspect> {
     let (then, now) = (PolledTime::of(&sides.then)?, PolledTime::of(&sides.now)?);
     let (computing, waiting) = (now.computing - then.computing, now.waiting - then.waiting);

@@ -5,10 +5,10 @@
 //! (Hájek, Šidák and Sen, *Theory of Rank Tests*, 1999), so no moment of the times is needed:
 //! - its *rank* in the reference (Wilcoxon's score; for grouped data Bross's ridit);
 //! - its *place*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a shift of the
-//!   logarithm. If there are several modes, such as hits and misses of a cache, it shows a shift of the modes much
-//!   better than the rank does, and a change of their shares hardly;
+//!   logarithm. With several modes, such as the hits and misses of a cache, it shows a shift of the modes much
+//!   better than the rank does, but hardly a change of their shares;
 //! - its *tail*: for a request in the upper tenth, its distance from the start of the tail, in logarithms, less the
-//!   usual distance. A longer tail changes it; more requests in the tail, as when all are slower, hardly do;
+//!   usual distance. A longer tail changes it; more requests in the tail hardly do;
 //! - its *mix*: the logarithm of the likelihood ratio of a past in which some requests take three times as long and
 //!   more requests are in the slower mode. A cache that misses more often, or a lock that one request in three meets,
 //!   changes it.
@@ -39,14 +39,14 @@ const SHIFTS: usize = 2 * FARTHEST + 1;
 const LARGEST_TAIL: f64 = 2.77;
 /// The largest tail score of a narrow tail: the logarithm of 2.
 const LEAST_LARGEST_TAIL: f64 = 0.69;
-/// The largest tail score, in usual ones: a single request says little.
+/// The largest tail score, as a multiple of the usual one: a single request says little.
 const USUAL_TAILS: f64 = 6.0;
-/// The number of tail requests that a tail of usual shape counts for.
+/// The weight of a tail of usual shape, in tail requests.
 const USUAL_TAIL_REQUESTS: f64 = 20.0;
 /// The largest place score, in standard deviations.
 const LARGEST_PLACE: f64 = 3.0;
-/// The mix that the mix score is made for: this share of the requests takes three times as long, and as many others are
-/// beyond the split.
+/// The mix that the mix score detects: this share of the requests takes three times as long, and another share of the
+/// same size is beyond the split.
 const MIX_SHARE: f64 = 0.15;
 const MIX_SHIFT: f64 = 1.0986;
 /// The largest ratio of densities in a mix score.
@@ -58,7 +58,7 @@ const MIX_REQUESTS: f64 = 100.0;
 const MIX_WOBBLE: f64 = 0.05;
 
 packed! {
-    /// The stored form of a reference. The fields are integers, so that storing it changes nothing.
+    /// The stored form of a reference. The fields are integers, so storing it loses no precision.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub(crate) struct Past {
         /// Counts of successful responses, by bucket at scale 3.
@@ -76,7 +76,7 @@ packed! {
         pub(crate) level: i64,
         /// The noise of each score.
         pub(crate) noise: [Noise; SCORES],
-        /// The largest mean score above the usual of 2, 3, … consecutive minutes, in millionths.
+        /// The largest mean score of 2, 3, … consecutive minutes, less the usual one, in millionths.
         pub(crate) highest: [[i32; SPANS]; SCORES],
     }
 }
@@ -148,7 +148,7 @@ impl Reference {
         let last = (high + FARTHEST).min(BUCKETS - 1);
         let share = |bucket: usize| f64::from(counts[bucket]) / total;
 
-        // The upper tenth begins at the first bucket with at most a tenth at or above it.
+        // The upper tenth begins at the highest bucket with at least a tenth at or above it.
         let mut above = 0.0;
         let mut threshold = high;
         for bucket in (low..=high).rev() {
@@ -289,7 +289,7 @@ impl Reference {
         (mix_score / self.expected(MIX, MIX_SHIFT).max(1e-3)).clamp(-0.4, 1.0)
     }
 
-    /// The change of the expected score with a small shift; for the tail score, at least with a shift of the tail.
+    /// The change of the expected score per unit of a small shift; for the tail score, at least the share of the tail.
     pub(crate) fn slope(&self, kind: usize) -> f64 {
         let step = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
         let least = match kind {
@@ -379,8 +379,8 @@ impl Density {
         (0..self.density.len()).map(mixed).collect()
     }
 
-    /// The bucket beyond which more requests are detected soonest, and their usual share: few requests are beyond it,
-    /// and few cross it as the page wobbles. With two modes it is between them.
+    /// The bucket beyond which additional requests are detected soonest, and the usual share beyond it. Few requests
+    /// are beyond it, and the wobble moves few across it. With two modes, it is between them.
     fn split(&self) -> (usize, f64) {
         let all: f64 = self.density.iter().sum();
         let (mut below, mut best, mut split) = (0.0, 0.0, (0, 1.0));

@@ -44,7 +44,7 @@ impl Residual {
     }
 }
 
-/// How much the pages' responses to the shared shift differ: one standard deviation, as a part of the shift.
+/// The standard deviation of the pages' responses to the shared shift, as a part of the shift.
 const LOADING: f64 = 0.3;
 
 fn residual(scored: &Scored, base: &Baseline, shared: &SharedMinutes) -> Residual {

@@ -1,4 +1,4 @@
-//! The scores of a minute, and the counts of several.
+//! The scores of a minute, and the counts of several minutes.
 
 use super::history::{BUCKETS, Counts, Packed, Tick};
 use super::reference::{Past, Reference, SCORES};
@@ -59,7 +59,8 @@ impl Tally {
         });
     }
 
-    /// A cancelled request took at least its recorded time. Below the median that says nothing.
+    /// Adds the cancelled requests above the median. Such a request took at least its recorded time, which says nothing
+    /// below the median.
     pub(crate) fn finish(mut self) -> Box<Counts> {
         let half = self.successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;
         let mut below = 0;

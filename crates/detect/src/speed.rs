@@ -1,10 +1,10 @@
 //! Slower and faster: whether the scores of a page's last minutes differ from those of its past.
 //!
-//! Each of the last 2 to 20 minutes may be the first different one. For each, the mean of the scores since then, less
-//! the shift that all pages share, is divided by its standard deviation, which includes the page's own wobble and its
-//! correlation: a generalized likelihood ratio over the time of the change (Siegmund and Venkatraman, *Using the
-//! generalized likelihood ratio statistic for sequential detection of a change-point*, 1995). A change must also go on:
-//! a page that was slow for some minutes is not reported.
+//! The search tries each window of the last 2 to 20 minutes: the mean of the scores, less the shift that all pages
+//! share, is divided by its standard deviation, which includes the page's [noise](super::noise). This is a generalized
+//! likelihood ratio over the time of the change (Siegmund and Venkatraman, *Using the generalized likelihood ratio
+//! statistic for sequential detection of a change-point*, 1995). A change must also go on: a page that was slow for
+//! only some minutes is not reported.
 
 use super::history::Tick;
 use super::lasting::{
@@ -30,11 +30,11 @@ const LONGEST: usize = 20;
 
 /// The shared shift below which a minute is calm.
 const CALM: f64 = 0.12;
-/// The part of a change that the shared shift of a rough minute reaches.
+/// A minute is rough if the shared shift reaches this part of the change.
 const ROUGH: f64 = 0.35;
 /// Calm minutes that a change must last if it began while all pages were slower for some minutes.
 const AFTER_ROUGH: usize = 8;
-/// Additional standard deviations for a page without other pages, as no shared shift can be taken off then.
+/// Additional standard deviations for a page without other pages, because the shared shift is unknown.
 const ALONE: f64 = 1.5;
 /// The required standard deviations, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
@@ -53,7 +53,8 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
 /// The required standard deviations of a faster page, which is less urgent than a slower one.
 const FASTER_BAR: f64 = 6.5;
 
-/// Additional standard deviations of a mix, and in fewer than five minutes: its share wobbles more than a place does.
+/// Additional standard deviations for the mix score, which varies more than the place score: in five minutes or more,
+/// and in fewer.
 const MIXED: f64 = 0.5;
 const MIXED_AT_ONCE: f64 = 2.0;
 
@@ -214,7 +215,7 @@ const LONGEST_WATCHED: usize = 6;
 const WATCH_BAR_OF_TWO: f64 = 6.0;
 const WATCH_BAR: f64 = 4.5;
 
-/// Searches for a page that is likely slower at the end of minute `now`; [`search`] may become certain later.
+/// Searches for a likely slowdown at the end of minute `now`, which [`search`] may report later.
 pub(crate) fn watch(
     base: &Baseline,
     shared: &SharedMinutes,
@@ -284,7 +285,7 @@ pub(crate) fn follow(
     for minute in minutes[..minutes.len() - taken].iter().rev() {
         minute.add_to(&mut all, kind);
     }
-    // A change that grew is over once the page is back, not once the change is as small as it began.
+    // A change that grew is over when the page recovers, not when the change is back at its first size.
     let now = match minutes.len() - taken {
         5.. => all.mean(),
         _ => effect,

@@ -1,5 +1,5 @@
-//! The state of a detector beside the minutes themselves. All figures are integers, in an order that does not depend on
-//! the history, so that storing a state changes nothing.
+//! The state of a detector, without the minutes themselves. All figures are integers, and their order does not depend
+//! on the history: a stored state equals the original.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use tower_pulse_model::pack::{packed, packed_enum};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
-/// The kinds of changes of a context by itself: all but that of an instance.
+/// The kinds of changes of a context: all except [`ChangeKind::Instance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AlarmKind {
     Slower,
@@ -190,7 +190,7 @@ impl SharedMinutes {
     }
 }
 
-/// The state from which another detector can resume, beside the minutes themselves.
+/// The state from which another detector can resume, once it has recalled the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DetectorState {
     /// The end of the last minute that was judged, in Unix seconds.
@@ -205,7 +205,7 @@ pub struct DetectorState {
     pub(crate) instances: InstanceState,
 }
 
-/// A change below a step may end within this many minutes after the step.
+/// Minutes after the end of a step in which the change before it is not reported, because it may end too.
 const SETTLING: Tick = 2;
 
 impl DetectorState {
@@ -233,7 +233,7 @@ impl DetectorState {
         ended.filter(move |ended| ended.context == id && kinds.contains(&ended.kind))
     }
 
-    /// Whether an alarm is reported at the end of minute `now`: no further step on top of it is ongoing, or just ended.
+    /// Whether an alarm is reported at the end of minute `now`: no further step is ongoing or has just ended.
     pub(crate) fn is_told(&self, alarm: &Alarm, now: Tick) -> bool {
         let is_settling = self
             .ended(alarm.context, &[alarm.kind])
@@ -241,7 +241,7 @@ impl DetectorState {
         !is_settling && !self.is_covered(alarm)
     }
 
-    /// Whether a further step of the same page, on top of an alarm, is ongoing.
+    /// Whether a further step of the same page is ongoing.
     pub(crate) fn is_covered(&self, alarm: &Alarm) -> bool {
         let mut others = self.ongoing(alarm.context, &[AlarmKind::Slower]);
         alarm.kind == AlarmKind::Slower && others.any(|other| other.since > alarm.since)

@@ -8,7 +8,7 @@ use super::past::FEWEST_CHANGED;
 use super::speed::OVERWHELMING;
 use super::state::SharedMinutes;
 
-/// The smallest step, as a logarithm of time: half as much again.
+/// The smallest step, as a logarithm of time: 1.5 times.
 const LEAST: f64 = 0.405;
 /// The length of a step, in minutes.
 const SHORTEST: usize = 2;
@@ -30,7 +30,7 @@ struct Level {
 }
 
 /// The standard deviations and the first minute of a step that is present at the end of minute `now`. The page is
-/// slower since the minutes after `after`.
+/// slower in all minutes after `after`.
 pub(crate) fn search(
     history: &History,
     shared: &SharedMinutes,
@@ -51,7 +51,8 @@ pub(crate) fn search(
     found.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The standard deviations between some minutes and those before; `None` unless each is larger by the smallest step.
+/// The standard deviations between a step and the minutes before; `None` unless each of its minutes is larger by
+/// [`LEAST`].
 fn strength(before: &[Level], step: &[Level]) -> Option<f64> {
     if before.len() < FEWEST_CHANGED as usize {
         return None;

@@ -17,7 +17,7 @@ packed_enum!(Suspect {
     7 => Waiting { then, now, share, text },
 });
 
-/// The first byte of a part's name is its sort.
+/// The first byte of a part's name tells the sort of the part.
 const HEAD: &[u8] = b"h";
 const ALARM: u8 = b'a';
 const ENDED: u8 = b'e';

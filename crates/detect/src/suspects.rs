@@ -47,7 +47,7 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Adds up the slices within `length` seconds before `since`, and those from then until `end`.
+    /// Adds up the slices within `length` seconds before `since`, and those from `since` until `end`.
     pub fn new(slices: &[SliceSums], since: i64, end: i64, length: i64) -> Self {
         let mut sides = Self::default();
         for slice in slices {
@@ -232,9 +232,9 @@ impl Counted {
 /// The fewest minutes that two instances must have in common to be compared: a process and its replacement share one.
 const FEWEST_TOGETHER: usize = 2;
 
-/// The instance that a change of a context comes from, if it is one instance: it is out of line with those that serve
-/// in the same minutes, and without it most of the change would be gone. `minutes` has the sums of each instance in
-/// each minute since the change began.
+/// The instance that a change of a context comes from, if there is one: it is out of line with the instances that serve
+/// in the same minutes, and most of the change comes from it. `minutes` has the sums of each instance in each minute
+/// since the change began.
 pub fn instance(
     kind: ChangeKind,
     sides: &Sides,

@@ -23,7 +23,7 @@ pub(crate) struct Traffic {
     dispersion: f64,
 }
 
-/// Minutes between the past and now: of an old page, and of a young one.
+/// Minutes between the past and now, for an old page and for a young one.
 const PAST_ENDS: usize = 21;
 const YOUNG_PAST_ENDS: usize = 10;
 const FEWEST_MINUTES: usize = 20;
@@ -126,15 +126,15 @@ pub(crate) fn surge(
         }
     }
     let mut best = best?;
-    // From there on, the requests exceed the geometric mean of both rates.
+    // From the turning point on, the requests exceed the geometric mean of both rates.
     let between = (traffic.rate * best.now).sqrt();
     let recent = traffic.counts[traffic.past..].iter().rev();
     best.since = turning_point(recent.map(|(tick, count)| (*tick, count - between)));
     (traffic.counts.len() - since(best.since) >= SHORTEST_SURGE).then_some(best)
 }
 
-/// Whether a surge does not only come from its two largest minutes, and is present in the last one: by the likelihood
-/// ratio of Poisson counts.
+/// Whether a surge shows in the last minute and without its two largest minutes, by the likelihood ratio of Poisson
+/// counts.
 fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
     let evidence = |count: f64, minutes: f64| {
         (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion
@@ -154,7 +154,7 @@ pub(crate) fn surge_is_over(counts: &[Count], then: f64, now: f64) -> bool {
     mean < then + 0.45 * (now - then)
 }
 
-/// The missing requests that a silence needs, times the dispersion.
+/// The missing requests that a silence needs, divided by the square root of the dispersion.
 const SILENCE_BAR: f64 = 25.0;
 const SHORTEST_SILENCE: usize = 3;
 

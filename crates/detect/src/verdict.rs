@@ -83,13 +83,14 @@ impl Sums {
     }
 }
 
-/// The chance of a normal deviate beyond this many standard deviations is at most `exp(-z²/2)`.
+/// The confidence of a strength in hundredths of a standard deviation. A normal deviate exceeds `z` standard deviations
+/// with a probability of at most `exp(-z²/2)`.
 fn confidence(strength: u32) -> f64 {
     let z = f64::from(strength) / 100.0;
     1.0 - (-z * z / 2.0).exp()
 }
 
-/// A rate that was zero is taken as half a request in the fewest minutes of a past.
+/// Replaces a rate of zero: half a request in the shortest past, 20 minutes.
 const LEAST_RATE: f64 = 0.5 / 20.0;
 /// The part of the requests that belongs to the tail.
 const TAIL_SHARE: f64 = 0.1;
@@ -130,7 +131,8 @@ impl OngoingAlarms<'_> {
         let past = &alarm.past;
         let mut now = Pace::new(since.requests as f64 * per_minute, since.mean());
         let mut then = now;
-        // A past only has minutes with requests, so the same share of all minutes is assumed to have had some.
+        // A past has only minutes with requests. Their share of all minutes is assumed to equal the share since the
+        // change.
         let busy = f64::from(since.minutes) * per_minute;
         let has_other_traffic = || self.has_other_traffic(alarm);
         let mut is_tail = false;
@@ -152,7 +154,7 @@ impl OngoingAlarms<'_> {
                 if self.has_other_mean(alarm) {
                     then.mean = past.mean();
                 }
-                // A share that was zero is taken as half an error.
+                // Half an error replaces a share of zero.
                 let least = 0.5 / past.requests.max(1) as f64;
                 (past.error_share(), since.error_share(), least)
             }
@@ -213,16 +215,16 @@ impl OngoingAlarms<'_> {
         busy.filter(|(_, requests, _)| *requests > 0.0).collect()
     }
 
-    /// Whether the traffic of a context differs since a change, beyond chance.
+    /// Whether the traffic of a context since a change differs from before by more than chance.
     fn has_other_traffic(&self, alarm: &Alarm) -> bool {
         let busy = self.busy(alarm.context);
         let (before, since) = split(&busy, alarm.since, |(_, requests, _)| (1.0, *requests));
         let then = (f64::from(alarm.past.minutes), alarm.past.rate());
-        // Counts vary at least as much as those of independent requests.
+        // Counts vary at least as much as independent requests do: their variance is at least the rate.
         differs(then, &before, &since, then.1)
     }
 
-    /// Whether the times of a context's requests differ since a change, beyond chance.
+    /// Whether the mean time of a context's requests since a change differs from before by more than chance.
     fn has_other_mean(&self, alarm: &Alarm) -> bool {
         let busy = self.busy(alarm.context);
         let sample = |(_, requests, seconds): &Busy| (*requests, seconds / requests);
@@ -266,7 +268,7 @@ impl OngoingAlarms<'_> {
         if size.is_tail {
             let ratio = agreeing(now.tail / (then.tail * size.shared), 1.0, is_faster);
             (times.then, times.now) = (now.tail / ratio, now.tail);
-            // The other nine tenths are as before.
+            // The other nine tenths of the requests are unchanged.
             times.mean_then = (now.all - TAIL_SHARE * (times.now - times.then)).max(0.0);
         } else {
             let of_means = now.all / (then.all * size.shared);
@@ -280,7 +282,7 @@ impl OngoingAlarms<'_> {
         times
     }
 
-    /// Compares the times of all contexts by their shared level: a mean also changes with the mix of requests.
+    /// Compares the times of all contexts by their shared level, because a mean also changes with the mix of requests.
     fn times_of_all(&self, alarm: &Alarm, since: &Sums) -> Times {
         let effect = (alarm.effect as f64 * 1e-6).exp();
         let level = self.state.shared.median_level(alarm.since, self.now + 1);

@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 /// The size of the buffer of a copy, in bytes.
 const COPIED_AT_ONCE: usize = 1024 * 1024;
 
-/// Reads and writes a file; a test replaces it by one that fails.
+/// Reads and writes a file. Tests implement this trait to make the disk fail.
 #[cfg_attr(
     not(any(test, feature = "__test_store")),
     allow(unreachable_pub, reason = "tests implement it")
@@ -100,7 +100,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Whether this file is the one at a path. Elsewhere than on Unix, any file counts.
+    /// Whether this file is the one at a path. On systems other than Unix, any file at the path counts.
     pub(super) fn stands_at(&self, path: &Path) -> io::Result<bool> {
         let found = std::fs::metadata(path)?;
         #[cfg(unix)]
@@ -222,8 +222,9 @@ impl StorageBackend for Disk {
     }
 }
 
-/// The bytes that the tables may take in a file of `len` bytes that may grow to `most`. The file doubles when it grows.
-/// At that size, two thirds of it are fields (measured). Each time that the file was `full`, a quarter less is allowed.
+/// The bytes that the tables may take in a file of `len` bytes that may grow to `most`: half of the largest size that
+/// the file reaches by doubling (measured: two thirds of such a file are fields). A quarter less is allowed for each
+/// time that the file was `full`.
 pub(super) fn table_bytes(len: u64, most: u64, full: u32) -> usize {
     let mut largest = len.max(HEADER);
     while 2 * largest <= most {

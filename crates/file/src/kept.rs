@@ -1,5 +1,5 @@
-//! The data of the file beside the tables: the state of the journal and its entries, the counters, and the rest of the
-//! [`State`].
+//! The data of the file outside of the tables: the state of the journal and its entries, the counters, and the rest of
+//! the [`State`].
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use tower_pulse_model::tier::Revision;
 
 /// The table of the state, which is one value.
 const STATE: Definition = TableDefinition::new("state");
-/// The key of that value.
+/// The key of the state.
 const CURRENT: &[u8] = b"current";
 /// The entries that are not folded, by the end of their position as eight big-endian bytes.
 const ENTRIES: Definition = TableDefinition::new("journal");

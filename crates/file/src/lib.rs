@@ -3,13 +3,12 @@
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
-//! A thread of its own works on the file (`worker`), as disks can be slow. Its one open transaction is committed from
-//! time to time, which makes everything before durable. After a failure the file is opened again as of the last commit,
-//! and the calls since then are sent again, as after a failover of a server. The thread also checks whether the file is
-//! still at its path (`worker::place`).
+//! Disks can be slow, so a thread of its own works on the file (`worker`). The thread commits its one open transaction
+//! from time to time, which makes all changes so far durable. After a failure, the file is opened again in the state of
+//! the last commit, and the calls since then are sent again, as after a failover of a server. The thread also checks
+//! whether the file is still at its path (`worker::place`).
 
-// `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be
-// used.
+// `disk` is the file, `fields` its tables, `kept` the other data, `trouble` why a file cannot be used.
 
 mod disk;
 mod fields;

@@ -59,15 +59,15 @@ impl FileOptions {
         self
     }
 
-    /// Sets the store's clock, by which samples are judged as skewed.
+    /// Sets the store's clock, which decides which samples are skewed.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
     /// Sets the largest size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of the file
-    /// is data, as it grows by doubling, and new data never overwrites durable data. If the data takes more, the oldest
-    /// minutes are removed first, then the oldest half hours. A file shrinks only when it is closed or opened.
+    /// is data, because it grows by doubling and new data never overwrites durable data. If there is more data, the
+    /// oldest minutes are removed first, then the oldest half hours. A file shrinks only when it is closed or opened.
     ///
     /// # Errors
     /// The number is not in this range.

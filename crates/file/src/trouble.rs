@@ -8,7 +8,7 @@ use tower_pulse_core::error::{StoreError, StoreErrorKind};
 /// The reason why a file cannot be used.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// Another store holds the file; the id of its process, if known.
+    /// Another store holds the file, in the process with this id, if known.
     Held(Option<u32>),
     /// Another program wrote the file.
     Foreign,

@@ -23,16 +23,17 @@ use tower_pulse_core::random::short_random_name;
 use tower_pulse_core::store::in_process::{Access, Bound, State, Work};
 use tower_pulse_core::task::lock;
 
-/// Bytes of entries after which the file is made durable early. Clients can append as much again.
+/// Bytes of entries that are not durable, at which the file is made durable early. After a failure, the instances send
+/// these entries again.
 const MOST_VOLATILE: u64 = 512 * 1024;
 /// A due commit waits until the thread was idle for this long, so that a whole flush becomes durable at once.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The longest time that a due commit waits.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
-/// How much closer than their interval two flushes may be: a commit is due before the second one ends.
+/// A commit is due this much before `durable_every`, because two flushes may be closer together than their interval.
 const JITTER: Duration = Duration::from_millis(100);
-/// How often a file without new entries notes that its process is alive, and stores what was derived from earlier
-/// entries.
+/// The interval of commits without new entries. Each stores that the process is alive, and the data derived from
+/// earlier entries.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 /// The shortest time until a file is tried again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -40,7 +41,8 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(16);
 /// How long an ending process may hold the file without a warning.
 const HANDOVER: Duration = Duration::from_secs(60);
-/// The shortest gap in recording between two processes, in seconds. The last process may have been idle.
+/// The shortest time between two processes that counts as a gap in recording, in seconds. The earlier process may have
+/// been idle before its end.
 const SHORTEST_GAP: i64 = 10;
 /// The most gaps that are kept.
 const MAX_GAPS: usize = 1_000;
@@ -91,7 +93,7 @@ struct Open {
     committed: Tick,
     /// The end of the journal at the last commit.
     committed_head: u64,
-    /// When entries were last made durable. The first ones are committed at once, so that later commits follow the
+    /// When entries were last made durable. The first entries are committed at once, so later commits follow the
     /// flushes.
     appended: Option<Tick>,
 }
@@ -175,7 +177,7 @@ impl Worker {
         self.options.clock.since(tick)
     }
 
-    /// The time until the next work is due. A clock that a test moves is checked now and then.
+    /// The time until the next work is due, at most [`LAST_RETRY`], because a test may move the clock.
     fn until_due(&self) -> Duration {
         let left = match &self.open {
             Some(open) if open.is_writable => self.until_commit(open),
@@ -289,7 +291,7 @@ impl Worker {
         }
     }
 
-    /// Tells the operator something once.
+    /// Adds a message for the operator, once.
     fn note(&self, note: String) {
         let mut notes = lock(&self.report.notes);
         if !notes.contains(&note) {

@@ -40,10 +40,10 @@ pub struct Aggregate {
     pub outcomes: OutcomeCounts,
     /// Histogram of the access times.
     pub histogram: Histogram,
-    /// The part of the histogram that is of failures: errors and 4xx.
+    /// The part of the histogram for failures: errors and 4xx.
     pub failures: Histogram,
-    /// The part of the histogram that is of censored requests: cancelled, or with an aborted body, without
-    /// being errors. They would have taken at least this long.
+    /// The part of the histogram for censored requests: cancelled, or with an aborted body, and no errors. The whole
+    /// requests would have taken at least this long.
     pub censored: Histogram,
     /// The timers that ran within the requests.
     pub timers: Timers,
@@ -66,7 +66,7 @@ impl Merge for Aggregate {
 }
 
 impl Aggregate {
-    /// Merges several aggregates, in a fraction of the time of one merge after the other.
+    /// Merges several aggregates, faster than one after the other.
     pub fn merge_all(&mut self, others: &[&Self]) {
         for other in others {
             self.times.merge(&other.times);
@@ -95,7 +95,7 @@ impl Aggregate {
     }
 
     /// Merges the parts of the histogram. A part with more than [`MAX_PART_BUCKETS`] gets the coarse scale, which
-    /// bounds its size, and only depends on the sum, not on the order of the additions.
+    /// bounds its size. The scale depends only on the sum, not on the order of the additions.
     pub fn merge_parts(&mut self, failures: &Histogram, censored: &Histogram) {
         for (part, other) in self.parts_mut().into_iter().zip([failures, censored]) {
             if other.is_empty() {

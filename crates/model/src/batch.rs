@@ -43,7 +43,7 @@ pub struct Batch {
     pub reports: Vec<MinuteReport>,
     /// Marks, by id.
     pub marks: Map<Arc<str>, Mark>,
-    /// The samples whose hour was dropped from the statistics. The counters still have them.
+    /// The number of samples whose hour was dropped from the statistics. The counters still have these samples.
     pub late: u64,
     /// The second of the oldest sample, in Unix seconds. The journal's entry does not include it.
     pub since: Option<i64>,
@@ -153,7 +153,7 @@ impl Batch {
         Section::merge(&mut self.marks, other.marks, counters);
     }
 
-    /// The sections beside the contexts, in the order of an entry.
+    /// The sections after the contexts, in the order of an entry.
     pub(super) fn sections(&self) -> [&dyn Section; 4] {
         [&self.counters, &self.rankings, &self.reports, &self.marks]
     }
@@ -197,7 +197,7 @@ impl Batch {
         }
     }
 
-    /// The amounts beside requests.
+    /// The amounts of all kinds except requests.
     pub fn amounts_beside_requests(&self) -> Amounts {
         let contexts = self.contexts.iter().filter(|(id, _)| id.kind != Kind::All);
         let listed = contexts.flat_map(|(_, delta)| delta.slowest.iter());
@@ -216,9 +216,9 @@ impl Batch {
             .sum()
     }
 
-    /// The number of samples, including those whose hour was dropped. The counters still have these, as they outlast
-    /// any outage unless only fine precisions are configured. If either the contexts or `<all>` were split off already,
-    /// the number comes from the others.
+    /// The number of samples, including those whose hour was dropped. The counters still have these samples, unless the
+    /// outage was long and only fine precisions are configured. If the contexts or `<all>` were split off already, the
+    /// number comes from the other.
     pub fn requests_and_late(&self) -> u64 {
         let counted = |all: bool| -> u64 {
             let contexts = self.contexts.iter();

@@ -139,7 +139,7 @@ impl Metric {
     }
 }
 
-/// Whether the crate uses this name, so that the user's counters may not have it.
+/// Whether the crate uses this name. The user's counters must not have it.
 pub fn is_reserved(counter: &str) -> bool {
     Metric::ALL.iter().any(|metric| {
         counter
@@ -263,12 +263,12 @@ impl RecordId {
         Self(fnv1a([kind as u8].into_iter().chain(name.bytes())))
     }
 
-    /// The text form in a store.
+    /// The form in a store: eight bytes.
     pub fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
 
-    /// Reads the text form; `None` for any other text.
+    /// Reads the form in a store; `None` unless there are eight bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
     }

@@ -3,8 +3,8 @@
 //! A folder must be able to read all of an entry. The first byte is its version, [`ENTRY_VERSION`], and the journal's
 //! `need` keeps older folders away from the entry.
 //!
-//! An entry omits each coarser precision that is the sum of the finest one; the reader derives it. For a batch of one
-//! second, these are all coarser precisions.
+//! An entry omits each coarser precision that is the sum of the finest one; the reader derives it. An entry of a batch
+//! of one second omits all coarser precisions.
 
 #[cfg(test)]
 mod tests;
@@ -28,8 +28,7 @@ pub const ENTRY_VERSION: u8 = 1;
 /// The largest entry that a folder accepts, as it reads entries whole.
 pub const MAX_ENTRY_BYTES: usize = 11 * 1024 * 1024;
 /// The highest cost of an entry: no sender makes a call that costs more than [`MAX_CALL_COST`], in any configuration.
-/// The rest is for rankings and reports without content: they cost the sender nothing, but the reader 1 each. There are
-/// few of them.
+/// The rest is for the head of each ranking and report, which costs only the reader. An entry has few of them.
 const ENTRY_BUDGET: Budget = Budget::new(MAX_CALL_COST + 512);
 
 /// Packs a batch.
@@ -106,8 +105,8 @@ const LISTS: [ReadItem; 5] = [
 ];
 
 /// The error of an entry that cannot be decoded, or that no version of this crate sends: a name is too long, or the
-/// entry is larger than any that a sender makes with the highest limits that `Builder` accepts. The limits do not
-/// depend on the reader's configuration, as other instances may be configured differently.
+/// entry exceeds the highest limits that `Builder` accepts. The reader's own limits do not matter, because other
+/// instances may be configured differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 

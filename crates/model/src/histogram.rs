@@ -21,14 +21,15 @@ pub const BUCKETS: usize = 508;
 /// The number of buckets per octave at [`SCALE`].
 const PER_OCTAVE: usize = 1 << SCALE;
 
-/// The lower bounds of the buckets of an octave of *nanoseconds*, as the upper 64 bits of the number. As buckets begin
-/// at 1 µs, the bounds are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last bound is above every number.
+/// The lower bounds of the buckets within an octave of *nanoseconds*, shifted left until the highest bit is set.
+/// Buckets begin at 1 µs, so the bounds are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last bound is above every
+/// number.
 const BOUNDS: [u64; 17] = bounds();
 
-/// The number of bounds at or below each 64th of an octave.
+/// The number of bounds at or below the start of each 64th of an octave.
 const FIRST_GUESS: [u8; 64] = first_guess();
 
-/// The octave of nanoseconds that would begin at 1 µs if that were 1,024 ns.
+/// The octave that begins at 1,024 ns, the first after 1 µs.
 const FIRST_OCTAVE: usize = 10;
 
 const fn bounds() -> [u64; 17] {
@@ -87,7 +88,7 @@ pub fn bucket_of(nanos: u64) -> usize {
     // A 64th of an octave is narrower than a bucket, so at most one bound lies inside of it.
     let guess = FIRST_GUESS[(bits >> 57) as usize % 64] as usize;
     let within = guess + usize::from(bits >= BOUNDS[guess]);
-    // The octave before the first holds the upper part of the octave of 1 µs, above all bounds.
+    // 1,000 to 1,023 ns are in the octave before the first, above all of its bounds, which gives bucket 0.
     (octave as usize * PER_OCTAVE + within - FIRST_OCTAVE * PER_OCTAVE).min(BUCKETS - 1)
 }
 
@@ -139,7 +140,7 @@ impl Histogram {
         Self { scale, buckets }
     }
 
-    /// Shrinks the capacity, which after a merge or a reduction is that of all parts.
+    /// Shrinks the capacity, which a merge or a reduction leaves too large.
     fn give_room_back(&mut self) {
         if self.buckets.capacity() > SLACK + self.buckets.len() {
             self.buckets.shrink_to_fit();

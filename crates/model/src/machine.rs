@@ -2,8 +2,8 @@
 
 use super::pack::packed;
 
-/// The median scheduling delay from which on a runtime is starved: tasks that are ready wait for a worker, or the
-/// worker for a CPU. Without load, a runtime is late by about a millisecond, as its timers are rounded up to one.
+/// The lowest median scheduling delay of a starved runtime: tasks that are ready wait for a worker, or the worker for a
+/// CPU. Without load, a runtime is late by about a millisecond, because its timers are rounded up to milliseconds.
 pub const HIGH_DELAY_MICROS: u64 = 10_000;
 
 packed! {
@@ -38,8 +38,8 @@ packed! {
 }
 
 impl MachineMinute {
-    /// Whether the scheduling delay was high: tasks that were ready waited long for a CPU. Then a future with a long
-    /// poll need not have computed.
+    /// Whether the scheduling delay was high: tasks that were ready waited long for a CPU. A long poll may then include
+    /// a wait for a CPU.
     pub fn is_delayed(&self) -> bool {
         self.delay_micros
             .is_some_and(|delay| delay >= HIGH_DELAY_MICROS)

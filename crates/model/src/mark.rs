@@ -16,13 +16,13 @@ pub const MAX_MARKS: usize = 50;
 /// The longest text of a mark, in bytes.
 pub const MAX_MARK_BYTES: usize = 200;
 
-/// The longest text of a mark with escaped hidden characters, in bytes: the shortest of these characters has two bytes.
+/// The longest text of a mark with escaped hidden characters, in bytes: an escape is at most three times as long.
 pub const MAX_ESCAPED_BYTES: usize = 3 * MAX_MARK_BYTES;
 
-/// The most marks that wait in a process, and the most of an entry of the journal.
+/// The most marks that wait in a process, and the most in an entry of the journal.
 pub const MAX_PENDING_MARKS: usize = 100;
 
-/// The approximate bytes of a mark in memory, beside its texts.
+/// The approximate bytes of a mark in memory, without its texts.
 const PER_MARK: usize = 200;
 
 /// The error of a text that a mark may not have.
@@ -40,7 +40,7 @@ impl std::fmt::Display for BadText {
 
 impl std::error::Error for BadText {}
 
-/// The error of a mark for which there is no room among those that wait.
+/// The error of a mark when too many marks wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyMarks;
 

@@ -1,5 +1,5 @@
-//! Measures: numbers of a context within a slice that need no more than a sum or a maximum. Each measure is declared
-//! once, here, and recorded by one call; cells, drain, merge, pack and unpack handle all of them alike.
+//! Measures: numbers of a context within a slice that need only a sum or a maximum. Each measure is declared once,
+//! here, and recorded by one call; cells, drain, merge, pack and unpack handle all measures in the same way.
 
 use super::slices::Merge;
 

@@ -23,8 +23,8 @@ use super::tier::FINEST;
 /// The most contexts that are stored per instance and minute.
 pub const MAX_REPORTED: usize = 32;
 
-/// The most contexts that a fleet reports in a minute, unless it has more instances than that. In a larger fleet, each
-/// instance reports fewer contexts.
+/// The most contexts that a fleet of up to this many instances reports in a minute. In a larger fleet, each instance
+/// reports one context.
 pub const MAX_REPORTED_BY_FLEET: usize = 512;
 
 /// The minutes for which reports are stored.
@@ -33,7 +33,7 @@ pub const REPORTED_MINUTES: Precision = FINEST;
 /// The most reports that wait in a batch.
 pub const MAX_PENDING_REPORTS: usize = REPORTED_MINUTES.retained as usize;
 
-/// The approximate number of commands that a reported context costs, compared with those of the counters.
+/// The approximate number of a store's commands that a reported context costs.
 pub(super) const REPORTED_CONTEXT_COST: usize = 4;
 
 /// The number of contexts that an instance reports in a fleet of this size.
@@ -56,7 +56,7 @@ pub struct MinuteReport {
     pub version: Option<Arc<str>>,
     /// The number of the busiest contexts that are stored as those of the instance.
     pub max_contexts: usize,
-    /// Whether several versions run side by side, so that all contexts are also added to the version.
+    /// Whether several versions run side by side. All contexts are then also added to the version.
     pub is_side_by_side: bool,
     /// The HTTP contexts that had requests, busiest first, without their timers.
     pub contexts: Vec<ReportedContext>,

@@ -52,7 +52,7 @@ pub fn keep_first<T>(
     values.truncate(count);
 }
 
-/// The indices of the values in their order, of which the first `count` are sorted.
+/// The indices of the values. The first `count` are in the order of their values.
 fn places(
     len: usize,
     count: usize,

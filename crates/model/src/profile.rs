@@ -1,6 +1,6 @@
 //! The hour-of-week profile of a context: its usual requests, errors and times in each hour of the week. The profile is
-//! built from the records of hours that have ended, and outlives them: with each further week, the weight of the weeks
-//! before is multiplied by 3/4.
+//! built from the records of hours that have ended, and outlives these records. Each further week multiplies the weight
+//! of the weeks before by 3/4.
 //!
 //! Hours are in UTC, which has no daylight saving time, so each week has 168 of them.
 

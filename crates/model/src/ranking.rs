@@ -14,7 +14,7 @@ use super::sorted::{Map, Set};
 
 /// The most slices that can be configured for the window of a ranking.
 pub const MAX_RANKING_SLICES: u32 = 1_500;
-/// The fewest ids beyond the maximum that a ranking has room for until it is limited.
+/// The fewest ids beyond its maximum that a ranking may have before it is limited.
 const ROOM_AT_LEAST: usize = 1_000;
 
 /// The fewest ids of a ranking that a shard has room for.
@@ -41,7 +41,7 @@ impl RankingSpec {
         i64::from(self.interval).saturating_mul(i64::from(self.slices))
     }
 
-    /// The most ids that are folded at once, and that a ranking has until it is limited.
+    /// The most ids that are folded at once, and the most that a ranking has before it is limited.
     pub fn most_at_once(self) -> usize {
         let max_ids = self.max_ids as usize;
         max_ids + max_ids.max(ROOM_AT_LEAST)
@@ -140,7 +140,7 @@ impl RankingDelta {
             .add(precision.slice(second), n, precision.retained as usize);
     }
 
-    /// Removes an id. Later additions count.
+    /// Removes an id. Later additions to it count.
     pub fn remove(&mut self, id: &Arc<str>) {
         let removed = IdDelta {
             is_removed: true,
@@ -175,7 +175,7 @@ impl RankingDelta {
     }
 
     /// Limits the additions of several instances to [`most_at_once`](RankingSpec::most_at_once) ids, as
-    /// [`limit`](Self::limit) does. Some more ids are tolerated, so that not every addition causes a limitation.
+    /// [`limit`](Self::limit) does. Some more ids are tolerated, because limiting after every addition would be slow.
     pub fn bound(&mut self) {
         let most = self.spec.most_at_once();
         if self.ids.len() > most + self.spec.max_ids as usize {

@@ -71,8 +71,8 @@ impl Records {
         self.slices.or_insert_with(at, HashMap::new)
     }
 
-    /// The records of the coarser tiers to which a context's records of some slices of the finest tier are added. The
-    /// slices must be sorted, oldest first.
+    /// The coarser records to which a context's records of these slices of the finest tier are added. The slices must
+    /// be sorted, oldest first.
     pub fn coarser(id: RecordId, minutes: &[i64], tiers: Tiers) -> Vec<RecordKey> {
         let mut keys = Vec::new();
         for tier in tiers.iter().filter(|tier| *tier != FINEST) {

@@ -42,7 +42,8 @@ pub fn partition_of_record(id: RecordId) -> usize {
     (fnv1a(id.to_bytes()) % PARTITIONS as u64) as usize
 }
 
-/// The one partition of all marks, as the oldest make room for new ones. Every instance and version uses the same one.
+/// The partition of all marks, which is the same for every instance and version. There is only one, because the oldest
+/// marks make room for new ones.
 pub const PARTITION_OF_MARKS: usize = 0;
 
 /// Additions of several entries, by name.
@@ -132,7 +133,7 @@ impl Round {
         Ok(true)
     }
 
-    /// Adds the requests of an entry that was set aside, which count as missing from then on.
+    /// Adds the requests of an entry that was set aside. They count as missing at `appended_at`.
     pub fn add_missing(&mut self, requests: u64, appended_at: i64) {
         if requests > 0 {
             let precisions = self.groups.first().map(|group| group.precisions.clone());
@@ -242,8 +243,8 @@ impl Group {
     }
 }
 
-/// The records that a context's delta is added to, if they are retained at `now`: records of the finest of some tiers,
-/// and of the coarser ones if the slice is already rolled up.
+/// The records to which a context's delta is added, if they are retained at `now`: those of the finest tier, and those
+/// of the coarser tiers if the slice is already rolled up.
 pub fn records<'a>(
     delta: &'a ContextDelta,
     tiers: Tiers,

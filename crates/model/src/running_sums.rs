@@ -10,7 +10,7 @@ use super::tier::Revision;
 /// The packed sums of a context; `None` if it has none.
 pub type PackedSums = (RecordId, Option<Box<[u8]>>);
 
-/// The bytes of a context's sums beside their packed form.
+/// The bytes of a context's sums in addition to their packed form.
 const PER_CONTEXT: usize = 64;
 
 /// The bytes of a slice.
@@ -46,7 +46,7 @@ impl RunningSums {
         self.slices.len()
     }
 
-    /// The sums of a context without the records of some slices, which were added before, and with those of others.
+    /// The sums of a context without the `removed` records, which were added before, and with the `added` ones.
     pub fn changed<'a>(
         &self,
         id: RecordId,
@@ -108,7 +108,7 @@ impl RunningSums {
         *self = Self::default();
     }
 
-    /// Whether the smallest and the largest access times are exact: they cannot be removed with a slice.
+    /// Whether the smallest and the largest access times are exact. They remain when their slice is removed.
     pub fn has_exact_bounds(&self) -> bool {
         !self.is_reduced
     }

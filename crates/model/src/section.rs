@@ -1,11 +1,11 @@
-//! A section of a batch: the data that a feature adds beside the contexts. Each feature has its section in its own
-//! file; [`Batch::sections`](super::batch::Batch::sections) lists them.
+//! A section of a batch: the data that a feature adds in addition to the contexts. Each feature has its section in its
+//! own file; [`Batch::sections`](super::batch::Batch::sections) lists them.
 
 use super::amounts::Amounts;
 use super::pack::Writer;
 use super::slice::{Precision, Precisions};
 
-/// The approximate bytes of a name in memory, beside its text and its data.
+/// The approximate bytes of a name in memory, without its text and its data.
 pub(crate) const PER_NAME: usize = 400;
 
 /// The additions of one feature, by name.

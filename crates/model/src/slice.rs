@@ -6,7 +6,7 @@ use crate::order::InOrder;
 /// The seconds of an hour, the period of the statistics.
 pub const HOUR: i64 = 3_600;
 
-/// How far after the time of its append a slice or an hour may begin, in seconds.
+/// The longest time from an append to the start of an appended slice or hour, in seconds.
 pub const SKEW_ALLOWED: i64 = 3_600;
 
 /// The book's precisions, in seconds: 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 day.
@@ -68,7 +68,7 @@ impl Precision {
         unix_seconds.saturating_sub(self.span())
     }
 
-    /// Seconds from its last write until an idle key expires: `retained * p + max(10 min, 2p)`.
+    /// The seconds after the last write to a key until the key expires: `retained * p + max(10 min, 2p)`.
     pub const fn key_ttl(self) -> i64 {
         let margin = 2 * self.seconds as i64;
         self.span() + if margin > 600 { margin } else { 600 }

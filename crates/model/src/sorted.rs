@@ -18,7 +18,7 @@ pub fn entry<K: Ord, V>(list: &mut Vec<(K, V)>, key: K, default: impl FnOnce() -
 /// The most entries of one list in a map. An insertion moves all later entries of the list.
 const MOST: usize = 64;
 
-/// A map as a sequence of lists, none of which is empty.
+/// A map as a sequence of lists that are never empty.
 #[derive(Clone, Debug)]
 pub struct Map<K, V>(Vec<Vec<(K, V)>>);
 
@@ -208,8 +208,8 @@ impl<K: Ord, V> Map<K, V> {
     }
 }
 
-/// An iterator over the keys of a [`Map`] with their values. The standard library's `Flatten` is many times as large as
-/// this.
+/// An iterator over the keys of a [`Map`] with their values. The standard library's `Flatten` compiles to many times as
+/// much code.
 pub struct Iter<'a, K, V> {
     lists: std::slice::Iter<'a, Vec<(K, V)>>,
     list: std::slice::Iter<'a, (K, V)>,

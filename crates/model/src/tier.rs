@@ -28,7 +28,7 @@ pub const DAY: u32 = 86_400;
 /// The slice lengths that readers can ask for, in seconds: those of the tiers and some multiples.
 pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, DAY];
 
-/// Seconds from its end until a slice is rolled up. Samples that arrive within this time need not be added to all
+/// Seconds from the end of a slice until it is rolled up. Samples that arrive within this time need not be added to all
 /// tiers.
 const GRACE: i64 = 15;
 /// Additional seconds until a slice is rolled up even if no samples arrive.
@@ -76,7 +76,7 @@ impl RolledUp {
         self.until
     }
 
-    /// Makes slices due that have ended at `now`. An earlier `now` changes nothing.
+    /// Makes the slices due that have ended by `now`. An earlier `now` changes nothing.
     ///
     /// The first call makes all slices pending that may hold records, as this state may have been lost; the records
     /// themselves show which slices they include.
@@ -92,10 +92,9 @@ impl RolledUp {
         self.until = self.until.max(until);
     }
 
-    /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved it beyond every sample that may
-    /// exist at `now`. The end stays after the longest slice of such a sample, a day, because records claim to include
-    /// all slices up to the earlier end: samples that are added to them before the new end are added to all tiers at
-    /// once.
+    /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved it too far. Records claim to
+    /// include all slices up to the earlier end, so samples that exist must still be added to all tiers at once. The
+    /// new end is therefore after the day of the newest sample that may exist at `now`.
     pub fn limit(&mut self, now: i64) {
         let day = Precision::new(DAY, 1);
         let newest = day.slice(now.saturating_add(SKEW_ALLOWED));
@@ -108,7 +107,7 @@ impl RolledUp {
         self.pending.below(self.until).iter().copied()
     }
 
-    /// Whether a slice has waited longer than it would while entries arrive.
+    /// Whether a slice has waited longer than is usual while entries arrive.
     pub fn is_overdue(&self, now: i64) -> bool {
         let oldest = FINEST.slice(now.saturating_sub(GRACE + OVERDUE));
         !self.is_new() && !self.pending.below(oldest).is_empty()

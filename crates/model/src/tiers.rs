@@ -24,8 +24,8 @@ const HONORED_FOR: i64 = 7 * 86_400;
 pub struct History {
     /// The number of days that are kept.
     pub days: u32,
-    /// The time since which no day lacks a sample, in Unix seconds; `i64::MIN` if that is the case for all days of the
-    /// store.
+    /// The time since which the days have all samples, in Unix seconds; `i64::MIN` if all days of the store have all
+    /// samples.
     pub since: i64,
     /// When a folder last asked for this many days, in Unix seconds.
     pub asked_at: i64,
@@ -74,8 +74,8 @@ impl History {
         })
     }
 
-    /// Whether an instance that asks for this many days must ask: the history has fewer, or as many and is due for
-    /// renewal.
+    /// Whether an instance that wants this many days must ask for them: the history has fewer, or has as many and is
+    /// due for renewal.
     pub fn lacks(&self, days: u32, now: i64) -> bool {
         self.days < days || self.days == days && !self.is_asked_for(RENEWED_BY_OTHERS_AFTER, now)
     }
@@ -114,7 +114,7 @@ impl Tiers {
         self.iter().find(|tier| tier.seconds == seconds)
     }
 
-    /// The time since which no slice of a tier lacks a sample that the store has had, in Unix seconds.
+    /// The time since which the slices of a tier have all samples of the store, in Unix seconds.
     pub fn since(self, tier: Precision) -> i64 {
         let history = self.history.filter(|_| tier.seconds == DAY);
         history.map_or(i64::MIN, |history| history.since)

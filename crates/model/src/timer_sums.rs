@@ -13,12 +13,13 @@ pub const OTHER: &str = "<other>";
 /// The most runs of a timer per request that do not count as repeated.
 const NOT_REPEATED: u64 = 20;
 
-/// Whether a timer with this many runs in this many requests is repeated, usually a query for each row of another one.
+/// Whether a timer with this many runs in this many requests is repeated: usually a query for each row of another
+/// query.
 pub fn is_repeated(count: u64, requests: u64) -> bool {
     requests > 0 && count > NOT_REPEATED.saturating_mul(requests)
 }
 
-/// The timer of the time that requests have waited in front of the service, which ends when their own time begins.
+/// The timer of the requests' wait in front of the service. The wait is not part of a request's time.
 pub const QUEUE: &str = "queue";
 
 /// The id of [`QUEUE`].
@@ -40,8 +41,8 @@ pub struct TimerSums {
     pub requests: u64,
     /// The sum of the durations, in nanoseconds.
     pub sum: u64,
-    /// The time of the requests during which the timer ran at least once, in nanoseconds. If it ran several times at
-    /// once, less than the sum.
+    /// The time of the requests during which the timer ran, in nanoseconds. Time in which several runs overlap counts
+    /// once.
     pub covered: u64,
 }
 
@@ -52,8 +53,8 @@ summed!(TimerSums {
     covered
 });
 
-/// The timers within the requests of a context, each under the id of its own context of kind [`Timer`](Kind::Timer),
-/// which has the name.
+/// The timers within the requests of a context, each under the id of its own context of kind [`Timer`](Kind::Timer).
+/// That context has the timer's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
     /// The time of the requests during which any timer ran, in nanoseconds.

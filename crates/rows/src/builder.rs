@@ -75,10 +75,10 @@ impl<L> RowCacheBuilder<L> {
     }
 
     /// The most rows that this process loads at once, 16 by default: 1 to 1,000. Loads of scheduled rows and loads for
-    /// callers take turns; further ones wait, also those of [`get_or_load`](RowCache::get_or_load).
+    /// callers take turns; further loads wait, including those of [`get_or_load`](RowCache::get_or_load).
     ///
-    /// A loader may ask its own cache for other rows. They are loaded within the limit of the waiting load, one at a
-    /// time. If a task that the loader spawns asks, each row counts on its own.
+    /// A loader may ask its own cache for other rows. Such rows are loaded one at a time, and do not count towards the
+    /// limit. Rows do count if a task that the loader has spawned asks for them.
     pub fn concurrency(mut self, rows: usize) -> Self {
         self.options.concurrency = rows;
         self
@@ -95,7 +95,7 @@ impl<L> RowCacheBuilder<L> {
     /// A larger row that another program has cached is not read: `get` finds no row, health names its key, and
     /// [`get_or_load`](RowCache::get_or_load) replaces it.
     ///
-    /// A row takes some four times its size in memory while it is loaded, read or written. Up to
+    /// A row takes about four times its size in memory while it is loaded, read or written. Up to
     /// [`concurrency`](Self::concurrency) rows are loaded at once; rows above 4 MiB are read and written one at a time.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.options.max_bytes = bytes;
@@ -129,7 +129,7 @@ impl<L> RowCacheBuilder<L> {
         self
     }
 
-    /// Answers reads with the last value that this process has read while the store is unreachable. Off by default.
+    /// While the store is unreachable, answers reads with the last value that this process has read. Off by default.
     pub fn local_fallback(mut self, on: bool) -> Self {
         self.options.local_fallback = on;
         self

@@ -25,7 +25,7 @@ use tower_pulse_redis::rows::{
     CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow,
 };
 
-/// The interval at which a row that another process is loading is looked for.
+/// The interval of the checks for a row that another process is loading.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest wait after a failure, in seconds.
 const MAX_BACKOFF: f64 = 60.0;
@@ -61,7 +61,7 @@ pub(super) struct Cache {
     pub(super) store: Arc<RedisStore>,
     pub(super) clock: Clock,
     pub(super) loader: AnyLoader,
-    /// Held by each load until its row is written.
+    /// Each load holds a place until its row is written.
     pub(super) places: Places,
     pub(super) local: Local,
     /// The timer context of loading.
@@ -127,8 +127,8 @@ impl Cache {
     }
 
     /// Leases a row and refreshes it; `None` if it is leased or cached already. A refresh by hand takes the lease from
-    /// its holder. The place is awaited before the lease, so that no leased row waits for one. The refresh runs in a
-    /// task of its own, which goes on if the caller is dropped, as others wait for the lease.
+    /// its holder. The place is awaited before the lease, so a leased row never waits for a place. The refresh runs in
+    /// a task of its own, which goes on if the caller is dropped, because others wait for the lease.
     #[inline(never)]
     pub(super) fn refresh_in_task<'a>(
         self: &'a Arc<Self>,
@@ -318,7 +318,7 @@ impl Cache {
     fn in_store(&self, id: &str, row: Option<CachedRow>) -> Option<ReadRow> {
         let row = row.map(|row| {
             let unscheduled = self.options.unscheduled_age.as_secs_f64();
-            // The age of a row that lives longer is unknown.
+            // The age of a row with a longer time to live is unknown.
             let ttl = row.ttl.filter(|ttl| *ttl <= unscheduled);
             let age = row.age.or(ttl.map(|ttl| unscheduled - ttl));
             ReadRow {

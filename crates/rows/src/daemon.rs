@@ -54,8 +54,8 @@ impl Daemon {
         }
     }
 
-    /// Refreshes due rows until the `Pulse` shuts down. Rows being loaded at that moment are finished if they are
-    /// loaded in time; another daemon refreshes the others when their leases end.
+    /// Refreshes due rows until the `Pulse` shuts down. Loads in progress at that moment have `end_timeout` to end.
+    /// Another daemon refreshes the rows of the other loads when their leases end.
     pub(super) async fn refresh_until(mut self, mut stopped: Stopped) {
         let (cache, mut admission) = (self.cache.clone(), stopped.admission());
         while !stopped.is_set() {
@@ -94,11 +94,11 @@ impl Daemon {
         let _ = tokio::time::timeout(self.end_timeout, loaded).await;
     }
 
-    /// Waits until a row is due or one was scheduled.
+    /// Waits until a row is due, or a row was scheduled.
     async fn wait(&mut self, mut wait: Duration) {
         let cache = self.cache.clone();
         let start = cache.clock.tick();
-        // A free place is filled at once.
+        // If all places are taken, the next free one is filled at once.
         if cache.places.is_free() {
             cache.clock.sleep(MIN_WAIT).await;
         }
@@ -114,7 +114,7 @@ impl Daemon {
                 }
             }
         }
-        // Their leases have ended, so the next look finds when these rows are due.
+        // The leases of these rows have ended, so the next look finds when the rows are due.
         while let Some(loaded) = self.loading.try_join_next() {
             let _ = loaded.map(|loaded| self.ended(loaded));
         }

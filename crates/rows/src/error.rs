@@ -18,7 +18,7 @@ pub enum RowError {
     Type(String, Arc<dyn Error + Send + Sync>),
     /// The id is longer than 256 bytes, or the delay longer than a year.
     NotAllowed(String),
-    /// The cache already has the most scheduled rows. The rows before the one that the text names were scheduled.
+    /// The cache already has `max_rows` scheduled rows. The text names the first row that was not scheduled.
     Full(String),
 }
 

@@ -52,7 +52,7 @@ impl RowCache {
     /// Schedules several rows. Their first intervals are shortened at random, which spreads later refreshes.
     ///
     /// # Errors
-    /// As [`schedule`](Self::schedule). Rows are scheduled 200 at a time; the groups before the refused one stay
+    /// As [`schedule`](Self::schedule). Rows are scheduled in groups of 200; the groups before the refused one stay
     /// scheduled.
     pub async fn schedule_many<I: Into<String>>(
         &self,
@@ -123,7 +123,7 @@ impl RowCache {
     /// Returns the cached row; `None` if it is not cached.
     ///
     /// # Errors
-    /// [`RowError::NotAllowed`]. [`RowError::Type`]. [`RowError::Store`] if the store does not answer within the
+    /// [`RowError::NotAllowed`], [`RowError::Type`], or [`RowError::Store`] if the store does not answer within the
     /// response timeout (500 ms by default; 10 s for a row above 4 MiB whose transfer stalls) and
     /// [`local_fallback`](super::RowCacheBuilder::local_fallback) does not have the row.
     pub async fn get<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Row<T>>, RowError> {

@@ -54,7 +54,7 @@ impl Local {
         }
     }
 
-    /// The row as it was last read, if within `age`. Its age is brought up to now.
+    /// The row as it was last read, if that was within `age`. The age of the result includes the time since.
     pub(super) fn last(&self, id: &str, age: Duration) -> Option<ReadRow> {
         let state = lock(&self.state);
         let (_, read, row) = state.rows.get(id)?;

@@ -32,8 +32,8 @@ struct Held {
     nested: Arc<Mutex<()>>,
 }
 
-/// Frees a place when it is dropped: a permit of the cache, or for a nested load the lock of the nested loads and the
-/// right of the load that waits for it. The place thus stays taken if the waiting load is aborted.
+/// Frees a place when it is dropped. The right is a permit of the cache or, for a nested load, the lock of the nested
+/// loads with the right of the waiting load: the place stays taken if the waiting load is aborted.
 type Right = Arc<dyn Any + Send + Sync>;
 
 tokio::task_local! {

@@ -1,5 +1,5 @@
-// Requests to the JSON API: all questions of a screen in one request. An unchanged answer costs a 304. Its ETag is kept
-// here, as the browser stores no response that says no-store.
+// Requests to the JSON API: all questions of a screen in one request. An unchanged answer costs a 304. The ETag is kept
+// here, because the browser does not store a response with no-store.
 
 export const base = document.querySelector('meta[name="pulse-base"]').getAttribute('content');
 export const DEADLINE = 10_000;

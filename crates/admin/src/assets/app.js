@@ -92,11 +92,11 @@ async function load(signal) {
 }
 
 /**
- * Shows the last answers to these questions until there are new ones. Without any, shows none while the store is
- * unreachable.
+ * Shows the last answers to these questions until new ones arrive. Without last answers, shows nothing while the store
+ * is unreachable.
  */
 function restore(questions) {
-	const isAsked = view.place !== location.hash + rangeName(); // not by the page itself, which shows newer data
+	const isAsked = view.place !== location.hash + rangeName(); // by the user; the page itself shows newer data
 	view.place = location.hash + rangeName();
 	if (view.questions === questions) return;
 	view.questions = questions;
@@ -125,7 +125,7 @@ function accept(answers, asOf) {
 		throw new UnexpectedAnswer(error.message);
 	}
 	if (shown.failure) return;
-	// A place has one answer, though its questions may have changed.
+	// The answers are also found by their place, whose questions may have changed.
 	for (const key of [view.place, view.questions]) {
 		lastAnswers.delete(key);
 		lastAnswers.set(key, { answers: view.answers, asOf, at: shown.at });
@@ -270,7 +270,7 @@ async function changed() {
 	poller.paused = isPaused() || isZoomed();
 	view.range = `${rangeName()} ${state.from} ${state.to}`;
 	if (name === state.screen && context === state.context + state.kind) {
-		// Answers about another range are not drawn as if they were about this one.
+		// Answers about another range must not be drawn for this one.
 		if (view.range === range) draw();
 		poller.now();
 		return;
@@ -310,7 +310,7 @@ async function mountScreen() {
 	} catch (error) {
 		if (view.name !== name) return true;
 		root.replaceChildren();
-		// A failure other than of the network is a defect of the page.
+		// A `TypeError` is a failure of the network. Any other error is a defect of the page.
 		if (!(error instanceof TypeError)) console.error(error);
 		shown.failure = error;
 		report();

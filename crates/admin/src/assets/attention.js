@@ -1,4 +1,4 @@
-// The list of changes that stand, worst first.
+// The list of ongoing changes, worst first.
 
 import { cost, explanation, headline, level, since, sure, takenBy, values } from './change.js';
 import { card } from './card.js';

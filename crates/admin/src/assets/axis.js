@@ -4,7 +4,7 @@ const STEPS = [
 	1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600,
 	2592000,
 ];
-const LETTER = 6.3; // mean width of a letter of a label, in pixels; one of East Asia and an emoji have the double
+const LETTER = 6.3; // mean width of a letter of a label, in pixels; East Asian letters and emoji are twice as wide
 const CLOSE = 54; // pixels between two lines that share a label
 
 /** At most five values from 0 on; the last is `max` or more. `whole`: whole numbers only. */
@@ -55,7 +55,7 @@ export function flags(lines, right, noun) {
 	}
 	for (const flag of row) flag.whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
 	const width = (letters) => [...letters].reduce((sum, letter) => sum + (letter > '\u2e7f' ? 2 : 1) * LETTER, 8);
-	// The room left of a line. The label of the previous line takes some of it, unless it fits left of its own line.
+	// The room to the left of a line, less that of the previous line's label if that label is to the right of its line.
 	const roomBefore = (i) =>
 		i > 0 ? row[i].x - row[i - 1].x - (roomBefore(i - 1) < width(row[i - 1].whole) ? CLOSE : 0) : (row[i]?.x ?? 0);
 	let end = right;

@@ -7,7 +7,7 @@ import { duration, times } from './format.js';
 import { linkTo } from './table.js';
 
 /**
- * Adds a card with their list after a node.
+ * Adds a card with the list of these paths after a node.
  * @param {HTMLElement} before
  * @returns {{ draw(paths: object[]): void }} `draw` takes `burning` of `api/overview`
  */

@@ -19,9 +19,9 @@ export function headline({ kind, now, ratio, is_tail: isTail }) {
 	return `${words}${isTail ? ' at its tail' : ''}`;
 }
 
-let standing = new Map(); // the most urgent change by what it concerns
+let standing = new Map(); // the most urgent change of each context and timer
 
-/** Keeps the changes that stand, the most urgent first, for the signs beside names. */
+/** Keeps the ongoing changes, most urgent first, for the signs beside names. */
 export function keepStanding(changes) {
 	standing = new Map();
 	for (const change of changes.filter(({ stands }) => stands).reverse()) {
@@ -30,7 +30,7 @@ export function keepStanding(changes) {
 	}
 }
 
-/** The change that stands on a context, or that a timer is a suspect of. */
+/** The ongoing change of a context, or the one that a timer is a suspect of. */
 export const standingOn = (kind, name) => standing.get(`${kind} ${name}`);
 
 /** Whether a change concerns all pages, or all pages of an instance. */
@@ -43,7 +43,7 @@ export function values({ kind, then, now }) {
 	return `${format(then)} → ${format(now)}`;
 }
 
-/** The cost of being slower, without that of more requests: the time that "Fix first" says is saved. */
+/** The extra time from slower requests, without that from more requests: the time that "Fix first" says is saved. */
 export const cost = ({ kind, from_code: code }) =>
 	kind === 'slower' && code > 0.0005 ? `, ${duration(code)} more work each minute` : '';
 
@@ -56,7 +56,7 @@ export function sure({ confidence }) {
 	return confidence >= 0.9995 ? '> 99.9% sure' : `${percent(confidence, 1)} sure`;
 }
 
-/** Taken by ada, 3 min ago. Empty if the change is not taken. */
+/** Taken by ada, 3 min ago. Empty if the change is not acknowledged. */
 export const takenBy = ({ taken }, now) => (taken ? `Taken by ${visible(taken.by)}, ${span(now - taken.at)} ago` : '');
 
 /** The suspects, most likely first. */

@@ -50,7 +50,7 @@ export class TimeChart {
 	#table = el('div', 'chart-table');
 	#caption;
 	#buttons = [];
-	#why = el('span', 'muted'); // series have no values
+	#why = el('span', 'muted'); // why series have no values
 	#unsubscribe = cursor.subscribe(() => this.#showCursor());
 	#observer = new ResizeObserver(() => this.#draw());
 
@@ -92,7 +92,7 @@ export class TimeChart {
 		this.#showCursor();
 	}
 
-	/** Lets the chart be read and zoomed, and adds its controls. */
+	/** Connects the pointer and the keys, and adds the controls. */
 	async #connect() {
 		try {
 			const load = (query) =>
@@ -114,7 +114,7 @@ export class TimeChart {
 	update(state) {
 		this.#state = { ...EMPTY, ...this.options, ...state };
 		this.#slices = slicesOf(state);
-		// After the first paint, which is complete without it.
+		// After the first paint, which needs no pointer and no controls.
 		if (!this.#isConnected) setTimeout(() => this.#connect());
 		this.#isConnected = true;
 		for (const [button, pressed] of this.#buttons) {
@@ -283,7 +283,7 @@ export class TimeChart {
 			lines.set(key, points);
 			const point = (at, i) => {
 				if (!at || i === open) return '';
-				// The previous slice may be the unfinished one, when the data is ahead of its time.
+				// If the data is ahead of the clock, the previous slice may be the unfinished one.
 				if (points[i - 1] && i - 1 !== open) return `L${at}`;
 				return points[i + 1] ? `M${at}` : dot(at);
 			};

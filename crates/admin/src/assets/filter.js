@@ -3,7 +3,7 @@
 import { el, labelled } from './dom.js';
 import { state } from './state.js';
 
-const TYPING = 30; // milliseconds without a key until the filter is asked for
+const TYPING = 30; // milliseconds from the last key until the filter applies
 
 /** A field whose text becomes the filter of the state. */
 export function filterField(page) {

@@ -1,4 +1,4 @@
-// The pages to fix first, the reasons, and the time that it would save: the rows of `api/fix_first`.
+// The pages to fix first, the reasons, and the time that a fix would save: the rows of `api/fix_first`.
 
 import { serverNow } from './api.js';
 import { delta, duration, moment, percent, rate, visible } from './format.js';

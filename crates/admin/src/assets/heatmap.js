@@ -1,5 +1,5 @@
-// The heat map of latencies: the number of requests by duration, drawn under the lines of a chart over time. A cell
-// lists those of its requests that are kept.
+// The heat map of latencies: the number of requests by duration, drawn under the lines of a chart over time. A click on
+// a cell lists its requests that are kept.
 
 import { axisTicks } from './axis.js';
 import { when } from './chart_readout.js';
@@ -50,8 +50,8 @@ export class HeatMap {
 	}
 
 	/**
-	 * Takes the data of Trends: the answer of `api/heat_map`, without which the map is hidden, and the requests that are
-	 * kept one by one: those of a context, or else of all in this hour and the last one.
+	 * Takes the answer of `api/heat_map`, and the requests that are kept one by one: those of a context, or those of
+	 * all contexts in this hour and the last one. Without slices, the map is hidden.
 	 * @param {any} answers
 	 */
 	update({ heat, hour, last_hour: lastHour }, { kept, asOf }) {
@@ -89,7 +89,7 @@ export class HeatMap {
 		return bottom - (Math.log(seconds / low) / Math.log(step)) * pixels;
 	}
 
-	/** The nodes of the cells: one path per colour, however many cells there are. */
+	/** The nodes of the cells: one path per colour, for any number of cells. */
 	draw(x) {
 		this.#x = x;
 		const { bounds, slices, precision } = this.#answer;

@@ -1,4 +1,4 @@
-// The overview: the changes that stand, the fleet's statistics, and the pages to fix first.
+// The overview: the ongoing changes, the fleet's statistics, and the pages to fix first.
 
 import { Attention } from './attention.js';
 import { question } from './api.js';
@@ -21,7 +21,7 @@ export function mount(root, page) {
 	all.className = 'button quiet';
 	const panel = card('fix-first', 'Fix first', { head: [all], parts: [first.node] });
 	let isEmpty = false; // the range has no requests
-	let drawMore = null; // draws the parts that are rarely there, once one was
+	let drawMore = null; // draws the rare parts, once one of them was needed
 	root.append(attention.node, tiles.node, trends.node, panel);
 	return {
 		remove: () => trends.remove(),

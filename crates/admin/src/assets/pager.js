@@ -6,8 +6,8 @@ import { grouped } from './format.js';
 import { state } from './state.js';
 
 const LIMITS = [10, 25, 50, 100];
-const ALL_ROWS = 1000; // the most of an answer
-const MAX_OFFSET = 1e9; // the largest of a question: a link may have a larger one
+const ALL_ROWS = 1000; // the most rows of an answer
+const MAX_OFFSET = 1e9; // the largest offset of a question; a link may have a larger one
 
 export class Pager {
 	#initial;
@@ -54,8 +54,8 @@ export class Pager {
 }
 
 /**
- * All rows of a table, for a file. `query(limit, offset)` is the question for a part of them, `field` their name in its
- * answer.
+ * All rows of a table, for a file. `query(limit, offset)` is the question for a part of the rows, `field` the name of
+ * the rows in the answer.
  */
 export async function allRows(query, field) {
 	const rows = [];

@@ -38,7 +38,7 @@ export class Poller {
 		this.#running?.abort();
 		const controller = new AbortController();
 		this.#running = controller;
-		// An exception is a defect of the page, which is no reason to stop polling.
+		// An exception is a defect of the page. The polling goes on.
 		const succeeded = await this.#load(controller.signal).catch(console.error);
 		if (this.#running !== controller) return;
 		this.#running = null;

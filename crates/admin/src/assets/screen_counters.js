@@ -24,7 +24,7 @@ const named = (id, label) => ({
 	},
 });
 
-/** A card of the scheduled rows of a row cache of this process, hidden if it has none: { node, asked, draw }. */
+/** A card of the scheduled rows of a row cache, hidden if this process has no cache: { node, asked, draw }. */
 function rowCache(page) {
 	let chosen = ''; // the name of a cache
 	let unscheduled = []; // failed rows that are not in the schedule

@@ -42,7 +42,7 @@ export function mount(root, page) {
 		card('instances', 'Instances', { head: [note], parts: [instances.node] }),
 		details,
 	);
-	let since = 0; // when the instance that is out of line became so
+	let since = 0; // the start of the change of the instance that is out of line
 	return {
 		needsNoStore: true,
 		questions: () => ({
@@ -50,7 +50,7 @@ export function mount(root, page) {
 			overview: 'overview',
 		}),
 		draw({ instances: fleet, overview, changes }, now, { asOf, health: own }) {
-			// The judging instance may be any of the fleet.
+			// Any instance of the fleet may be the one that judges.
 			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
 			const health = own && { ...own, changes: { ...own.changes, ...judged } };
 			const began = changes?.changes.find((one) => one.stands && one.instance)?.since ?? 0;

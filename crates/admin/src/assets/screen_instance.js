@@ -1,4 +1,4 @@
-// One instance beside the others: whether all of it is slower or one path, over time, and on each of its paths.
+// One instance beside the others: whether it is slower on all paths or on one, its charts over time, and its paths.
 
 import { question } from './api.js';
 import { anchor, card, offerExport } from './card.js';
@@ -73,7 +73,7 @@ export function mount(root, page) {
 		},
 		questions: () => ({
 			instance: question('instance', { instance: name, ...range() }),
-			// A change is compared since it began, not with the time before.
+			// The figures of a change cover the time since it began.
 			...(since && !isZoomed() ? { after: question('instance', { instance: name, from: since }) } : {}),
 			marks: 'marks',
 			...(isAlone ? all.questions() : {}),
@@ -172,7 +172,7 @@ function levelOf({ verdict: { compared, slower, failing }, stands_out: standsOut
 	return compared > 0 ? 'good' : 'none';
 }
 
-/** Whether all of the instance is slower, or one path: the API's verdict in words. */
+/** Whether the instance is slower on all paths, or on one: the API's verdict in words. */
 function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
 	if (alone)
 		return 'It is the only instance, so there is nothing to compare it with: its requests are those of the service.';

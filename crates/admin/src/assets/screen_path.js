@@ -26,7 +26,7 @@ const INSTANCES = 12;
 const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
 
 export function mount(root, page) {
-	// A change of the queue in front concerns its timer.
+	// A change of `<queue>` is shown with the timer of the queue.
 	const isQueue = state.context === '<queue>';
 	const isTimer = isQueue || state.kind === 'timer';
 	const name = isQueue ? 'queue' : state.context;
@@ -99,7 +99,7 @@ export function mount(root, page) {
 			...(!isTimer && {
 				instances: question('instances', { limit: 1000, context: name, ...(sinceChange() ?? range()) }),
 			}),
-			// Compared with an equally long time before it.
+			// The time since the change is compared with an equally long time before.
 			...(sinceChange() ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
 		}),
 		draw(

@@ -1,4 +1,4 @@
-// Requests that change something: marks, and taking changes.
+// Requests that write: marks and acknowledgements.
 
 import { ApiError, DEADLINE, base } from './api.js';
 

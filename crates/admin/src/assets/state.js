@@ -113,7 +113,7 @@ export function recordedFor(age) {
 	return !isZoomed() && rangeName() !== old;
 }
 
-let historyDays = 0; // 0 until the server has said
+let historyDays = 0; // 0 until the server has answered
 
 /** Stores the number of days that the store keeps. Returns whether it has grown. */
 export function keepsDays(days) {
@@ -145,5 +145,5 @@ export function settled(now) {
 	return Math.floor(now / slice) * slice;
 }
 
-/** Whether something that began at `since`, and ended at `ended` if it did, lies within the zoomed range. */
+/** Whether the time from `since` to `ended` (`null`: not ended) overlaps the zoomed range, if the page is zoomed. */
 export const isInRange = ({ since, ended }) => !isZoomed() || (since < state.to && (ended ?? Infinity) > state.from);

@@ -1,10 +1,10 @@
-// The person who works on a change, and the button that takes the change or gives it back.
+// The person who works on a change, and the button that acknowledges the change or withdraws the acknowledgement.
 
 import { headline, takenBy } from './change.js';
 import { attr, button, el, labelled, show, text } from './dom.js';
 import { send } from './send.js';
 
-/** A line with the person who has taken a change. `draw(change, now)` shows it. */
+/** A line with the person who has acknowledged a change. `draw(change, now)` shows it. */
 export function taker(page) {
 	const who = el('span', 'who');
 	let change = null;

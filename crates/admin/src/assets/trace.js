@@ -12,7 +12,7 @@ attr(said, 'role', 'status');
 /**
  * The URL of a trace.
  * @param {string | null} id
- * @returns {string | null} `null` if there is none. A browser would take an id of dots for a step up in the path.
+ * @returns {string | null} `null` if there is none, or the id is dots, which a browser reads as a step up in the path
  */
 export function traceUrl(id) {
 	if (!config.trace_url || !id || /^\.+$/.test(id)) return null;

@@ -9,8 +9,8 @@ import { linkTo } from './table.js';
 import { taker } from './taking.js';
 
 /**
- * The change that stands, or the last one that has ended, in a sentence each. A timer is not compared with its own
- * past: for a timer, the changes of the paths that it is a suspect of, each with its path.
+ * The ongoing changes or, without any, the last one that has ended, in a sentence each. A timer is not compared with
+ * its own past: its panel shows the changes that it is a suspect of, each with its path.
  */
 export function changePanel(page, { isTimer = false } = {}) {
 	const lines = el('ul', 'verdict');
@@ -60,7 +60,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 	};
 }
 
-/** The sentences of a change, empty at first, with the button that takes it. */
+/** The sentences of a change, empty at first, with the button that acknowledges it. */
 function line(page) {
 	const by = taker(page);
 	const [start, figures, certainty, ...rest] = ['since', 'values', 'sure', 'suspect', 'links'].map((name) =>

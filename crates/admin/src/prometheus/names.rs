@@ -2,8 +2,8 @@
 //! scraper chooses by the parameter `names`, so that one scraper can get OpenTelemetry's names while another keeps this
 //! crate's.
 //!
-//! Metrics without an OpenTelemetry name keep this crate's. Attributes that this crate does not record have no label:
-//! the scheme, the version of the protocol and, for durations, the exact status.
+//! Metrics without an OpenTelemetry name keep this crate's name. Attributes that this crate does not record have no
+//! label: the scheme, the version of the protocol and, for durations, the exact status.
 
 use serde::Deserialize;
 

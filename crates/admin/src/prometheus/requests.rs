@@ -74,8 +74,8 @@ impl Text {
         }
     }
 
-    /// The targets of single contexts. They are counters, so that a query chooses the windows of a burn rate. They
-    /// start at 0, so that the first bad request is an increase.
+    /// The targets of single contexts, as counters: a query chooses the windows of a burn rate. The counters start at
+    /// 0, so the first bad request is an increase.
     fn targets(&mut self, totals: &[Row], targets: &[PathTarget], names: Names) {
         if targets.is_empty() {
             return;

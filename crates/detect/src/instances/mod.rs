@@ -4,8 +4,8 @@
 //! are compared by the mean of their logarithms, whose difference is the logarithm of a ratio (Welch, 1947, with the
 //! variance multiplied by the dispersion between minutes, as in quasi-likelihood: McCullagh and Nelder, 1989, chapter
 //! 9). Shares of errors are compared as two proportions with the same correction. The next slowest instance must be
-//! closer to the others: if half of the fleet is slow, that is no matter of one instance. With only two instances,
-//! comparison cannot tell which one is out of line, so the instance must differ from its own past too.
+//! closer to the others: if half of the fleet is slow, one instance is not the cause. With only two instances, a
+//! comparison cannot tell which of them is out of line, so the instance must differ from its own past too.
 //!
 //! An instance that is out of line on many contexts gets one verdict, about `<all>`.
 
@@ -35,10 +35,10 @@ pub(crate) use self::tests::frozen_state;
 const STORED: Tick = 30;
 
 /// The comparisons: their length in minutes, the fewest minutes with requests of both sides, and the standard
-/// deviations that a difference needs. Three minutes tell little about how minutes differ.
+/// deviations that a difference needs. Three minutes need more, because they tell little about how minutes vary.
 const WINDOWS: [(Tick, usize, f64); 4] = [(3, 3, 9.0), (5, 4, BAR), (10, 4, BAR), (15, 4, BAR)];
 
-/// The last minutes from which the contexts that an instance could be out of line on are counted.
+/// The last minutes in which a context of an instance must have requests to count for [`MANY_SHARE`].
 const ACTIVE: Tick = 10;
 
 /// The last minutes that decide whether a difference still exists.
@@ -57,7 +57,7 @@ const BAR: f64 = 6.0;
 /// The smallest ratio of an instance's times to those of the next slowest instance.
 const MIN_GAP: f64 = 1.15;
 
-/// The part of the distance from the others to an instance in which no other instance may lie.
+/// The smallest [`part`](Distance::part) of an instance that is out of line.
 const ALONE: f64 = 0.5;
 
 /// A difference is over once it is smaller than this part of its first size.
@@ -69,7 +69,7 @@ const EXPLAINS: f64 = 0.6;
 /// Minutes for which a verdict about a page waits while one instance may explain it.
 const YOUNG: Tick = 6;
 
-/// An instance is out of line on all contexts if it is so on this number, and on this part, of its contexts.
+/// An instance is out of line on `<all>` if it is out of line on this number and this share of its contexts.
 const MANY: usize = 3;
 const MANY_SHARE: f64 = 0.5;
 
@@ -89,7 +89,7 @@ packed! {
     }
 }
 
-/// The state from which another detector of instances can resume, beside the minutes themselves.
+/// The state from which another detector of instances can resume, once it has recalled the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InstanceState {
     pub(super) ongoing: Vec<OutOfLine>,
@@ -119,7 +119,7 @@ struct Distance {
     own: f64,
     /// The level of the nearest other instance.
     next: f64,
-    /// The part of the way from the mean of the others on which no other instance lies.
+    /// The distance from the nearest other instance, divided by the distance from the mean of the others.
     part: f64,
 }
 
@@ -173,9 +173,9 @@ impl InstanceDetector {
         self.verdicts(now)
     }
 
-    /// Whether a page is slower only because of one instance: most of the difference of its means comes from an
-    /// instance that is out of line on it or, while the verdict is young, from one that may turn out to be. For all
-    /// pages together, the instance must be out of line on many of them.
+    /// Whether one instance explains a slowdown: most of the difference of the means comes from it, and it is out of
+    /// line on the page. While the verdict is young, it need not be out of line yet. For `<all>`, it must be out of
+    /// line on many pages.
     pub fn explains(&self, verdict: &Verdict) -> bool {
         let Some((now, minute)) = self.minutes.back() else {
             return false;
@@ -229,8 +229,8 @@ impl InstanceDetector {
         sides.collect()
     }
 
-    /// Like [`sides`](Self::sides), but only minutes in which both had requests. A process and its replacement share
-    /// one minute, which is not comparable.
+    /// Like [`sides`](Self::sides), but only minutes in which both had requests; empty if there is only one, because a
+    /// process and its replacement share one minute.
     fn together(&self, instance: &str, context: RecordId, from: Tick) -> Sides {
         let mut sides = self.sides(instance, context, from);
         sides.retain(|(_, own, others)| own.requests > 0.0 && others.requests > 0.0);
@@ -303,8 +303,7 @@ impl InstanceDetector {
         (n >= MIN_SAMPLES / 2.0).then_some(level)
     }
 
-    /// The part of the way from the others to an instance on which no other instance lies; `None` if nothing is known
-    /// about the others.
+    /// The distance of an instance from the others; `None` if there are too few samples of it, or of all others.
     fn distance(
         &self,
         (instance, context): (&Arc<str>, RecordId),
@@ -327,7 +326,7 @@ impl InstanceDetector {
         })
     }
 
-    /// Whether no other instance is nearly as far out; with only two instances, whether it differs from its own past.
+    /// Whether no other instance is nearly as far out. With only two instances, it must also differ from its own past.
     fn is_alone(
         &self,
         subject: (&Arc<str>, RecordId),

@@ -1,5 +1,5 @@
-//! Keeps the file at its path. An open file stays complete without a name: if it is removed, renamed or replaced, the
-//! store copies it to its path, or to a name beside the file that is there.
+//! Keeps the file at its path. An open file keeps its content without a name: if the file is removed, renamed or
+//! replaced, the store copies it to its path or, if another file is there, to a name beside that file.
 
 use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
@@ -59,13 +59,13 @@ impl Worker {
         }
     }
 
-    /// Whether the file is where the store has it, or was not opened yet.
+    /// Whether the file is at the store's path, or was not opened yet.
     pub(super) fn has_name(&self) -> bool {
         let stands = |held: &Disk| matches!(held.stands_at(&self.path), Ok(true));
         self.held.as_ref().is_none_or(stands)
     }
 
-    /// Whether the file's content is no longer that of the store.
+    /// Whether another program has overwritten or removed the file's content.
     pub(super) fn is_lost(&self) -> bool {
         self.held.as_ref().is_some_and(Disk::is_lost)
     }
@@ -75,7 +75,7 @@ impl Worker {
         let (wanted, held) = (&self.options.path, self.held.as_ref()?);
         let is_beside = self.path != *wanted;
         match held.stands_at(wanted) {
-            // Elsewhere than on Unix, files cannot be told apart.
+            // On systems other than Unix, files cannot be told apart.
             Ok(true) if !is_lost && (cfg!(unix) || !is_beside) => {
                 if is_beside || self.look_after > LOOK_EVERY {
                     self.path = wanted.clone();

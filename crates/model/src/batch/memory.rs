@@ -37,9 +37,9 @@ impl Batch {
         contexts.sum::<usize>() + self.reports.bytes()
     }
 
-    /// Compacts the records until they take about `bytes`: drops the oldest reports, then adds all but the newest
-    /// slices of the finest tier to those of the next one, then these to the widest, then makes the histograms coarser.
-    /// No count is lost. Returns the number of dropped reports.
+    /// Compacts the records until they take about `bytes`: drops the oldest reports, then adds older slices to those of
+    /// the next wider tier, finest tier first, then makes the histograms coarser. No count is lost. Returns the number
+    /// of dropped reports.
     pub fn compact(&mut self, bytes: usize) -> u64 {
         let surplus = self.record_bytes().saturating_sub(bytes);
         let reports = minute_report::drop_oldest(&mut self.reports, surplus);

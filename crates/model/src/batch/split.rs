@@ -6,8 +6,8 @@ use crate::section::{Room, Section};
 /// The highest cost of a call, unless a single counter or id of a ranking costs more. Folders refuse an entry that
 /// costs more, so a larger value needs a new version of entries.
 pub const MAX_CALL_COST: usize = 512 * 24;
-/// The most bytes of records and reports of a call in memory, where they take more than packed. All other data of a
-/// call takes up to 4 MiB packed, at the maxima of the builder.
+/// The most bytes in memory of the records and reports of a call, which take less when packed. All other data of a call
+/// takes up to 4 MiB packed, with the highest limits that the builder accepts.
 const MAX_CALL_BYTES: usize = 6 * 1024 * 1024;
 
 impl Batch {

@@ -11,8 +11,7 @@ use crate::measures::{Measure, Measures};
 use crate::outcome::OutcomeCounts;
 use crate::timer_sums::{MAX_TIMERS, TimerSums, Timers};
 
-/// The most buckets of a histogram that are accepted, more than any scale has within the range. A longer list is an
-/// error.
+/// The most buckets of a histogram that are accepted, more than any histogram has. A longer list is an error.
 const MAX_BUCKETS: u64 = 1_024;
 /// The finest scale that is accepted.
 const FINEST_SCALE: u8 = 20;

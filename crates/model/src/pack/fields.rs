@@ -15,8 +15,8 @@ pub trait Packed: Sized {
     /// Reads a value; `None` if the bytes do not begin with one.
     fn read(from: &mut Reader<'_>) -> Option<Self>;
 
-    /// Writes a list: the number of values, then one after the other. Types of which later versions may have more kinds
-    /// write each value with its length instead.
+    /// Writes a list: the number of values, then the values. Enums that may get more variants write each value with its
+    /// length instead.
     fn write_list(list: &[Self], out: &mut Writer) {
         list.len().write(out);
         list.iter().for_each(|value| value.write(out));
@@ -79,8 +79,8 @@ pub fn passes<T>(value: &T, check: impl FnOnce(&T) -> bool) -> bool {
     check(value)
 }
 
-/// Packs an enum as the number of its variant, which must not change, and the variant's fields. In a list each value
-/// has its length, so that values of a later version are left out.
+/// Packs an enum as the number of its variant, which must not change, and the variant's fields. In a list, each value
+/// has its length, so a reader can leave out the variants of a later version.
 #[macro_export]
 macro_rules! packed_enum {
     ($type:ty { $($number:literal => $variant:ident $({ $($field:ident),+ })?),+ $(,)? }) => {
@@ -116,8 +116,8 @@ macro_rules! packed_enum {
 }
 pub use packed_enum;
 
-/// Declares an enum whose variants have names, packed as the place of the variant, so a new variant comes last. With
-/// `else`, a place that only a later version knows is read as that variant.
+/// Declares an enum whose variants have names. A value is packed as the place of its variant, so a new variant must
+/// come last. With `else`, a place that only a later version knows is read as the variant after `else`.
 #[macro_export]
 macro_rules! named {
     (

@@ -1,6 +1,6 @@
-//! The configurations of a ranking whose instances differ. As data that one instance retains must not be dropped
-//! because of another, the longest period, the finest interval and the most ids are in effect, until no instance has
-//! added to the ranking with them for as long as their period.
+//! The configurations of a ranking whose instances differ. The longest period, the finest interval and the most ids are
+//! in effect, because data that one instance retains must not be dropped for another. A configuration ends when no
+//! instance has added to the ranking with it for as long as its period.
 
 use super::RankingSpec;
 use crate::order::InOrder;
@@ -12,7 +12,7 @@ const MAX_SPECS: usize = 8;
 const MOMENT: i64 = 60;
 
 impl RankingSpec {
-    /// A configuration that retains everything that either of both retains: one of its intervals begins whenever an
+    /// A configuration that retains everything that either one retains: one of its intervals begins whenever an
     /// interval of either begins.
     pub fn covering(self, other: Self) -> Self {
         let interval = greatest_divisor(self.interval.max(1), other.interval.max(1));
@@ -102,7 +102,8 @@ impl CarriedSpecs {
         let age = |at: i64| now.saturating_sub(at);
         (self.0).retain(|(spec, at)| Some(*at) == newest || age(*at) <= spec.period());
         let covering = self.covering();
-        // The last configuration is kept until there is an addition with it, so that another one does not prolong it.
+        // The last configuration is kept until there is an addition with it. Otherwise an addition with another
+        // configuration would prolong it.
         if !self.is_mixed() {
             self.0.retain(|(_, at)| age(*at) > 2 * MOMENT);
         }
