@@ -1,4 +1,4 @@
-//! The additions of other programs to the statistics of the book: their own contexts, and samples of contexts that this
+//! The additions of other programs to the book's statistics: contexts of their own, and samples of contexts that this
 //! crate records too.
 //!
 //! The fold writes each sample into the statistics and into the records. The difference between the two comes from
@@ -12,14 +12,14 @@ use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 
-/// Contexts that are read faster at the start.
+/// Number of contexts that are read faster at the start.
 const FIRST_CONTEXTS: usize = 100;
 
 /// The maximum number of listed problems.
 const MAX_PROBLEMS: usize = 1_000;
 
-/// The additions of other programs, as far as contexts were read. Contexts are read page by page, and then again from
-/// the first.
+/// The additions of other programs to the contexts that were read until now. Contexts are read page by page, and after
+/// the last page again from the first.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     /// The number of the next context to read.
@@ -28,7 +28,7 @@ pub struct Book {
     /// The number of complete passes over all contexts.
     round: u64,
     additions: HashMap<ContextId, Additions>,
-    /// Problems of the contexts that were read in this pass, and in the last.
+    /// Problems of the contexts that were read in this pass, and in the pass before.
     problems: [Vec<Problem>; 2],
 }
 
@@ -64,7 +64,7 @@ impl Book {
         }
         book.offset += read;
         if read == 0 || book.offset >= page.total {
-            // Contexts that were not read in this pass no longer exist.
+            // Contexts that this pass did not read were removed from the store.
             let round = book.round;
             book.additions.retain(|_, added| added.round == round);
             book.problems = [Vec::new(), std::mem::take(&mut book.problems[0])];
@@ -79,8 +79,8 @@ impl Book {
         self.offset
     }
 
-    /// The time until the next page, which takes some 50 commands. Shorter at the start: contexts that only other
-    /// programs have recorded come first, and a small service has few contexts.
+    /// The time until the next page is read, with about 50 commands. Shorter at the start, because contexts that only
+    /// other programs have recorded come first, and a small service has few contexts.
     pub fn pause(&self) -> Duration {
         Duration::from_secs(match self.round {
             0 if self.offset < self.foreign => 1,
@@ -121,12 +121,12 @@ pub(super) fn added_hours(context: &ContextSnapshot) -> Vec<(i64, AccessTimeStat
     added.collect()
 }
 
-/// The samples in the statistics of an hour that are not in its records. The minimum and the maximum are those of all
-/// samples.
+/// The samples that are in the statistics of an hour, but not in its records. Minimum and maximum cover all samples of
+/// the hour.
 fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
     let recorded = AccessTimeStats::from(&hour.aggregate.times);
     let count = hour.times.count - recorded.count;
-    // A count is a whole number, unless another program writes an invalid one. Late samples are in the records alone.
+    // Counts are whole numbers, except for invalid values of other programs. Late samples are only in the records.
     (count > 0.5 && count.is_finite()).then(|| AccessTimeStats {
         count,
         sum: (hour.times.sum - recorded.sum).max(0.0),

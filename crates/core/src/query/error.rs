@@ -1,4 +1,4 @@
-//! The reasons why a question has no answer.
+//! The reasons that a question has no answer.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::error::StoreError;
 /// Deadline for an answer of the store.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// The reason why a question has no answer.
+/// The reason that a question has no answer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -25,9 +25,9 @@ pub enum QueryError {
         /// The values that are allowed.
         message: String,
     },
-    /// There is nothing of the requested name. The message says what is missing.
+    /// The requested name does not exist. The message says what is missing.
     NotFound(&'static str),
-    /// The sums of the window do not fit into `query_bytes`. The message says what would help.
+    /// The sums of the window do not fit into `query_bytes`. The message names remedies.
     NoRoom(String),
 }
 
@@ -49,7 +49,8 @@ impl QueryError {
     }
 }
 
-/// The maximum number of values in the series of an answer: more than 100 rows have with the slices of any tier.
+/// The maximum number of values in the series of an answer. A table of 100 rows has fewer values with the slices of any
+/// tier.
 pub(super) const MAX_POINTS: usize = 16_384;
 
 impl fmt::Display for QueryError {

@@ -1,7 +1,7 @@
-//! The requests of each instance by minute, and how it compares with the others: from the minute reports.
+//! The requests of each instance by minute, compared with the other instances, from the minute reports.
 //!
-//! Reports arrive after the end of a minute, and may be late. So a minute is read when it has ended, and again each
-//! time the time since its end has doubled: often while reports arrive, and rarely later.
+//! Reports arrive after the end of a minute, and may be late. A minute is read when it has ended, and again each time
+//! the time since its end has doubled: often while reports arrive, and rarely later.
 
 pub(super) mod beside_others;
 mod pace;
@@ -30,7 +30,7 @@ use tower_pulse_model::sorted;
 /// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
-/// Minutes that are read at once.
+/// Number of minutes that are read at once.
 const MINUTES_AT_ONCE: usize = 4;
 
 /// Approximate bytes of a context or an instance, without its packed sums.
@@ -48,8 +48,9 @@ pub struct InstanceSums {
 }
 
 impl InstanceSums {
-    /// The time of its requests, divided by the time that they would have taken at the mean of the other instances on
-    /// the same context in the same minute. `None` if either side has fewer than 10 requests.
+    /// The time of the instance's requests, divided by the time that they would have taken at the mean of the other
+    /// instances on the same context in the same minute. `None` if either side has fewer than 10 requests, or if there
+    /// is only one minute.
     pub fn ratio(&self) -> Option<f64> {
         self.pace.ratio()
     }
@@ -68,7 +69,7 @@ pub(super) struct InstanceMinutes {
 struct State {
     /// The size of the cached minutes, in bytes.
     bytes: usize,
-    /// The start of the store's generation. Another generation has other data.
+    /// The start of the store's generation. A reset begins another generation, with other data.
     created: i64,
     minutes: HashMap<i64, HeldMinute>,
 }
@@ -88,13 +89,13 @@ impl State {
         held.is_none_or(|held| is_due(minute, held.read_at, now))
     }
 
-    /// Drops the minutes for which a condition is false.
+    /// Drops the minutes for which `is_retained` returns `false`.
     fn retain(&mut self, is_retained: impl Fn(i64) -> bool) {
         self.minutes.retain(|minute, _| is_retained(*minute));
         self.bytes = self.minutes.values().map(|held| held.bytes).sum();
     }
 
-    /// Caches a minute if there is room for it, and returns it otherwise.
+    /// Caches a minute if there is room for it. Otherwise returns it.
     fn hold(&mut self, minute: i64, held: HeldMinute, most_bytes: usize) -> Option<HeldMinute> {
         if let Some(before) = self.minutes.remove(&minute) {
             self.bytes -= before.bytes;
@@ -188,7 +189,7 @@ impl InstanceMinutes {
         Ok(beside)
     }
 
-    /// Starts to read minutes. Cached minutes that are not due do not need the store.
+    /// Starts to read minutes. Reads from the store only minutes that are due or are not cached.
     async fn reading(&self, minutes: Range<i64>, created: i64) -> Reading<'_> {
         let now = self.clock.now_seconds();
         let mut state = self.state.lock().await;
@@ -220,7 +221,7 @@ struct Reading<'a> {
     state: MutexGuard<'a, State>,
     now: i64,
     minutes: VecDeque<i64>,
-    /// Minutes that are still to be read from the store.
+    /// Minutes that must still be read from the store.
     due: VecDeque<i64>,
     /// Minutes that were read and are not processed yet.
     read: VecDeque<(i64, InstanceReports)>,
@@ -272,7 +273,7 @@ impl Reading<'_> {
 /// Whether a minute that was read at `read_at` must be read again.
 fn is_due(minute: i64, read_at: i64, now: i64) -> bool {
     let was_over_for = read_at.saturating_sub(minute.saturating_add(MINUTE));
-    // A clock that was set back makes the difference negative.
+    // The difference is negative if the clock was set back.
     !(0..was_over_for.max(1)).contains(&now.saturating_sub(read_at))
 }
 
@@ -326,13 +327,13 @@ impl HeldInstance {
     }
 }
 
-/// Adds up minutes, and compares each instance with the others by context and minute. So neither a different mix of
-/// contexts matters, nor that an instance only ran during a slow hour.
+/// Adds up minutes, and compares each instance with the others by context and minute. The result does not depend on an
+/// instance's mix of contexts, or on the hours in which it ran.
 #[derive(Default)]
 struct Comparison(Vec<(Arc<str>, InstanceSums)>);
 
 impl Comparison {
-    /// Adds a minute, which must be later than those before.
+    /// Adds a minute, which must be later than all minutes that were added before.
     fn add(&mut self, start: i64, held: &[HeldInstance], context: Option<RecordId>) {
         let mut of_all: HashMap<RecordId, Times> = HashMap::new();
         for (id, times) in held.iter().flat_map(|instance| instance.times(context)) {

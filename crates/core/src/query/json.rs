@@ -1,5 +1,5 @@
-//! Answers as JSON. Reads the question from a text and bounds the size of an answer: its points are counted before they
-//! are computed, its bytes as they are written. All answers of a screen together have bounds as well.
+//! Answers as JSON. Reads the question from a text, and bounds the size of an answer: points are counted before they
+//! are computed, and bytes while they are written. All answers of a screen together have bounds too.
 
 use std::future::ready;
 use std::io;
@@ -16,7 +16,8 @@ use super::reader::source;
 use crate::task::{BoxFuture, boxed};
 use tower_pulse_model::context::is_hidden;
 
-/// The maximum size of an answer in bytes. A table of 1,000 rows with the longest names takes three quarters of it.
+/// The maximum size of an answer in bytes. A table of 1,000 rows with the longest names takes three quarters of this
+/// size.
 const MAX_BYTES: usize = 4 << 20;
 
 /// The maximum number of values in all answers of a screen.
@@ -86,7 +87,7 @@ pub(super) fn answer<'a, Q: Question>(
     in_time(reader, writing)
 }
 
-// Compiled once, as it does not depend on the type of the question.
+// Compiled once, because it does not depend on the type of the question.
 fn in_time<'a>(
     reader: &'a Reader,
     writing: BoxFuture<'a, Result<Vec<u8>, QueryError>>,
@@ -100,7 +101,8 @@ fn in_time<'a>(
     })
 }
 
-/// Adds how to ask for less to the error of a question without parameters: a parameter may select another question.
+/// Adds to the error of a question without parameters how to ask for less, because another question of the same name
+/// may have the parameter.
 fn or_less(error: QueryError, (_, how): Less) -> QueryError {
     match error {
         QueryError::Parameter { name, message } if message.ends_with(NO_PARAMETER) => {
@@ -169,7 +171,7 @@ impl ScreenSize {
         self.check()
     }
 
-    /// Fails if the answers together are too large, in whatever order they were computed.
+    /// Fails if the answers together are too large. The order in which they were computed does not matter.
     pub fn check(&self) -> Result<(), QueryError> {
         if !self.is_too_large.load(Ordering::Relaxed) {
             return Ok(());
@@ -185,7 +187,7 @@ impl ScreenSize {
     pub fn to_json(&self, value: &impl Serialize, less: Less) -> Result<Vec<u8>, QueryError> {
         let mut text = BoundedText::default();
         let written = value.serialize(&mut Serializer::with_formatter(&mut text, Visible));
-        // The only possible error is the size, as the keys of all maps are strings.
+        // The only possible error is the size, because the keys of all maps are strings.
         written.map_err(|_| too_large(less, &format!("more bytes than the {MAX_BYTES} that")))?;
         self.add(&self.bytes, text.0.len(), MAX_SCREEN_BYTES)?;
         Ok(text.0)
@@ -198,7 +200,7 @@ fn too_large((parameter, remedy): Less, what: &str) -> QueryError {
     QueryError::parameter(parameter, message)
 }
 
-/// Refuses series of too many values. Must be called before the values are computed.
+/// Refuses series of too many values. Call this before the values are computed.
 pub(super) fn check_points<Q: Question>(points: usize) -> Result<(), QueryError> {
     match points > MAX_POINTS {
         true => Err(too_large(
@@ -218,7 +220,7 @@ impl io::Write for BoundedText {
         self.write_all(part).map(|()| part.len())
     }
 
-    // Not inlined: each field of an answer makes three calls, and there are some hundred fields.
+    // Not inlined: each of several hundred fields of answers makes three calls.
     #[inline(never)]
     fn write_all(&mut self, part: &[u8]) -> io::Result<()> {
         if part.len() > MAX_BYTES - self.0.len() {
@@ -233,8 +235,9 @@ impl io::Write for BoundedText {
     }
 }
 
-/// Escapes characters that are invisible or change the direction of text. Names of this crate have none, but other
-/// programs that write to the store may use them, and a question with such a name must get the name back unchanged.
+/// Escapes characters that are invisible or change the direction of text. Names that this crate records have no such
+/// characters, but names from other programs may. A client that parses the JSON gets the name unchanged, and can ask
+/// for it.
 struct Visible;
 
 impl Formatter for Visible {

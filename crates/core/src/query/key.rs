@@ -12,7 +12,7 @@ use tower_pulse_model::context::ContextId;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::Precision;
 
-/// A read of the store, as the key of its cached answer.
+/// The key of a cached answer: the read of the store that gave it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Fleet,
@@ -47,9 +47,9 @@ impl Key {
     /// The age up to which an answer is reused.
     pub(super) fn age(&self) -> Duration {
         Duration::from_secs(match self {
-            // Minutes that have ended hardly change.
+            // Data of ended minutes hardly changes.
             Self::Tiers | Self::Profile(_) | Self::Versions(..) => 60,
-            // There is a report per minute.
+            // An instance reports once a minute.
             Self::BesideOthers(..) => 10,
             _ => 1,
         })

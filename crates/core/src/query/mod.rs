@@ -1,11 +1,11 @@
-//! The questions of the dashboard as typed answers in Rust: a handle's `query` returns the [`Reader`]. The crate
-//! `tower-pulse` documents the questions and their answers.
+//! The questions of the dashboard, with typed answers in Rust. The method `query` of a handle returns the [`Reader`].
+//! The crate `tower-pulse` documents the questions and their answers.
 
 // Read `question.rs` (the table of all questions), `reader.rs` and `answers/` (a file for each question) with
-// `params.rs` and `json.rs` (the parameters and the JSON of the API), then `store_reader.rs` with `reads.rs` and
+// `params.rs` and `json.rs` (the parameters and the JSON of the API). Then read `store_reader.rs` with `reads.rs` and
 // `key.rs` (reads of the store) and `error.rs`, `windows/` (the sums of all contexts), `book.rs` (the additions of
-// other programs) and `instance_minutes.rs` (the requests of each instance). `coop_budget.rs` lets other tasks run in
-// between.
+// other programs) and `instance_minutes.rs` (the requests of each instance). `coop_budget.rs` lets other tasks run
+// during long work.
 
 pub mod answers;
 mod book;

@@ -8,23 +8,23 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use super::error::QueryError;
 use super::window::Window;
 
-/// The maximum length of a parameter, in bytes. Names that this crate writes have at most 256; other programs that
-/// write the book's keys may use longer ones.
+/// The maximum length of a parameter, in bytes. Names that this crate writes have at most 256 bytes. Other programs
+/// that write the book's keys may use longer names.
 const MAX_TEXT: usize = 1_024;
 
-/// The largest number that is accepted. No answer has so many rows.
+/// The largest number that is accepted. All answers have fewer rows.
 const MAX_NUMBER: u64 = 1_000_000_000;
 
 /// The end of the message if the question has no parameters.
 pub(super) const NO_PARAMETER: &str = "no parameter is allowed";
 
-/// The parameters of a question that has none.
+/// The parameters of a question without parameters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-/// Reads the parameters of a query. Refuses parameters that `T` does not have, so that a misspelt one is not silently
-/// ignored. `from` and `to` are read as one `window`; `to` is `now` by default.
+/// Reads the parameters of a query. Refuses parameters that `T` does not have: a misspelt parameter is an error. `from`
+/// and `to` are read as one `window`; `to` is `now` by default.
 pub fn parse<T>(query: Option<&str>, now: i64) -> Result<T, QueryError>
 where
     T: for<'de> Deserialize<'de>,
@@ -202,7 +202,7 @@ impl<'de> Deserializer<'de> for Value {
     }
 }
 
-/// Whether the text consists of digits: `parse` would accept a sign as well.
+/// Whether the text consists of digits. `parse` would also accept a sign.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

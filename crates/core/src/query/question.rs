@@ -34,7 +34,7 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
         "ask for fewer rows with limit, and for the others with offset",
     );
 
-    /// Answers the question, for [`Reader::ask`].
+    /// Answers the question on behalf of [`Reader::ask`].
     fn answer(
         &self,
         source: &Source,
@@ -46,7 +46,7 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Passes all questions to a macro, one per line: the name of the endpoint, with a required parameter if two questions
+/// Passes all questions to a macro. A line has the name of the endpoint, with a required parameter if two questions
 /// share the name; the question; the function that answers it; its answer; how to ask for less, if not by a limit; and
 /// the number of values in its series.
 #[macro_export]
@@ -121,7 +121,7 @@ macro_rules! answered {
             }
         )+
 
-        /// The endpoint `api/{name}`. Some names have several, which differ in the parameters of the query.
+        /// The endpoint `api/{name}`. If a name has several endpoints, the parameters in `query` select one.
         pub fn named(name: &str, query: Option<&str>) -> Option<Endpoint> {
             let has = |parameter: &str| {
                 let mut pairs = query.unwrap_or_default().split('&');

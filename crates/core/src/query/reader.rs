@@ -14,7 +14,7 @@ use crate::condition::Condition;
 use crate::health::Health;
 use crate::task::{BoxFuture, boxed};
 
-/// An answer, and the time up to which it is complete. Dereferences to the answer.
+/// An answer, and the moment up to which it is complete. Dereferences to the answer.
 #[derive(Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Answer<T> {
@@ -36,13 +36,14 @@ impl<T> std::ops::Deref for Answer<T> {
 /// A future that answers a question.
 pub(super) type Answering<'a, T> = BoxFuture<'a, Result<Answer<T>, QueryError>>;
 
-/// Answers the dashboard's questions in Rust. `Pulse::query` and `Dashboard::query` return it. All clones, and all
-/// routers of the same `Pulse`, share their cached reads.
+/// Answers the dashboard's questions in Rust. `Pulse::query` and `Dashboard::query` return a reader. All clones, and
+/// all routers of the same `Pulse`, share cached reads.
 ///
 /// # Errors
-/// Each question fails with [`QueryError::Store`] or [`QueryError::Unanswered`] while the store cannot be read, and
-/// with [`QueryError::Parameter`] if one of its fields has a value that is not allowed, such as a limit of more than
-/// 1,000 rows. A question about a window fails with [`QueryError::NoRoom`] if its sums do not fit into `query_bytes`.
+/// All questions fail with [`QueryError::Store`] or [`QueryError::Unanswered`] while the store cannot be read. A
+/// question fails with [`QueryError::Parameter`] if a field has a value that is not allowed, such as a limit of more
+/// than 1,000 rows. A question about a window fails with [`QueryError::NoRoom`] if the sums of the window do not fit
+/// into `query_bytes`.
 ///
 /// # Cancel safety
 /// Dropping a future changes nothing.
@@ -71,19 +72,19 @@ impl Reader {
     /// Answers a question.
     ///
     /// # Errors
-    /// [`QueryError::NotFound`] if there is no context, mark, instance, counter, ranking or row cache of the name;
+    /// [`QueryError::NotFound`] if no context, mark, instance, counter, ranking or row cache has the name;
     /// [`QueryError::Parameter`] if the series have more than 16,384 values.
     pub fn ask<'a, Q: Question>(&'a self, question: &'a Q) -> Answering<'a, Q::Answer> {
         self.in_time(boxed(question.answer(&self.0)))
     }
 
     /// Answers a question in the form of the API: `heat_map?window=1h` returns the JSON of `api/heat_map?window=1h`.
-    /// The guide's page about the [API](https://docs.rs/tower-pulse/latest/tower_pulse/guide/api/index.html) has all
+    /// The guide's page about the [API](https://docs.rs/tower-pulse/latest/tower_pulse/guide/api/index.html) lists all
     /// questions and their answers.
     ///
     /// # Errors
-    /// Those of [`ask`](Self::ask); also [`QueryError::NotFound`] if there is no such question, and
-    /// [`QueryError::Parameter`] if the question does not have a parameter.
+    /// The errors of [`ask`](Self::ask); [`QueryError::NotFound`] if the API has no question of the name;
+    /// [`QueryError::Parameter`] if the question does not have a given parameter.
     pub fn json<'a>(&'a self, question: &'a str) -> BoxFuture<'a, Result<String, QueryError>> {
         Box::pin(async move {
             let answer = json::ask(self, question, &ScreenSize::default()).await?;
@@ -92,8 +93,8 @@ impl Reader {
         })
     }
 
-    /// The health of this process. Keys of the store that cannot be read are among its warnings. The answer does not
-    /// need a working store.
+    /// The health of this process. Its warnings name keys of the store that cannot be read. The answer needs no working
+    /// store.
     pub fn health(&self) -> BoxFuture<'_, Health> {
         Box::pin(async { answers::health(&self.0).await.health })
     }
@@ -105,7 +106,7 @@ impl Reader {
     ) -> Answering<'a, T> {
         Box::pin(async move {
             let source = &self.0;
-            // `as_of` is read before the data, so that the data is at least as new.
+            // `as_of` is read before the data. The data is then at least as new.
             let answered = match source.reader.as_of().await {
                 Ok(as_of) => answering.await.map(|value| Answer { value, as_of }),
                 // A wrong question is refused even if the store fails.
@@ -115,7 +116,7 @@ impl Reader {
                 },
             };
             answered.inspect_err(|error| {
-                // Health reports in another way that the store does not answer at all.
+                // Health has other fields to say that the store does not answer at all.
                 if let QueryError::Store(cause) = error
                     && !cause.kind().is_without_answer()
                 {

@@ -1,4 +1,5 @@
-//! Cached reads of the store. Each is made at most once a second and by one task at a time; all tasks share its answer.
+//! Cached reads of the store. A read is made at most once a second, and by one task at a time. All tasks share its
+//! answer.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -19,10 +20,10 @@ use crate::task::{BoxFuture, lock};
 /// The age up to which most answers of the store are reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The maximum number of cached keys of each kind. Others are read each time.
+/// The maximum number of cached keys of each kind. Further keys are read each time.
 const MAX_KEYS: usize = 64;
 
-/// Approximate bytes of the strings of a list's item.
+/// Approximate bytes of the strings of an item in a list.
 pub(super) const PER_TEXT: usize = 200;
 
 /// An answer of any type, and its size in bytes.
@@ -36,8 +37,8 @@ pub(super) struct Reads {
     flights: Mutex<HashMap<Key, Flight>>,
 }
 
-/// A read with its last answer. One task at a time asks the store, by locking `mutex`; the others wait for it and reuse
-/// the answer.
+/// A read with its last answer. The task that holds `mutex` asks the store. The other tasks wait for it and reuse the
+/// answer.
 #[derive(Default)]
 struct Flight {
     mutex: Arc<AsyncMutex<()>>,
@@ -51,8 +52,8 @@ struct Answered {
 }
 
 impl Answered {
-    /// Whether the answer may be reused up to this age. An error is reused for a second at most. After a jump of the
-    /// wall clock, which may now be in another hour, the answer is not reused.
+    /// Whether the answer may be reused up to this age. An error is reused for at most a second. An answer from before
+    /// a jump of the wall clock is not reused, because the clock may be in another hour.
     fn is_fresh(&self, clock: &Clock, age: Duration) -> bool {
         let age = if self.answer.is_ok() { age } else { FRESH };
         let wall = clock.now_seconds().saturating_sub(self.wall);
@@ -74,11 +75,11 @@ impl Reads {
         }
     }
 
-    /// Returns the last answer to `key` if it is fresh, or else a new one. `bytes` is the approximate size of an
-    /// answer, 0 for a key without a share. Waiting for the lock and for the store together takes at most the deadline.
-    /// All answers to a key must have the same type.
+    /// Returns the last answer to `key` if it is fresh, or a new answer. `bytes` computes the approximate size of an
+    /// answer, 0 for a key without a share. The waits for the lock and for the store together take at most the
+    /// deadline. All answers to a key must have the same type.
     ///
-    /// Cancel safe: another waiting task makes the read.
+    /// Cancel safe: another waiting task then makes the read.
     pub(super) fn get<'a, T: Send + Sync + 'static, A: Into<Arc<T>>, E: Into<QueryError>>(
         &'a self,
         key: Key,
@@ -93,12 +94,12 @@ impl Reads {
         let answer = self.answer(key, read);
         async {
             let (answer, _) = answer.await?;
-            // Each key is given in one place, with a read of one type.
+            // Each key is used in one place, with a read of one type.
             Ok(answer.downcast().expect("a key has answers of one type"))
         }
     }
 
-    /// The same for a list. `beside` is the size of an item's heap memory other than strings.
+    /// Like [`get`](Self::get), for a list. `beside` computes the size of an item's heap memory other than strings.
     pub(super) fn list<'a, T: Send + Sync + 'static, E: Into<QueryError>>(
         &'a self,
         key: Key,
@@ -122,7 +123,7 @@ impl Reads {
             if let Some(answer) = self.fresh_answer(&key) {
                 return answer;
             }
-            // An answer that needs several reads lets other tasks run in between.
+            // Other tasks run between the reads of an answer that needs several.
             yield_now().await;
             let answer = tokio::select! {
                 biased;
@@ -135,7 +136,7 @@ impl Reads {
         })
     }
 
-    /// The mutex of a read. Removes answers that are no longer fresh.
+    /// The mutex of a read. Removes answers that are not fresh.
     fn mutex_of(&self, key: &Key) -> Arc<AsyncMutex<()>> {
         let mut flights = lock(&self.flights);
         flights.retain(|other, flight| {
@@ -158,8 +159,8 @@ impl Reads {
             .then(|| last.answer.clone())
     }
 
-    /// Caches an answer in place of the last one, if there is room. Answers that are older than [`FRESH`] are dropped
-    /// to make room.
+    /// Replaces the cached answer by a new one, if there is room. Drops answers that are older than [`FRESH`] to make
+    /// room.
     fn hold(&self, key: &Key, answer: &Answer) {
         let answered = Answered {
             at: self.clock.tick(),
@@ -185,7 +186,7 @@ impl Reads {
         }
     }
 
-    /// Forgets the last answer, including that of a read in progress.
+    /// Forgets the last answer. Waits for a read in progress, and forgets its answer too.
     pub(super) async fn forget(&self, key: Key) {
         let mutex = self.mutex_of(&key);
         let _guard = mutex.lock().await;
@@ -207,7 +208,7 @@ impl Reads {
     }
 }
 
-/// Approximate bytes of a list: for each item its own size, its strings, and the rest by `beside`.
+/// Approximate bytes of a list: for each item its own size, its strings, and the bytes that `beside` computes.
 pub(super) fn bytes_of<T>(answer: &[T], beside: fn(&T) -> usize) -> usize {
     let texts = answer.len() * (size_of::<T>() + PER_TEXT);
     texts + answer.iter().map(beside).sum::<usize>()

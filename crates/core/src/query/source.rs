@@ -22,7 +22,7 @@ pub struct Source {
     pub clock: Clock,
     /// The targets of requests.
     pub targets: Arc<Targets>,
-    /// The warnings about the configuration, and the wrong credentials.
+    /// The warnings about the configuration, and about wrong credentials.
     pub notices: Notices,
     /// The state of this instance; `None` if this process is not an instance.
     pub process: Option<Arc<dyn Process>>,
@@ -49,8 +49,8 @@ pub trait Process: Send + Sync {
 }
 
 impl Source {
-    /// The data of a store. `query_bytes` bounds the caches. A process that is no instance detects a wrong clock, and
-    /// uses the store's time then.
+    /// The data of a store. `query_bytes` bounds the caches. A process that is not an instance checks its clock here,
+    /// and uses the store's time if its clock is wrong.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,

@@ -13,13 +13,14 @@ use tower_pulse_model::tiers::Tiers;
 /// The time that the store has recorded, in Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The start of the store's generation. Another generation has other data.
+    /// The start of the store's generation. A reset begins another generation, with other data.
     pub generation: i64,
     /// The time since the first sample that the store holds, without the gaps in which no instance was running.
     pub recorded: RecordedTime,
     /// The moment up to which all samples can be read.
     pub as_of: i64,
-    /// The end of the time that counts as recorded: `as_of`, or `now` if that is only slightly later.
+    /// The end of the time that counts as recorded: `now` if it is only slightly later than `as_of`, or otherwise
+    /// `as_of`.
     pub recorded_until: i64,
     /// The tiers of the records.
     pub tiers: Tiers,
@@ -37,17 +38,17 @@ pub struct Covered {
     pub to: i64,
     /// The recorded share of the window until now, 0 to 1.
     pub complete: f64,
-    /// The recorded seconds, which rates are per.
+    /// Number of recorded seconds. Rates are amounts per recorded second.
     pub recorded_seconds: i64,
-    /// The seconds, after the first recorded one, in which the service was not running.
+    /// Number of seconds, after the first recorded second, in which the service was not running.
     ///
-    /// Always 0 if the store cannot know this, as with Redis.
+    /// Always 0 with a store that cannot know this time, such as Redis.
     pub not_running_seconds: i64,
-    /// Requests that instances served, but the store lost or refused for their time.
+    /// Number of served requests that the figures lack: lost, skewed and set-aside requests.
     pub missing: u64,
 }
 
-/// The share of a window that must have been recorded for a comparison with another one.
+/// A window is compared with another only if more than this share of it was recorded.
 const MOSTLY: f64 = 0.5;
 
 impl Covered {
@@ -80,14 +81,14 @@ impl Covered {
         source: &Source,
         span: &Span,
     ) -> Result<Self, QueryError> {
-        // The slices of the answer may be those of counters, so slices of records are chosen.
+        // The slices of the answer may be slices of counters, so slices of records are chosen.
         let slices = Window::of(self.from, self.to).slices(span.tiers, span.now);
         let all = source.reader.sums(&ContextId::all(), slices).await?;
         let missing = all.measures.get(Measure::Missing);
         Ok(Self { missing, ..self })
     }
 
-    /// Whether enough was recorded for a comparison.
+    /// Whether enough of the window was recorded for a comparison.
     pub(super) fn is_mostly_recorded(&self) -> bool {
         self.complete > MOSTLY
     }

@@ -1,5 +1,5 @@
-//! Reads of the store. Each is made at most once a second and once at a time, however many dashboards are open, and
-//! never for longer than the deadline.
+//! Reads of the store. A read is made at most once a second and by one task at a time, even if many dashboards are
+//! open, and takes at most the deadline.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -65,7 +65,7 @@ pub struct StoreReader {
     store: Arc<dyn Store>,
     clock: Clock,
     process: Option<Arc<dyn Process>>,
-    /// The measured error of the clock; `None` in an instance, which measures it elsewhere.
+    /// The measured error of the clock; `None` in an instance, which has its own measurement.
     pub(super) skew: Option<Skew>,
     reads: Reads,
     /// The book, and the time at which its last page was read.
@@ -113,8 +113,8 @@ impl StoreReader {
         self.reads.get(Key::Fleet, |_| 0, read).await
     }
 
-    /// The additions of other programs to the book. Pages are read so slowly that the rate of commands does not depend
-    /// on the number of contexts.
+    /// The additions of other programs to the book. Pages are read at a rate that does not depend on the number of
+    /// contexts.
     pub async fn book(&self) -> Shared<Book> {
         let read = async {
             let (last, at) = lock(&self.last_book).clone();
@@ -292,7 +292,7 @@ impl StoreReader {
         self.reads.get(Key::Rankings, |_| 0, read).await
     }
 
-    /// Some of the scheduled rows of a cache, and the number of all rows.
+    /// A part of the scheduled rows of a cache, and the number of all rows.
     #[cfg(feature = "row-cache")]
     pub async fn rows(&self, list: &ListRows, query: RowsQuery) -> Shared<RowList> {
         let read = async { list(query.clone()).await };
@@ -326,7 +326,8 @@ impl StoreReader {
         Ok(Option::clone(&*self.reads.get(key, bytes, read).await?))
     }
 
-    /// The slowest and the newest failed requests of some contexts in an hour: a list for each context, in their order.
+    /// The slowest and the newest failed requests of contexts in an hour: a list for each context, in the order of
+    /// `contexts`.
     pub async fn slow_requests(
         &self,
         contexts: &[ContextId],
@@ -340,7 +341,7 @@ impl StoreReader {
         self.reads.list(key, bytes, read).await
     }
 
-    /// The hour-of-week profile of a context; `None` if it has none.
+    /// The hour-of-week profile of a context; `None` if the context has no profile.
     pub async fn profile(&self, context: &ContextId) -> Shared<Option<Profile>> {
         let id = RecordId::new(context.kind, &context.name);
         let read = async { profiles::profile(self.store.journal(), id, self.now()).await };
@@ -377,7 +378,8 @@ impl StoreReader {
         let read = async {
             let now = self.now();
             let sent = self.clock.wall_nanos();
-            // Taken before the store is asked, whose answer may include samples that are sent meanwhile.
+            // Taken before the store is asked, because the store's answer may include samples that are sent in the
+            // meantime.
             let unsent = self.process.as_ref().and_then(|process| process.unsent());
             let (mut store, tiers) = tokio::try_join!(
                 async { Ok(self.store.upkeep().status(now).await?) },
@@ -404,7 +406,7 @@ impl StoreReader {
         self.reads.get(Key::Status, |_| 0, read).await
     }
 
-    /// The changes. They are read only after a new judgement, once a minute, but acknowledgements are read each time.
+    /// The changes. Acknowledgements are read each time, and the rest only after a new judgement, once a minute.
     pub async fn changes(&self) -> Shared<ChangeLog> {
         let read = async {
             let last = lock(&self.last_log).clone();
@@ -425,8 +427,8 @@ impl StoreReader {
         self.reads.get(Key::Marks, |_| 0, read).await
     }
 
-    /// The requests of a version and of the others in the minutes in which they ran side by side. The answer is cached,
-    /// as the records of an ended minute hardly change.
+    /// The requests of a version and of the other versions in the minutes in which they ran side by side. The answer is
+    /// cached, because the records of an ended minute hardly change.
     pub async fn versions(&self, version: &Arc<str>, minutes: Vec<i64>) -> Shared<Versions> {
         let read = async {
             let mut versions = Versions::default();

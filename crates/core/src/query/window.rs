@@ -1,4 +1,4 @@
-//! Windows: spans of time that a question is about, rounded outward to kept slices.
+//! Windows: the time that a question is about, rounded outward to kept slices.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -16,23 +16,23 @@ use tower_pulse_model::tiers::Tiers;
 /// The latest accepted time: the end of the year 9999.
 const YEAR_9999: i64 = 253_402_300_799;
 
-/// The lengths of the [`Window::NAMES`] after the two hours, in seconds.
+/// The lengths of the windows in [`Window::NAMES`] after the two UTC hours, in seconds.
 const LENGTHS: [i64; 8] = [
     300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000, 7_776_000,
 ];
 
-/// The maximum lag of flushing and folding, in seconds. After a longer one, the missing time counts as not recorded.
+/// The maximum lag of flushing and folding, in seconds. With a longer lag, the missing time counts as not recorded.
 const LAG: i64 = 15;
 
-/// The end of the time that counts as recorded at `now`, if all samples until `as_of` can be read. A short lag is
-/// ignored, unless its end is `uncertain`.
+/// The end of the time that counts as recorded at `now`, if all samples until `as_of` can be read. A lag of at most
+/// [`LAG`] is ignored, unless it is `uncertain` when the lag ends.
 pub(super) fn recorded_until(as_of: i64, now: i64, uncertain: bool) -> i64 {
     let is_recent = !uncertain && as_of.saturating_add(LAG) >= now;
     if is_recent { now } else { as_of.min(now) }
 }
 
-/// A span of time that a question is about. A window is rounded outward to slices that are kept: minutes for two hours,
-/// half hours for two days, six hours for two weeks, and days as long as `history` asks for.
+/// The time that a question is about. A window is rounded outward to slices that are kept: minutes for two hours, half
+/// hours for two days, six hours for two weeks, and days for the time that `history` sets.
 ///
 /// ```
 /// # mod tower_pulse { pub use tower_pulse_core::query::answers as query; }
@@ -51,7 +51,7 @@ pub struct Window(Asked);
 enum Asked {
     /// The given number of seconds before now.
     Last(i64),
-    /// The time between two Unix seconds, the second one excluded.
+    /// The time between two moments in Unix seconds, the later one excluded.
     Between(i64, i64),
     /// A UTC hour by its distance from the current hour, which is 0.
     HoursAgo(i64),
@@ -61,7 +61,7 @@ impl Window {
     /// The current hour, UTC.
     pub const HOUR: Self = Self(Asked::HoursAgo(0));
 
-    /// The hour before the current one.
+    /// The hour before the current hour, UTC.
     pub const LAST_HOUR: Self = Self(Asked::HoursAgo(1));
 
     /// The names that [`FromStr`] reads.
@@ -90,7 +90,7 @@ impl Window {
     /// The time from `from` to `to`, in Unix seconds, `to` excluded.
     ///
     /// # Errors
-    /// `from` is not before `to`, or one of them is negative or after the year 9999.
+    /// `from` is not before `to`, or a bound is negative or after the year 9999.
     pub fn between(from: i64, to: i64) -> Result<Self, QueryError> {
         for (name, time) in [("from", from), ("to", to)] {
             if !(0..=YEAR_9999).contains(&time) {
@@ -115,12 +115,12 @@ impl Window {
         Self(Asked::Last(seconds))
     }
 
-    /// Whether the window is one of the hours, for which other programs have statistics too.
+    /// Whether the window is one of the UTC hours, whose statistics other programs may add to.
     pub(super) fn is_hour(self) -> bool {
         matches!(self.0, Asked::HoursAgo(_))
     }
 
-    /// The same window with the bounds of its slices at `now`, so that questions about similar times share an answer.
+    /// The same window with the bounds of its slices at `now`. Questions about similar times then share an answer.
     #[must_use]
     pub(super) fn rounded(self, tiers: Tiers, now: i64) -> Self {
         match self.0 {
@@ -144,9 +144,9 @@ impl Window {
         }
     }
 
-    /// The slices that cover the window at `now`. They belong to the finest tier that still has the first slice (for a
-    /// moving window, also that of the window before it), or else to the tier that goes back furthest. The last slice
-    /// is at most the one that contains `now`.
+    /// The slices that cover the window at `now`. Their tier is the finest that still has the first slice, and for a
+    /// moving window also the first slice of the window before it. If no tier still has them, the tier that goes back
+    /// furthest is chosen. No slice starts after `now`.
     pub(super) fn slices(self, tiers: Tiers, now: i64) -> WindowSlices {
         let bounds = self.bounds(now);
         if self.is_hour() {
@@ -213,14 +213,13 @@ pub(super) struct WindowSlices {
     pub(super) from: i64,
     /// End of the last slice, in Unix seconds.
     pub(super) to: i64,
-    /// The time since which the tier is kept, in Unix seconds; `i64::MIN` if it always was. Earlier slices lack
-    /// samples.
+    /// The time since which the tier is kept, in Unix seconds; `i64::MIN` if always. Earlier slices lack samples.
     pub(super) since: i64,
 }
 
 impl WindowSlices {
-    /// The slices of a length that cover some bounds, at least one. They are made of slices of `tier`, which is kept
-    /// `since` then.
+    /// The slices of a length that cover the time between the bounds, at least one. They are made of slices of `tier`,
+    /// which is kept since the time `since`.
     pub(super) fn around(bounds: &Range<i64>, length: u32, tier: Precision, since: i64) -> Self {
         let (of, length) = (Precision::new(length, 1), i64::from(length));
         let from = of.slice(bounds.start);
@@ -233,7 +232,7 @@ impl WindowSlices {
         }
     }
 
-    /// The hour that starts at `from` as two half hours, which are few slices with fine histograms.
+    /// The hour that starts at `from` as two half hours: few slices with fine histograms.
     pub(super) fn hour(from: i64) -> Self {
         Self {
             tier: TIERS[1],
@@ -249,7 +248,7 @@ impl WindowSlices {
         retained.max(self.tier.slice(self.since))
     }
 
-    /// The window of the same length just before.
+    /// The window of the same length that ends where this window begins.
     pub(super) fn before(&self) -> Self {
         Self {
             from: self.from.saturating_sub(self.to.saturating_sub(self.from)),
@@ -283,7 +282,7 @@ impl WindowSlices {
         (self.from..self.to).contains(&time)
     }
 
-    /// The number of seconds that have passed.
+    /// The number of seconds of the slices that have passed at `now`.
     pub(super) fn passed(&self, now: i64) -> i64 {
         self.to.min(now).saturating_sub(self.from).max(0)
     }

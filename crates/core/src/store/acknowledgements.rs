@@ -1,5 +1,5 @@
-//! The acknowledged changes, and by whom: one field beside the judgement. A judgement of any version of this crate
-//! leaves the field as it is, and an acknowledgement leaves the judgement as it is.
+//! The acknowledgements of changes, in a field beside the judgement. A judgement, by any version of this crate, does
+//! not change this field, and an acknowledgement does not change the judgement.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tower_pulse_model::pack;
 /// The field of [`Table::Judgement`].
 pub const TAKEN: &[u8] = b"taken";
 
-/// The most changes that may be acknowledged at the same time.
+/// The maximum number of changes that may be acknowledged at the same time.
 pub const MAX_ACKNOWLEDGED: usize = 100;
 
-/// The acknowledged changes, and by whom.
+/// The acknowledgements of changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Acknowledgements {
     /// The value of the field; `None` if it is missing.
@@ -25,7 +25,7 @@ pub struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    /// Reads the value of the field; empty if it is unreadable.
+    /// Reads the value of the field. An unreadable value reads as no acknowledgements.
     pub fn new(value: Option<Vec<u8>>) -> Self {
         let by_id = value.as_deref().and_then(pack::unpack);
         Self {
@@ -34,13 +34,13 @@ impl Acknowledgements {
         }
     }
 
-    /// Returns who has acknowledged a change.
+    /// The acknowledgement of a change.
     fn of(&self, id: &str) -> Option<&Acknowledgement> {
         let mut all = self.by_id.iter();
         all.find_map(|(other, acknowledged)| (**other == *id).then_some(acknowledged))
     }
 
-    /// Sets who has acknowledged each of the ongoing changes. A change that has ended is not acknowledged.
+    /// Sets the acknowledgement of each ongoing change. An ended change has none.
     pub fn tell(&self, changes: &mut [Change]) {
         for change in changes {
             let acknowledged = self.of(&change.id).filter(|_| change.ended.is_none());
@@ -48,8 +48,9 @@ impl Acknowledgements {
         }
     }
 
-    /// The write that acknowledges a change, or with `None` withdraws the acknowledgement. The write also forgets
-    /// changes that have ended. Returns `None` if there is no room for another acknowledgement.
+    /// The write that acknowledges a change, or withdraws the acknowledgement if `acknowledged` is `None`. The write
+    /// also removes the acknowledgements of ended changes. Returns `None` if there is no room for another
+    /// acknowledgement.
     pub fn write(
         &self,
         change: &str,

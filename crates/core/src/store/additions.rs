@@ -1,5 +1,5 @@
-//! The additions of a step to counters, to the exported statistics, which other programs may add to as well, and to the
-//! time at which each context was last seen.
+//! The additions of a step to counters, to the exported statistics, and to the time at which each context was last
+//! seen. Other programs may add to the exported statistics too.
 
 use std::sync::Arc;
 
@@ -7,32 +7,32 @@ use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::slice::Precision;
 
-/// The additions of a step, and the samples that it refuses of the round.
+/// The additions of a step, and the number of the round's samples that it refuses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Additions {
-    /// Additions to counters: of contexts and of the user.
+    /// Additions to the counters of contexts and to the user's counters.
     pub counters: Vec<CounterAdditions>,
     /// The contexts of the step, with the additions to their statistics.
     pub statistics: Vec<StatisticsAdditions>,
     /// Number of samples that were late when they were flushed.
     pub late: u64,
-    /// Number of samples that lie too far in the future, and are refused.
+    /// Number of samples that are refused because they are too far in the future.
     pub skewed: u64,
 }
 
-/// Additions to a slice of some counters. Grouped by slice, so that a store decides once per slice, not once per
-/// counter, what a new slice requires.
+/// Additions to a slice of counters. They are grouped by slice, because a store decides once per slice what a new slice
+/// requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterAdditions {
     /// The precision, which says how many slices a counter keeps.
     pub precision: Precision,
     /// The start of the slice, in Unix seconds.
     pub slice: i64,
-    /// By the name of the counter. A number that an `i64` cannot hold is refused as an overflow is.
+    /// By the name of the counter. A number that does not fit into an `i64` is refused like an overflow.
     pub added: Vec<(Arc<str>, i128)>,
 }
 
-/// A context that was seen, and additions to its exported statistics. A store that exports none leaves those out.
+/// A context that was seen, and additions to its exported statistics. A store without exports ignores the additions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatisticsAdditions {
     /// The context.

@@ -1,41 +1,40 @@
-//! Appending: what a flush needs of a store.
+//! Appending: the part of a store that a flush uses.
 
 use crate::store::StoreFuture;
 use tower_pulse_model::batch::Batch;
 
-/// A generation of a store: a store from its first call until it loses its state.
+/// A generation of a store: the store from its first call until a reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// Its name, which no other generation has.
+    /// The unique name of the generation.
     pub id: String,
-    /// Its age in seconds when the store was asked.
+    /// The age of the generation in seconds, when the store was asked.
     pub age: u64,
-    /// Whether the store was empty when the generation began: then it has no call of an earlier generation.
+    /// Whether the store was empty when the generation began. An empty store has no calls of an earlier generation.
     pub is_fresh: bool,
 }
 
-/// A call: a numbered part of a batch, which is folded once however often it is appended.
+/// A call: a numbered part of a batch. A call that is appended repeatedly is folded once.
 #[derive(Clone, Debug)]
 pub struct FencedBatch {
     /// The generation of the store in which the calls of the instance are numbered.
     pub generation: String,
-    /// The instance that appends the call: a random name that ends with its process.
+    /// The instance that appends the call: a random name, which is valid until its process ends.
     pub instance: String,
     /// The number of the call. The instance numbers its calls from 1 without gaps.
     pub seq: u64,
-    /// The number of the last call that the store is expected to have: `seq - 1`, except for the first call after lost
-    /// ones.
+    /// The number of the last call that the store should have: `seq - 1`, except for the first call after lost calls.
     pub previous: u64,
     /// The samples to fold.
     pub batch: Batch,
 }
 
-/// A place in a journal: the id of an entry, or the end of the folded entries.
+/// A place in a journal, which identifies an entry or the end of the folded entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Bytes appended until the end of the entry.
     pub offset: u64,
-    /// A digest of all entries up to this place, which distinguishes two histories.
+    /// A digest of all entries up to this place. Different histories have different digests.
     pub chain: u64,
 }
 
@@ -62,11 +61,11 @@ impl std::str::FromStr for Position {
 /// The position of a call, and the progress of folding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// The position of the call in the journal, or one after it.
+    /// The position of the call in the journal, or a later position.
     pub position: Position,
     /// The position up to which the journal is folded.
     pub folded: Position,
-    /// Whether an instance folds.
+    /// Whether an instance holds the lease to fold.
     pub has_leader: bool,
 }
 
@@ -75,18 +74,18 @@ pub struct Receipt {
 pub enum Appended {
     /// The call is in the journal.
     Done(Receipt),
-    /// The call had been appended before; the store did not change.
+    /// The call was already in the journal. The store did not change.
     Duplicate(Receipt),
-    /// The store lacks calls before this one, as after a failover; it did not change.
+    /// The store lacks calls before this one, for example after a failover. The store did not change.
     Gap {
-        /// The number of the last call that the store has, 0 for none.
+        /// The number of the last call that the store has; 0 if it has no call.
         fence: u64,
     },
-    /// The store is of another generation: it was flushed, restored or evicted. The call changed nothing.
+    /// The store has another generation: it was emptied, evicted, or restored from a backup. The store did not change.
     Reset,
-    /// The journal is at its bound, and has no room until it is folded; the store did not change.
+    /// The journal is full, and has no room until it is folded. The store did not change.
     Full,
-    /// The fence of the instance is unreadable, as another program has overwritten it; the store did not change.
+    /// The fence of the instance is unreadable, because another program has overwritten it. The store did not change.
     Garbled,
 }
 
@@ -101,19 +100,19 @@ pub enum Readable {
     Lost,
 }
 
-/// Appends calls to the journal, each once.
+/// Appends each call to the journal once.
 ///
 /// # Cancel safety
 /// A call whose future is dropped may have been appended. Appending it again shows whether it was.
 pub trait Append: Send + Sync {
-    /// Returns the store's generation, and begins one if there is none.
+    /// Returns the store's generation. Begins one if the store has none.
     fn hello(&self) -> StoreFuture<'_, Generation>;
 
-    /// Appends a call once, however often it is repeated; the answer to a repetition tells whether it had been
-    /// appended.
+    /// Appends a call once, even if the append is repeated. The answer to a repetition says whether the call was
+    /// already in the journal.
     ///
     /// # Errors
-    /// Fails also if the batch has other precisions than the store.
+    /// In addition to errors of the store, if the precisions of the batch differ from those of the store.
     fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended>;
 
     /// Whether a call that was appended can be read.
@@ -123,12 +122,12 @@ pub trait Append: Send + Sync {
 /// A call that was appended, to ask whether it can be [read](Append::readable).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendedCall {
-    /// The generation of the store that has it.
+    /// The generation of the store that has the call.
     pub generation: String,
-    /// The instance that appended it.
+    /// The instance that appended the call.
     pub instance: String,
-    /// Its number.
+    /// The number of the call.
     pub seq: u64,
-    /// Its position in the journal, or one after it.
+    /// The position of the call in the journal, or a later position.
     pub position: Position,
 }

@@ -1,19 +1,19 @@
-//! Writes between two rounds of folding that depend on the value of a field.
+//! Writes between two rounds of folding that take effect only if a field has an expected value.
 //!
-//! They are steps, as those of a round are: each gives the version of the journal's state and sets the next. So each
-//! takes effect at most once, and of two instances that write at the same time only one succeeds.
+//! Like the steps of a round, each of these steps gives the version of the journal's state and sets the next. A step
+//! therefore takes effect at most once, and only one of two instances that write at the same time succeeds.
 
 use super::table::{FieldWrites, Table};
 
-/// Fields of tables to write if one field still has a value.
+/// Fields of tables to write if one field has the expected value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionalWrite {
     /// The field whose value is compared.
     pub compared: (Table, Vec<u8>),
     /// The value that the field must have; `None` if it must be missing.
     pub expected: Option<Vec<u8>>,
-    /// The writes of each step. All steps but the last must leave the data that counts as it is. Each must give the
-    /// compared field another value, so that others can tell that steps are missing.
+    /// The writes of each step. Only the last step may change data that counts. Each step must give the compared field
+    /// another value, which shows others that steps are missing.
     pub steps: Vec<Vec<FieldWrites>>,
 }
 
@@ -22,8 +22,8 @@ pub struct ConditionalWrite {
 pub enum Written {
     /// All steps took effect.
     Done,
-    /// The compared field has another value: another instance has written, or only some steps took effect.
+    /// The compared field has another value: another instance has written, or only a part of the steps took effect.
     Differs,
-    /// This instance has no lease: another one folds, or none can.
+    /// This instance has no lease: another instance folds, or no instance can.
     NoLease,
 }

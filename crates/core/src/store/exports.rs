@@ -1,5 +1,5 @@
 //! Exports: the book's statistics and its ranking of the slowest contexts. A store that other programs can reach writes
-//! them for those programs, which may add to them. Only this module reads those additions.
+//! them for these programs, which may add to them. Only this module reads the additions.
 
 use crate::store::StoreFuture;
 use tower_pulse_model::access_time::AccessTimeStats;
@@ -7,11 +7,11 @@ use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
 use tower_pulse_model::slowest::RankedContext;
 use tower_pulse_model::snapshot::Problem;
 
-/// The most contexts in an [`ExportedPage`].
+/// The maximum number of contexts in an [`ExportedPage`].
 pub const MAX_EXPORTED_CONTEXTS: usize = 10;
 
-/// The statistics of contexts of one name in the current hour and the hour before: the start of each hour that has
-/// some, with its statistics.
+/// The statistics of the contexts of one name in the current hour and in the hour before. Each hour that has statistics
+/// is given by its start.
 pub type ExportedHours = Vec<(i64, AccessTimeStats)>;
 
 /// The kind of a context that only other programs have recorded.
@@ -23,10 +23,10 @@ pub fn kind_of(name: &str) -> Kind {
     }
 }
 
-/// A page of the contexts that have statistics. Those that only other programs have recorded come first.
+/// A page of the contexts that have statistics. Contexts that only other programs have recorded come first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExportedPage {
-    /// The contexts. The hours of contexts that share their name, and so their statistics, are left out.
+    /// The contexts. Contexts of the same name share their statistics, and have no hours here.
     pub contexts: Vec<(ContextId, ExportedHours)>,
     /// Number of all contexts.
     pub total: usize,

@@ -1,4 +1,4 @@
-//! The field that names the days a store keeps, the same in each store.
+//! The field that says how many days of history a store keeps. All stores have it.
 
 use super::table::{FieldWrites, Table};
 use super::table_reads::{Purpose, TableReader, read_value};
@@ -9,7 +9,8 @@ use tower_pulse_model::tiers::History;
 /// The field of [`Table::History`].
 const KEPT: &[u8] = b"kept";
 
-/// The history that a store keeps; `None` if it keeps none, or if another program has overwritten the field.
+/// The history that a store keeps; `None` if the store keeps no history, or if another program has overwritten the
+/// field.
 pub async fn read(reader: &dyn TableReader, purpose: Purpose) -> Result<Option<History>> {
     let packed = read_value(reader, purpose, Table::History, KEPT).await?;
     Ok(packed.and_then(|packed| unpack(&packed)))

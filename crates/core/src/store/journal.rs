@@ -1,17 +1,16 @@
-//! The journal as its folder uses it.
+//! The journal, as the folder uses it.
 //!
-//! The journal's *state* holds the name of its generation, the position up to which it is folded (`committed`),
-//! the end of the round that was begun and the partitions of it that are done, a fence per instance, and a
-//! *version*: a name that each step of folding must give and then replaces.
+//! The journal's *state* holds the name of its generation, the position up to which it is folded (`committed`), the end
+//! of the round that was begun, the partitions of this round that are done, a fence per instance, and a *version*. Each
+//! step of folding must give the version, and replaces it.
 //!
-//! - A call is appended once: the fence of its instance says which call comes next.
-//! - A step that gives another version than the state's has no effect. Two instances that both consider
-//!   themselves the folder therefore cannot both write, whatever the leases say, and a step that was delayed on
-//!   its way is harmless. A step without an answer is sent again: if the state has the version that the step
-//!   sets, the step has taken effect.
-//! - A folder that takes over first finishes the round that was begun, without the partitions that are done.
-//! - The id of an entry commits to all entries before it. A journal that a failover has taken back to another
-//!   history does not contain the round's last entry, and the round is dropped.
+//! - A call is appended once, because the fence of its instance says which call comes next.
+//! - A step that gives another version than the state's has no effect. If two instances take themselves for the folder,
+//!   only one can write, and a delayed step is harmless. A step without an answer is sent again: if the state has the
+//!   version that the step sets, the step has taken effect.
+//! - A new folder first finishes the round that was begun, without the partitions that are done.
+//! - The id of an entry depends on all entries before it. After a failover to another history, the journal does not
+//!   contain the round's last entry, and the round is dropped.
 
 use std::sync::Arc;
 
@@ -42,7 +41,7 @@ impl Partitions {
 
 packed!(Partitions { 0 });
 
-/// Seconds for which entries of a newer version wait for an instance that can read them.
+/// Number of seconds for which entries of a newer version wait for an instance that can read them.
 pub const NEWER_GRACE: i64 = 600;
 
 /// The answer to an attempt to acquire the lease to fold.
@@ -52,9 +51,9 @@ pub enum Acquired {
     Mine(Progress),
     /// Another instance holds the lease.
     HeldByOther,
-    /// The next entries can be read by a newer version of this crate only, and wait for an instance of that version.
+    /// Only a newer version of this crate can read the next entries. They wait for an instance of that version.
     Newer,
-    /// There is no journal yet.
+    /// The store has no journal yet.
     Nothing,
 }
 
@@ -63,17 +62,18 @@ pub enum Acquired {
 pub struct Progress {
     /// The position up to which all entries are folded.
     pub committed: Position,
-    /// The end of the round that was begun, if one was.
+    /// The end of the round that was begun, if any.
     pub round_end: Option<Position>,
-    /// The partitions of that round that are folded.
+    /// The partitions of the begun round that are folded.
     pub done: Partitions,
-    /// When the newest entry of that round was appended, as determined by the folder that began it.
+    /// When the newest entry of the begun round was appended, according to the folder that began it.
     pub newest_at: Option<i64>,
-    /// The version of the state, which every step must give and replaces.
+    /// The version of the state. Each step must give it, and replaces it.
     pub version: String,
-    /// Positions of entries that no instance can read, in that round or, if none was begun, in the first one.
+    /// Positions of entries that no instance can read. They are in the begun round, or in the next round if no round
+    /// was begun.
     pub dead_letters: Vec<Position>,
-    /// The slices that are part of the coarser tiers.
+    /// The slices that are part of coarser tiers.
     pub rolled: RolledUp,
     /// Whether entries of a newer version have waited long enough for an instance that can read them.
     pub is_overdue: bool,
@@ -92,11 +92,11 @@ impl Progress {
 /// An entry of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its position in the journal.
+    /// The position of the entry in the journal.
     pub position: Position,
     /// When the entry was appended, in Unix seconds of the store's clock.
     pub appended_at: i64,
-    /// The version of its form.
+    /// The version of the entry's form.
     pub version: u64,
     /// The number of requests in the entry, as its instance declared it.
     pub requests: u64,
@@ -112,13 +112,13 @@ packed!(Entry {
     payload
 });
 
-/// The result of a step that gave a version.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// The step took effect.
     Done(T),
-    /// The step had no effect, because the state has this version: another instance folds, or the step took effect when
-    /// it was sent before.
+    /// The step had no effect, because the state has this other version: another instance folds, or an earlier attempt
+    /// of the step took effect.
     Stale(String),
     /// The round's last entry is not in the journal: a failover has taken the journal back in time.
     Absent,
@@ -142,7 +142,7 @@ pub struct Entries {
     pub head: Position,
     /// The store's time, in Unix seconds.
     pub now: i64,
-    /// Some entries that are not folded, oldest first.
+    /// Entries that are not folded, oldest first.
     pub entries: Vec<Entry>,
 }
 
@@ -155,9 +155,9 @@ pub struct FoldStep {
     pub next: String,
     /// The instance that folds.
     pub instance: String,
-    /// The end of the round. `None` for a step that folds no entry, which is allowed while no round is begun.
+    /// The end of the round. `None` for a step that folds no entry, which is allowed only between rounds.
     pub round_end: Option<Position>,
-    /// The partitions that are folded after this step; `None` for all, which ends the round.
+    /// The partitions that are folded after this step. `None` stands for all, and ends the round.
     pub done: Option<Partitions>,
     /// Entries up to this position may be trimmed.
     pub trim: Option<Position>,
@@ -165,9 +165,9 @@ pub struct FoldStep {
     pub newest_at: i64,
     /// The additions of the step to counters and statistics.
     pub additions: Arc<Additions>,
-    /// Fields of tables as they are after the step.
+    /// The fields of tables that the step writes.
     pub fields: Arc<[FieldWrites]>,
-    /// The slices that are part of the coarser tiers after the step.
+    /// The slices that are part of coarser tiers after the step.
     pub rolled: RolledUp,
     /// Bytes of entries that are missing in the round, added to the state when the round ends.
     pub hole_bytes: u64,
@@ -180,35 +180,35 @@ pub struct FoldStep {
 pub enum Amendment<'a> {
     /// Sets aside an entry that cannot be folded.
     SetAside(&'a Entry),
-    /// Makes all folders that cannot read the entry wait, as its version is newer than theirs.
+    /// Makes all folders that cannot read the entry wait, because its version is newer than theirs.
     WaitForNewer(&'a Entry),
-    /// Continues the journal behind entries that are missing.
+    /// Continues the journal after missing entries.
     CloseHole,
 }
 
-/// The values of some fields of a table; `None` for a missing field.
+/// The values of fields of a table; `None` for a missing field.
 pub type FieldValues = Vec<Option<Vec<u8>>>;
 
-/// A journal as its folder uses it.
+/// A journal, as the folder uses it.
 ///
 /// # Cancel safety
 /// A step whose future is dropped may have taken effect. Repeating [`fold`](Self::fold) with the same versions shows
 /// whether it did.
 pub trait Journal: TableReader {
-    /// The mutex that instances wait for before they fold, if all are in one process. So an instance need not find out
-    /// whether the folder is alive, and a flush has folded what it appended when it returns.
+    /// The mutex that instances lock before they fold, if all instances are in one process. An instance then need not
+    /// find out whether the folder is alive, and a flush returns after its calls are folded.
     fn fold_mutex(&self) -> Option<&tokio::sync::Mutex<()>> {
         None
     }
 
-    /// Acquires or prolongs the lease to fold, and sets a new version.
+    /// Acquires or renews the lease to fold, and sets a new version.
     fn acquire<'a>(&'a self, instance: &'a str, version: &'a str) -> StoreFuture<'a, Acquired>;
 
-    /// Ends the lease of an instance: usually its own, so that another one can fold at once.
+    /// Ends the lease of an instance, usually the caller's own. Another instance can then fold at once.
     fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()>;
 
-    /// Reads about `bytes` of the entries after `from`: at least one entry if there is any, and none after the end of a
-    /// round that was begun.
+    /// Reads about `bytes` of the entries after `from`: at least one entry if any exists, but no entry after the end of
+    /// a begun round.
     fn read<'a>(
         &'a self,
         instance: &'a str,
@@ -217,7 +217,7 @@ pub trait Journal: TableReader {
         bytes: u64,
     ) -> StoreFuture<'a, Step<Entries>>;
 
-    /// Reads fields of tables, in the order of `fields`; `None` for a missing one.
+    /// Reads fields of tables, in the order of `fields`; `None` for a missing field.
     fn load_fields<'a>(
         &'a self,
         instance: &'a str,
@@ -228,7 +228,7 @@ pub trait Journal: TableReader {
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>>;
 
-    /// Whether the last step that was to trim entries did so. A server may deny that, and is asked again.
+    /// Whether the last step with entries to trim has trimmed them. A server may refuse to trim, and is asked again.
     fn has_trimmed(&self) -> bool {
         true
     }
@@ -241,7 +241,7 @@ pub trait Journal: TableReader {
         amendment: Amendment<'a>,
     ) -> StoreFuture<'a, Step<()>>;
 
-    /// Removes the fences of instances that have not appended for a day. Returns their number.
+    /// Removes the fences of instances that have appended nothing for a day. Returns the number of removed fences.
     fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64>;
 }
 

@@ -1,7 +1,7 @@
 //! The result of the last judgement: the changes and the state of the detector, in fields of tables.
 //!
-//! The name of a field begins with the number of the judgement that wrote it. Fields with a higher number than the last
-//! judgement's were written by a judgement that did not finish, and do not count.
+//! The name of a field begins with the number of the judgement that wrote it. A field with a higher number than the
+//! last judgement's is from an unfinished judgement, and does not count.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use tower_pulse_model::sorted::Map;
 /// The field of [`Table::Judgement`].
 pub const JUDGED: &[u8] = b"judged";
 
-/// Time to live of the tables after the last judgement, in seconds: as long as the coarsest records.
+/// Time to live of the tables after the last judgement, in seconds: that of the coarsest records.
 pub const JUDGEMENT_TTL: i64 = 16 * 86_400;
 
-/// How often the tables are read again while others write them.
+/// The maximum number of reads of the tables while other instances write them.
 const MAX_READS: usize = 3;
-/// Larger numbers were not written by this crate.
+/// This crate writes no larger number.
 const MAX_NUMBER: u64 = 1 << 48;
 const NUMBER_BYTES: usize = size_of::<u64>();
 
@@ -32,7 +32,7 @@ const NUMBER_BYTES: usize = size_of::<u64>();
 pub struct StoredJudged {
     /// The value of the field; `None` if it is missing.
     pub value: Option<Vec<u8>>,
-    /// The judgement; the default if it is missing or unreadable.
+    /// The judgement; the default if the value is missing or unreadable.
     pub judged: LastJudgement,
 }
 
@@ -46,7 +46,7 @@ impl StoredJudged {
         }
     }
 
-    /// The number of the judgement; `None` if it is unknown, so that all fields count.
+    /// The number of the judgement; `None` if it is unknown, and all fields count.
     pub fn number(&self) -> Option<u64> {
         let judged = self.value.as_deref().and_then(read);
         judged.map(|judged| judged.number)
@@ -62,14 +62,14 @@ fn read(value: &[u8]) -> Option<LastJudgement> {
 pub struct ChangeLog {
     /// The judgement.
     pub judged: LastJudgement,
-    /// The ongoing changes and those that have ended, in no order.
+    /// The ongoing and the ended changes, unordered.
     pub changes: Vec<Change>,
-    /// The acknowledged changes, and by whom.
+    /// The acknowledgements of changes.
     pub acknowledged: Acknowledgements,
 }
 
 impl ChangeLog {
-    /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
+    /// The end of the last minute that was judged, in Unix seconds; `None` if no minute was judged yet.
     pub fn judged_until(&self) -> Option<i64> {
         (self.judged.until > 0).then_some(self.judged.until)
     }
@@ -103,7 +103,7 @@ impl NumberedFields {
         };
         let before = self.by_name.get(name).map(|(number, _)| *number);
         if before == Some(number) {
-            // An earlier page had it.
+            // An earlier page had the field.
             return;
         }
         if last.is_some_and(|last| number > last) || before.is_some_and(|before| before > number) {
@@ -131,7 +131,7 @@ pub fn field_name(number: u64, name: &[u8]) -> Vec<u8> {
     [&number.to_be_bytes()[..], name].concat()
 }
 
-/// Splits a field's name into the number and the name behind it.
+/// Splits a field's name into the number and the name after the number.
 fn split(field: &[u8]) -> Option<(u64, &[u8])> {
     let (number, name) = field.split_first_chunk::<NUMBER_BYTES>()?;
     let number = u64::from_be_bytes(*number);
@@ -144,7 +144,7 @@ pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged> {
     Ok(StoredJudged::new(value))
 }
 
-/// Reads the last judgement, and which changes are acknowledged.
+/// Reads the last judgement and the acknowledgements.
 async fn read_state(reader: &dyn TableReader) -> Result<(StoredJudged, Acknowledgements)> {
     let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
     let mut page = read_table(reader, Purpose::Query, fields).await?;
@@ -152,7 +152,7 @@ async fn read_state(reader: &dyn TableReader) -> Result<(StoredJudged, Acknowled
     Ok((StoredJudged::new(page.value()), acknowledged))
 }
 
-/// Reads the changes. Fields that hold no change are left out.
+/// Reads the changes. Fields without a change are left out.
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
     let (stored, acknowledged, fields) = boxed(read_all(reader, &[Table::Changes])).await?;
     let mut changes: Vec<_> = fields.iter().flat_map(changes_in).collect();
@@ -164,7 +164,7 @@ pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
     })
 }
 
-/// The changes that are stored now. They are read again only if there was another judgement since `last` was read.
+/// The changes that the store has. They are read again only if the store has another judgement than `last`.
 pub async fn read_changes_after(
     reader: &dyn TableReader,
     last: Arc<ChangeLog>,
@@ -205,7 +205,7 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
     })
 }
 
-/// Reads tables page by page, and again if a judgement was written meanwhile.
+/// Reads tables page by page, and again if a judgement was written in the meantime.
 async fn read_all(
     reader: &dyn TableReader,
     tables: &[Table],
@@ -215,7 +215,7 @@ async fn read_all(
         let last = stored.number();
         let mut read = Vec::with_capacity(tables.len());
         for table in tables {
-            // If a too large table were left out, all its changes would seem to have ended.
+            // A query would leave out a table that is too large, and all its changes would seem to have ended.
             let fields = boxed(read_pages(reader, Purpose::Fold, table, usize::MAX)).await?;
             let mut counting = NumberedFields::default();
             for (field, value) in fields {

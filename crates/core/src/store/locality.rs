@@ -1,5 +1,4 @@
-//! Bounds and times that depend on where the store is: in this process, or on a server that other processes use as
-//! well.
+//! Bounds and times that depend on the place of the store: this process, or a server that other processes use too.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,11 +8,11 @@ use tower_pulse_model::batch::MAX_CALL_COST;
 /// The approximate cost of a context for a call or a step.
 pub const CONTEXT_COST: usize = 24;
 
-/// Bounds and times that depend on where the store is.
+/// Bounds and times that depend on the place of the store.
 pub struct Locality {
-    /// The cost of a call of a flush: at first, and at most. The cost grows until a call takes a millisecond.
+    /// The first and the maximum cost of a call in a flush. The cost grows until a call takes a millisecond.
     pub call_costs: RangeInclusive<usize>,
-    /// The cost of a step of folding.
+    /// The smallest and the largest cost of a step of folding.
     pub step_costs: RangeInclusive<usize>,
     /// The longest time that a step should take.
     pub step_time: Duration,
@@ -24,16 +23,16 @@ pub struct Locality {
     pub round_names: usize,
     /// The number of records that a folder remembers, per context that an instance may have.
     pub records_remembered: usize,
-    /// How often the folder reads the entries that other instances have appended. `None` if all instances are in this
-    /// process: then each flush folds its own entries.
+    /// The interval at which the folder reads the entries that other instances have appended. `None` if all instances
+    /// are in this process, where each flush folds its own entries.
     pub read_every: Option<Duration>,
-    /// The longest time that a caller waits for the store. `None` if there is nothing to wait for: then no timer is
-    /// needed, and the runtime need not have timers enabled.
+    /// The longest time that a caller waits for the store. `None` if the store answers without a wait, and the runtime
+    /// needs no timers.
     pub deadline: Option<Duration>,
 }
 
 /// A store in this process blocks a worker of the runtime for some microseconds per context, and answers without a
-/// round trip. So small rounds cost no more than large ones.
+/// round trip: many small calls cost no more than few large ones.
 pub static IN_PROCESS: Locality = Locality {
     call_costs: 16 * CONTEXT_COST..=64 * CONTEXT_COST,
     step_costs: 8 * CONTEXT_COST..=64 * CONTEXT_COST,
@@ -46,7 +45,7 @@ pub static IN_PROCESS: Locality = Locality {
 };
 
 /// A server takes 12 µs for a call and 0.2 µs for each context in it; packing a context takes this process 1 µs. The
-/// fleet may have more contexts than one instance. The journal is read in real time even under a manual clock, as
+/// fleet may have more contexts than one instance. The journal is read in real time even under a manual clock, because
 /// entries carry their own times.
 pub static ON_SERVER: Locality = Locality {
     call_costs: 256 * CONTEXT_COST..=MAX_CALL_COST,

@@ -1,4 +1,4 @@
-//! Reads the marks, the same in each store.
+//! Reads the marks, for all stores.
 
 use super::Store;
 use super::table::Table;
@@ -9,7 +9,8 @@ use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks, StoredMark};
 use tower_pulse_model::sorted::Map;
 
-/// The most pages that are read. The fold leaves at most one page of marks, but other programs may have added fields.
+/// The maximum number of pages that are read. The fold leaves at most one page of marks, but other programs may have
+/// added fields.
 const MAX_PAGES: usize = 16;
 
 /// The fields of the table of marks.
@@ -17,18 +18,18 @@ const MAX_PAGES: usize = 16;
 pub struct StoredMarks {
     /// The marks, including those that were removed.
     pub marks: Marks,
-    /// Fields that hold no mark.
+    /// Fields without a mark.
     pub surplus: Vec<Vec<u8>>,
 }
 
-/// The marks that were not removed, oldest first. Fields that hold no mark are left out.
+/// The marks that were not removed, oldest first. Fields without a mark are left out.
 pub async fn list(store: &dyn Store) -> Result<Vec<Mark>> {
     let stored = boxed(read(store.journal())).await?;
     Ok(stored.marks.shown().cloned().collect())
 }
 
-/// Reads the table of marks. Only steps of folding change it, so the result is valid as long as the version of the
-/// state is the same.
+/// Reads the table of marks. The result is valid while the version of the journal's state is the same, because only
+/// steps of folding change the table.
 pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks> {
     // A table that another program has made too large must not stop the fold.
     let fields = boxed(read_pages(reader, Purpose::Query, &Table::Marks, MAX_PAGES)).await?;
@@ -47,7 +48,7 @@ pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks> {
     })
 }
 
-/// Leaves out of the suspects of a change the marks that were removed after it was judged.
+/// Removes from the suspects of a change the marks that were removed after the change was judged.
 pub fn leave_out_removed(change: &mut Change, marks: &Marks) {
     let is_removed = |suspect: &Suspect| matches!(suspect, Suspect::Deploy { mark, .. } if marks.has_removed(mark));
     change.suspects.retain(|suspect| !is_removed(suspect));

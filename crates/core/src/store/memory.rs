@@ -1,4 +1,4 @@
-//! The embedded store: all data is in this process. This store is the reference for the behaviour of every store.
+//! The embedded store, with all data in this process. This store is the reference for the behaviour of every store.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,11 +27,11 @@ impl Executor for Memory {
     }
 }
 
-/// The approximate limit of the records unless configured otherwise, in bytes.
+/// The default of the approximate limit of the records, in bytes.
 pub const RECORD_BYTES: usize = 256 * 1024 * 1024;
 
 impl InProcessStore {
-    /// An empty store in memory. `clock` is the store's time, against which samples are judged as skewed.
+    /// An empty store in memory. `clock` is the store's time: a sample more than an hour ahead of it is skewed.
     pub fn new(precisions: Precisions, clock: Clock) -> Self {
         Self::in_memory(precisions, clock, RECORD_BYTES)
     }

@@ -1,9 +1,9 @@
-//! Storage of aggregates: the trait [`Store`], and [`memory`], the embedded store. The stores in a file and in Redis
-//! are crates of their own, and behave the same.
+//! Storage of aggregates: the trait [`Store`], and [`memory`], the embedded store. Other crates have the stores in a
+//! file and in Redis, which behave like the embedded store.
 
-// All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest
+// All instances append to the `journal`, and one instance at a time folds it into tables. `memory` is the shortest
 // store. Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then
-// `in_process/` with `memory`, and the crates of the other stores.
+// `in_process/` with `memory`, and then the crates of the other stores.
 
 pub mod acknowledgements;
 pub mod additions;
@@ -63,8 +63,8 @@ pub use tower_pulse_model::snapshot::FleetSnapshot;
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
-/// Implemented by [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and by `RedisStore`. The
-/// public crate exposes none of these traits, as they will grow: it has one type of its own for all stores.
+/// [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and `RedisStore` implement it. The public
+/// crate has one type of its own for all stores, and hides these traits, because they will get more methods.
 pub trait Store: Append + Any {
     /// The precisions of the counters.
     fn precisions(&self) -> &Precisions;
@@ -86,13 +86,12 @@ pub trait Store: Append + Any {
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;
 
-    /// The advice for a store that was emptied or replaced. `None` if one of its [`conditions`](Self::conditions)
-    /// explains it.
+    /// The advice after a reset. `None` if one of the store's [`conditions`](Self::conditions) explains the reset.
     fn reset_remedy(&self) -> Option<&'static str> {
         Some("look for who has deleted its data")
     }
 
-    /// Whether one of its [`conditions`](Self::conditions) explains why a call fails.
+    /// Whether one of the store's [`conditions`](Self::conditions) explains why a call fails.
     fn explains_failures(&self) -> bool {
         false
     }
@@ -102,13 +101,13 @@ pub trait Store: Append + Any {
         true
     }
 
-    /// Makes folded data durable, in a store that does so only from time to time.
+    /// Makes folded data durable, in a store that otherwise does this only at intervals.
     fn sync(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// The number of the instance's last durable call, in a store that makes calls durable only some time after they
-    /// are appended.
+    /// The number of the instance's last durable call, in a store that makes calls durable some time after they are
+    /// appended.
     fn durable_seq(&self, _instance: &str) -> Option<u64> {
         None
     }

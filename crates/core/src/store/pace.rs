@@ -1,4 +1,4 @@
-//! The size of calls of a script: small enough that a call does not delay other clients of the server.
+//! The size of calls of a script. Calls are so small that they do not delay other clients of the server.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,14 +9,14 @@ pub struct BatchSizer {
     pub cost: usize,
     initial: usize,
     costs: RangeInclusive<usize>,
-    /// The longest time that a call should take in the server.
+    /// The longest time that the server should take for a call.
     target: Duration,
     /// The time of the fastest answer, taken as the round trip time of the network.
     fastest: Duration,
 }
 
 impl BatchSizer {
-    /// A pace that begins with the cost `first`, and stays within `costs`.
+    /// Sizes that begin with the cost `first` and stay within `costs`.
     pub fn new(first: usize, costs: RangeInclusive<usize>, target: Duration) -> Self {
         Self {
             cost: first,
@@ -27,18 +27,18 @@ impl BatchSizer {
         }
     }
 
-    /// Makes the next calls as large as they may be.
+    /// Gives the next calls the maximum size.
     pub fn use_max_size(&mut self) {
         self.cost = *self.costs.end();
     }
 
-    /// Adapts the size of calls so that one takes the target time in the server: the time until the answer, less the
+    /// Adapts the size of calls to the target time. The server's time for a call is the time until the answer minus the
     /// round trip time.
     pub fn adapt(&mut self, took: Duration, cost: usize) {
         self.fastest = self.fastest.min(took);
         let work = took.saturating_sub(self.fastest);
-        // On a slow network the round trip time varies by more than the server's time. Then calls never become smaller
-        // than the initial size, for which a server takes about the target time.
+        // On a slow network, the round trip time varies by more than the server's time. Calls then stay at the initial
+        // size or above, for which a server takes about the target time.
         let smallest = match self.fastest > self.target {
             true => self.initial,
             false => *self.costs.start(),

@@ -1,5 +1,5 @@
-//! Reads the tables of the hour-of-week profiles, the same in each store. A profile is in the table of the five weeks
-//! in which its context last had a sample. Two tables exist at a time.
+//! Reads the tables of the hour-of-week profiles, for all stores. A profile is in the table of the five weeks in which
+//! its context last had a sample. Two tables exist at a time.
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
@@ -10,8 +10,8 @@ use tower_pulse_model::recorded_hours::RecordedHours;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::HOUR;
 
-/// Seconds for which a table takes profiles. A profile without samples stays for at least that long, and at most twice
-/// as long.
+/// Number of seconds for which a table takes profiles. A profile without samples stays for this time at least, and for
+/// twice this time at most.
 const FIVE_WEEKS: i64 = 5 * 7 * 24 * HOUR;
 
 /// The field that says how much of each hour was recorded. The other fields are ids, which have eight bytes.
@@ -32,11 +32,11 @@ pub fn tables_at(at: i64) -> [Table; 2] {
 /// Seconds from `now` to the end of the five weeks after those that contain `at`.
 pub fn ttl(at: i64, now: i64) -> i64 {
     let end = start_of(at).saturating_add(2 * FIVE_WEEKS);
-    // A clock that is ahead must not remove what was just written.
+    // A clock that is ahead must not shorten the life of new profiles.
     end.saturating_sub(now).max(FIVE_WEEKS)
 }
 
-/// How much of each hour was recorded, as last written. Empty if another program has overwritten it.
+/// How much of each hour was recorded, as last written. Empty if another program has overwritten the field.
 pub async fn recorded_hours(
     reader: &dyn TableReader,
     purpose: Purpose,
@@ -49,7 +49,7 @@ pub async fn recorded_hours(
         .max_by_key(RecordedHours::until))
 }
 
-/// The profile of a context with all hours that were applied; `None` if it has none.
+/// The profile of a context, with all hours applied; `None` if the context has no profile.
 pub async fn profile(reader: &dyn TableReader, id: RecordId, now: i64) -> Result<Option<Profile>> {
     let names = [id.to_bytes().to_vec(), RECORDED.to_vec()];
     let fields = fields(reader, Purpose::Query, now, &names).await?;
@@ -68,14 +68,14 @@ pub async fn profile(reader: &dyn TableReader, id: RecordId, now: i64) -> Result
     Ok(profile)
 }
 
-/// The newest of some packed profiles of a context.
+/// The newest of the packed profiles of a context.
 pub fn newest<'a>(packed: impl Iterator<Item = &'a [u8]>) -> Option<Profile> {
     packed
         .filter_map(unpack::<Profile>)
         .max_by_key(Profile::until)
 }
 
-/// Some fields of both tables, those of the newer one first.
+/// Fields of both tables, those of the newer table first.
 async fn fields(
     reader: &dyn TableReader,
     purpose: Purpose,

@@ -1,5 +1,5 @@
-//! Queries: the reads of the API and the page. A query names all that it needs, so that the answer takes few round
-//! trips.
+//! Queries: the reads of the API and of the page. A query names all data that it needs, because an answer should take
+//! few round trips.
 
 use super::exports::Exports;
 #[cfg(feature = "query")]
@@ -21,10 +21,10 @@ use tower_pulse_model::snapshot::ContextSnapshot;
 use tower_pulse_model::snapshot::FleetSnapshot;
 use tower_pulse_model::tier::TierSlice;
 
-/// The number of slices of the finest precision that a context's recent counts have.
+/// The number of slices of the finest precision in a context's recent counts.
 pub const RECENT_SLICES: i64 = 26;
 
-/// The most names of counters that are listed.
+/// The maximum number of names of counters that are listed.
 pub const MAX_COUNTER_NAMES: usize = 10_000;
 
 /// Asks for counters at a precision.
@@ -53,7 +53,7 @@ impl CounterQuery {
 pub struct CounterSeries {
     /// The name of the counter.
     pub name: String,
-    /// Its slices, oldest first. There are none when the store does not have the counter.
+    /// The slices of the counter, oldest first. Empty if the store does not have the counter.
     pub slices: Vec<SliceCount>,
 }
 
@@ -86,7 +86,7 @@ pub trait Query: Send + Sync {
         None
     }
 
-    /// The cache of records that were read before, if reading them again is expensive.
+    /// The cache of records, in a store whose reads are expensive.
     fn record_cache(&self) -> Option<&RecordCache> {
         None
     }
@@ -94,7 +94,7 @@ pub trait Query: Send + Sync {
     /// The state of the fleet at `now`.
     fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot>;
 
-    /// The counters in a query, in its order.
+    /// The counters in a query, in the order of the query.
     fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>>;
 
     /// The names of the user's counters that the store has at any of the given precisions, in order; at most
@@ -104,8 +104,8 @@ pub trait Query: Send + Sync {
     /// The slowest contexts, slowest first: at most `limit`, and at most 100.
     fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>>;
 
-    /// The contexts of a name, of any kind, with their statistics of the hour of `now` and of the hour before. Problems
-    /// are left out.
+    /// The contexts of a name, of any kind, with their statistics of the hour of `now` and of the hour before. Values
+    /// of the wrong form are left out.
     #[cfg(feature = "query")]
     fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
         read::contexts(self.tables(), self.exports(), name, now)
@@ -127,13 +127,12 @@ pub trait Query: Send + Sync {
         read::record_index(self.tables(), now)
     }
 
-    /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are left
-    /// out.
+    /// The records of all contexts in slices, in the order of the slices. Records that cannot be read are left out.
     fn slice_records<'a>(&'a self, slices: &'a [TierSlice]) -> StoreFuture<'a, Vec<SliceRecords>> {
         read::slice_records(self.tables(), slices)
     }
 
-    /// The packed records of some contexts in each of some slices, in the order of the contexts.
+    /// The packed records of contexts in each slice, in the order of the contexts.
     fn packed_records<'a>(
         &'a self,
         slices: &'a [TierSlice],
@@ -142,7 +141,7 @@ pub trait Query: Send + Sync {
         read::packed_records(self.tables(), slices, contexts)
     }
 
-    /// The slowest requests of the contexts in a query and the newest failed ones, in its order.
+    /// The slowest and the newest failed requests of the contexts in a query, in the order of the query.
     fn slow_requests<'a>(
         &'a self,
         query: &'a SlowRequestQuery,
@@ -150,14 +149,14 @@ pub trait Query: Send + Sync {
         read::slow_requests(self.tables(), query)
     }
 
-    /// The reports of each instance in the given minutes, in the order of the minutes, and of the names in each.
-    /// Minutes are given by their start.
+    /// The reports of each instance in the minutes, in the order of the minutes, and within a minute by name. Minutes
+    /// are given by their start.
     fn minute_reports<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<InstanceReports>> {
         read::minute_reports(self.tables(), minutes)
     }
 
-    /// The records of each version of the application in the given minutes in which several versions ran side by side,
-    /// in the order of the minutes, and of the versions in each.
+    /// The records of each version of the application in those of the minutes in which several versions ran side by
+    /// side, in the order of the minutes, and within a minute by version.
     fn version_records<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<VersionRecords>> {
         read::version_records(self.tables(), minutes)
     }

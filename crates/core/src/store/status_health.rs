@@ -1,4 +1,4 @@
-//! Health from the status of a store, the same for an instance and for a process that only reads.
+//! Health from the status of a store, for an instance and for a process that only reads.
 
 use super::StoreStatus;
 use super::journal::NEWER_GRACE;
@@ -7,7 +7,7 @@ use crate::condition::{Condition, Warning};
 use crate::health::{FoldHealth, JournalHealth, Notices, shown_name};
 use tower_pulse_model::snapshot::Problem;
 
-/// Seconds for which an entry may wait to be folded before there is a warning.
+/// A warning is given if an entry waits longer than this number of seconds to be folded.
 const UNFOLDED_TOLERATED: f64 = 15.0;
 
 impl StoreStatus {
@@ -41,7 +41,7 @@ impl StoreStatus {
             )));
         }
         let Some(journal) = &self.journal else {
-            // In one process a sum may be too large, which cannot be repaired.
+            // In a store in one process, data is quarantined only because a sum is too large, which cannot be repaired.
             return warnings;
         };
         warnings.extend(self.key_warnings());
@@ -70,7 +70,7 @@ impl StoreStatus {
             ),
         ];
         for (condition, count, text) in losses {
-            // The first known count is of earlier losses, unless the generation has just begun.
+            // The first known count has losses from before this process, unless the generation has just begun.
             let is_known = self.created.is_some();
             if is_known && notices.has_grown(clock, condition, count, None) {
                 warnings.push(condition.warning(format!("{count} {text}")));
@@ -121,10 +121,10 @@ impl StoreStatus {
     }
 }
 
-/// The most sentences about keys that hold something else.
+/// The maximum number of sentences about keys that hold a foreign value.
 const MAX_REFUSALS: usize = 5;
 
-/// Sentences about the data that is dropped because keys hold something else.
+/// Sentences about data that is dropped because keys hold a foreign value.
 pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     let told = keys.iter().rev().take(MAX_REFUSALS);
     let mut told: Vec<_> = told.map(refusal).collect();
@@ -137,7 +137,7 @@ pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     told
 }
 
-// The key stands behind the first colon: warnings with the same text there have one cause.
+// The key is after the first colon, because warnings that are equal after the first colon count as one cause.
 fn refusal(Problem { key, reason, .. }: &Problem) -> String {
     format!(
         "data is dropped for a key: {key} holds something else ({reason}); delete the key, and look for the \

@@ -6,15 +6,15 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::pack::packed_enum;
 use tower_pulse_model::tier::TierSlice;
 
-/// Declares the tables: the number and the parameters by which a file names each, which never change, and the key in
-/// Redis behind the prefix.
+/// Declares the tables. A line has the number and the parameters by which a file names the table, which never change,
+/// and the key in Redis after the prefix.
 macro_rules! tables {
     ($(
         $(#[$doc:meta])*
         $number:literal $table:ident $({ $($(#[$field_doc:meta])* $field:ident: $type:ty,)+ })? = $key:literal;
     )+) => {
-        /// A table of the store. Each field has a value. That of an [ordered](Self::is_ordered) table is an integer in
-        /// decimal form, by which the fields are sorted.
+        /// A table of the store. Each field has a value. In an [ordered](Self::is_ordered) table, the values are
+        /// integers in decimal form, by which the fields are sorted.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Table {
             $($(#[$doc])* $table $({ $($(#[$field_doc])* $field: $type,)+ })?,)+
@@ -46,7 +46,7 @@ tables! {
         /// The start of the hour, in Unix seconds.
         hour: i64,
     } = "pulse:slow1:{hour}";
-    /// The report of each instance for a minute, packed, by its name.
+    /// The report of each instance for a minute, packed, by the name of the instance.
     3 InstanceMinutes {
         /// The start of the minute, in Unix seconds.
         minute: i64,
@@ -59,11 +59,12 @@ tables! {
     } = "pulse:by_version1:{minute}";
     /// The marks, packed, by their ids.
     5 Marks = "pulse:marks1";
-    /// The configuration and the slices of each ranking, packed, by its name.
+    /// The configuration and the slices of each ranking, packed, by the name of the ranking.
     6 Rankings = "pulse:rankings";
-    /// The configurations of each ranking to which instances add with different ones, packed, by its name.
+    /// The configurations of each ranking whose configuration differs between instances, packed, by the name of the
+    /// ranking.
     7 RankingSpecs = "pulse:rankings:specs";
-    /// How much was added, by ranking, to ids for which there was no room.
+    /// The sum of the amounts that were added to ids for which there was no room, by the name of the ranking.
     8 RankingsDropped = "pulse:rankings:dropped";
     /// The counts of a slice of a ranking, by id.
     9 RankingSlice {
@@ -77,34 +78,36 @@ tables! {
         /// The name of the ranking.
         ranking: Arc<str>,
     } = "stats_{ranking}";
-    /// The start of the newest slice of a ranking: a single value, whose field has no name.
+    /// The start of the newest slice of a ranking: a single value, in a field with an empty name.
     11 RankingNewest {
         /// The name of the ranking.
         ranking: Arc<str>,
     } = "last_slot_{ranking}";
     /// The days that the store keeps, packed: one field.
     17 History = "pulse:history1";
-    /// The hour-of-week profiles of the contexts that last had a sample in some five weeks, packed, by the ids of their
-    /// records; and how much of each hour was recorded. A profile moves from one table to the next with its context's
-    /// samples, and expires if there are none.
+    /// The hour-of-week profiles of the contexts that last had a sample in these five weeks, packed, by the ids of
+    /// their records; and how much of each hour was recorded. New samples of a context move its profile to the next
+    /// table. Without samples, the profile expires with its table.
     18 Profiles {
         /// The start of the five weeks, in Unix seconds.
         start: i64,
     } = "pulse:profiles1:{start}";
-    /// The last judgement: one field. Another field holds the acknowledged changes, with the names of the people.
+    /// The last judgement in one field, and in another field the acknowledgements of changes, with people's names.
     12 Judgement = "pulse:judged1";
-    /// The changes, packed, by the number of the judgement that wrote each, and its id.
+    /// The changes, packed. A field is the number of the judgement that wrote the change, followed by the id of the
+    /// change.
     13 Changes = "pulse:changes1";
-    /// The parts of the detector's state, packed, by the number of the judgement that wrote each, and its name.
+    /// The parts of the detector's state, packed. A field is the number of the judgement that wrote the part, followed
+    /// by the name of the part.
     14 Detector = "pulse:detector1";
-    /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. A step raises its
-    /// fields without reading them. [`ALL`](tower_pulse_model::context::ALL) is not in it.
+    /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. A step raises the
+    /// fields without reading them. The table does not have [`ALL`](tower_pulse_model::context::ALL).
     15 Contexts = "pulse:contexts";
     /// When each timer last had a sample, as in [`Contexts`](Self::Contexts).
     16 Timers = "pulse:timers";
 }
 
-/// The tables that name the contexts of each kind.
+/// The tables with the names of the contexts, by kind.
 pub const CONTEXTS: [(Kind, Table); 2] =
     [(Kind::Http, Table::Contexts), (Kind::Timer, Table::Timers)];
 
@@ -114,7 +117,7 @@ impl Table {
         Self::Records { seconds, start }
     }
 
-    /// Whether its fields are sorted by their values, which are integers.
+    /// Whether the fields are sorted by their values, which are integers.
     pub fn is_ordered(&self) -> bool {
         matches!(
             self,
@@ -122,7 +125,7 @@ impl Table {
         )
     }
 
-    /// The slice whose records the table has, if it has some.
+    /// The slice whose records the table has, if it is a table of records.
     pub fn slice(&self) -> Option<TierSlice> {
         match self {
             Self::Records { seconds, start } => Some((*seconds, *start)),
@@ -131,23 +134,23 @@ impl Table {
     }
 }
 
-/// Fields of a table as they are after a step.
+/// The fields of a table that a step sets or removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldWrites {
     /// The table.
     pub table: Table,
     /// Seconds until the table expires; `None` for never.
     pub ttl: Option<i64>,
-    /// Fields with their new values.
+    /// Names of fields to set, with their new values.
     pub set: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Fields that are removed.
+    /// Names of fields to remove.
     pub removed: Vec<Vec<u8>>,
-    /// Whether the whole table is removed. Then there are no other writes. The table must have fields.
+    /// Whether the whole table, which must have fields, is removed. The other fields of this struct are then empty.
     pub is_ended: bool,
 }
 
 impl FieldWrites {
-    /// No fields of a table.
+    /// Writes no field of a table.
     pub fn new(table: Table, ttl: Option<i64>) -> Self {
         Self {
             table,
@@ -176,7 +179,7 @@ impl FieldWrites {
         }
     }
 
-    /// A new time to live of a table, and nothing else.
+    /// Only a new time to live of a table.
     pub fn expire(table: Table, ttl: i64) -> Self {
         Self::new(table, Some(ttl))
     }

@@ -1,5 +1,5 @@
-//! Reads of tables, as a backend answers them for folding and for queries. The code that interprets the answers exists
-//! once, for all backends.
+//! Reads of tables, which a backend answers for folding and for queries. All backends share the code that interprets
+//! the answers.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,27 +13,27 @@ use tower_pulse_model::pack::{from_hex, packed, unpack};
 use tower_pulse_model::recorded::Gap;
 use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 
-/// The most fields of an ordered table whose names are read.
+/// The maximum number of fields whose names are read from an ordered table.
 pub const MAX_NAMES: usize = 20_000;
 
-/// A read of a table. A missing key, or one of another type, reads as empty. An [ordered](Table::is_ordered) table,
-/// whose values are integers in decimal form, is read by [`Values`](Self::Values), [`Count`](Self::Count),
-/// [`Ranks`](Self::Ranks) and [`Places`](Self::Places) alone.
+/// A read of a table. A missing key, or a key of another type, reads as empty. Only [`Values`](Self::Values),
+/// [`Count`](Self::Count), [`Ranks`](Self::Ranks) and [`Places`](Self::Places) read an [ordered](Table::is_ordered)
+/// table, whose values are integers in decimal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableRead {
     /// The values of some fields.
     Values(Table, Arc<[Vec<u8>]>),
-    /// A page from the given cursor on, or the first one: some hundred fields with their values, in no order, or fewer
-    /// if they are large. A field that exists from the first page to the last is on one of them.
+    /// A page from the given cursor on, or the first page: several hundred fields with their values, unordered, or
+    /// fewer if they are large. A field that exists while all pages are read is on one of the pages.
     Page(Table, Option<String>),
     /// All fields with their values, of a table that is never large.
     All(Table),
     /// The number of fields.
     Count(Table),
-    /// Of an ordered table, the fields at some ranks with their values, highest first. Equal values are in descending
-    /// order of the fields.
+    /// The fields of an ordered table at these ranks, with their values, highest first. Fields with equal values are in
+    /// descending order.
     Ranks(Table, Range<usize>),
-    /// Of an ordered table, the places of some fields: each value is a packed [`RankingPlace`].
+    /// The places of fields in an ordered table: each value is a packed [`RankingPlace`].
     Places(Table, Vec<Vec<u8>>),
     /// The values of a [`RecordState`].
     State,
@@ -44,9 +44,9 @@ pub enum TableRead {
 /// The purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Folding: all data must be read.
+    /// Folding, which must read all data.
     Fold,
-    /// A query. A table that another program has made too large reads as empty, and a warning names it.
+    /// A query. A table that another program has made too large reads as empty, and is named in a warning.
     Query,
 }
 
@@ -62,7 +62,7 @@ pub struct TablePage {
     pub fields: Vec<Field>,
     /// The cursor of the next page; `None` after the last one.
     pub next: Option<String>,
-    /// The number of fields, if that was asked for.
+    /// The number of fields, if it was asked for.
     pub count: usize,
 }
 
@@ -75,7 +75,7 @@ impl TablePage {
         }
     }
 
-    /// An answer with a whole table, or some of its ranks.
+    /// An answer with a whole table, or with a range of its ranks.
     pub fn of_fields(fields: Vec<Field>) -> Self {
         Self {
             fields,
@@ -120,7 +120,7 @@ packed! {
     pub struct RankingPlace {
         /// The sum of all additions within the window.
         pub score: i64,
-        /// The number of ids before it.
+        /// The number of ids before this id.
         pub rank: usize,
     }
 }
@@ -140,22 +140,22 @@ pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
 /// The part of the journal's state that reads of records need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordState {
-    /// The version of the journal's state. A different version means that a step of folding came in between.
+    /// The version of the journal's state. If two reads have different versions, a step of folding came between them.
     pub version: String,
-    /// Which slices of the finest tier are part of the coarser ones; `None` if that cannot be read.
+    /// Which slices of the finest tier are part of coarser tiers; `None` if this cannot be read.
     pub rolled: Option<RolledUp>,
-    /// When the store's generation began, in Unix seconds, if that can be read.
+    /// When the store's generation began, in Unix seconds; `None` if this cannot be read.
     pub created: Option<i64>,
-    /// When the first sample that the store holds was recorded, in Unix seconds, if that can be read.
+    /// When the first sample that the store holds was recorded, in Unix seconds; `None` if this cannot be read.
     pub since: Option<i64>,
     /// The times in which no instance recorded, as half-open ranges of Unix seconds: ascending, disjoint, at most
-    /// 1,000. `None` where the absence of all instances is not known, as in Redis.
+    /// 1,000. `None` in a store that does not know these times, such as Redis.
     pub gaps: Option<Vec<Gap>>,
 }
 
 impl RecordState {
-    /// The state from these values: the version, the slices that are rolled up, the beginnings of the generation and of
-    /// its samples, and the gaps.
+    /// The state from the values of a page, in this order: the version, the slices that are rolled up, when the
+    /// generation began, when the first sample was recorded, and the gaps.
     pub fn new(page: TablePage) -> Self {
         let mut values = page.values.into_iter();
         let Some(version) = values.next() else {
@@ -179,9 +179,9 @@ impl RecordState {
         }
     }
 
-    /// Which slices of the finest tier are part of the coarser ones at `now`. A new state has no such information until
-    /// a round is folded, although records of an earlier generation may exist. If the state is unreadable, slices that
-    /// are not rolled up are left out.
+    /// Which slices of the finest tier are part of coarser tiers at `now`. A new state does not know this until a round
+    /// is folded, although records of an earlier generation may exist. If the state is unreadable, slices that are not
+    /// rolled up are left out.
     pub fn rolled_at(&self, now: i64) -> RolledUp {
         let Some(mut rolled) = self.rolled.clone() else {
             return RolledUp::default();
@@ -193,7 +193,7 @@ impl RecordState {
     }
 }
 
-/// The answers to some reads, in their order.
+/// The answers to reads, in the order of the reads.
 #[derive(Clone, Debug)]
 pub struct Answers(std::vec::IntoIter<TablePage>);
 
@@ -229,7 +229,7 @@ pub async fn read_value(
     Ok(read_table(reader, purpose, read).await?.value())
 }
 
-/// Reads a table that may be large, up to `most` pages. A field may be returned twice.
+/// Reads at most `most` pages of a table that may be large. A field may be returned twice.
 pub async fn read_pages(
     reader: &dyn TableReader,
     purpose: Purpose,
@@ -259,7 +259,7 @@ pub trait TableReader: Send + Sync {
         format!("{table:?}")
     }
 
-    /// Answers some reads in their order, in few round trips. A step of folding may come in between.
+    /// Answers reads in their order, in few round trips. A step of folding may come between two reads.
     fn read_tables<'a>(
         &'a self,
         purpose: Purpose,

@@ -1,4 +1,4 @@
-//! Looking after a store: heartbeats, its status, and cleaning.
+//! Upkeep of a store: heartbeats, the status, and cleaning.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use tower_pulse_model::pack::packed;
 use tower_pulse_model::recorded::Gap;
 use tower_pulse_model::snapshot::Problem;
 
-/// Seconds after its last heartbeat during which an instance counts as alive.
+/// An instance counts as alive for this number of seconds after its last heartbeat.
 pub const INSTANCE_TTL: i64 = 60;
 
-/// Samples of all instances that folding could not use, since the store's generation began.
+/// Samples of all instances that folding could not use, counted since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exceptions {
-    /// Requests older than the statistics of the last hour: in the counters, not in the statistics.
+    /// Requests older than the statistics of the hour before: only the statistics lack them.
     pub late: u64,
-    /// Requests from more than an hour in the store's future: refused.
+    /// Requests that were refused because their time is more than an hour ahead of the store's.
     pub skewed: u64,
-    /// How often data for a key was dropped because the key holds something else.
+    /// How often data for a key was dropped because the key holds a foreign value.
     pub quarantined: u64,
-    /// Those keys, as long as they hold something else. A store in one process forgets none.
+    /// These keys, while they hold a foreign value. A store in one process keeps all of them.
     pub quarantined_keys: Vec<Problem>,
 }
 
-/// The most quarantined keys that are listed.
+/// The maximum number of quarantined keys that are listed.
 pub const MAX_QUARANTINED_KEYS: usize = 100;
 
 packed!(Exceptions {
@@ -52,11 +52,11 @@ impl Exceptions {
 /// An entry of the journal that only a newer version of this crate can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewerEntry {
-    /// The version of its form.
+    /// The version of the entry's form.
     pub version: u64,
     /// The newest version that this instance can read.
     pub readable: u64,
-    /// Seconds for which it has waited for an instance that can read it.
+    /// Number of seconds for which the entry has waited for an instance that can read it.
     pub waited: u64,
 }
 
@@ -65,9 +65,9 @@ pub struct NewerEntry {
 pub struct StoreStatus {
     /// The moment up to which all appended calls can be read, in Unix seconds.
     pub as_of: i64,
-    /// When the store's generation began, in Unix seconds; `None` before the first instance.
+    /// When the store's generation began, in Unix seconds; `None` before the first instance has called the store.
     pub created: Option<i64>,
-    /// When the first sample that the store holds was recorded, in Unix seconds; at the latest when its generation
+    /// When the first sample that the store holds was recorded, in Unix seconds; at the latest when the generation
     /// began.
     pub since: Option<i64>,
     /// The times in which no instance recorded, as in [`RecordState`](super::table_reads::RecordState).
@@ -76,27 +76,27 @@ pub struct StoreStatus {
     pub instances: u64,
     /// Samples that folding could not use.
     pub exceptions: Exceptions,
-    /// Rankings whose configurations differ between the instances, in a sentence each.
+    /// A sentence for each ranking whose configuration differs between the instances.
     pub ranking_warnings: Vec<String>,
-    /// Instances that have sent no heartbeat for a while, and did not end.
+    /// Instances that have not ended, but have sent no heartbeat for some time.
     pub silent: Vec<SilentInstance>,
-    /// The tables of records that were found to be missing in the last hour: how many, and some of their names; empty
-    /// if there are none.
+    /// The tables of records that were found to be missing in the last hour: their number and some of their names.
+    /// Empty if no table is missing.
     pub gone: String,
-    /// The journal, if the store has one that is folded later.
+    /// The journal, in a store whose calls are folded some time after they are appended.
     pub journal: Option<JournalHealth>,
-    /// The entry that the folder waits at, if there is one.
+    /// The entry that stops the folder, if any.
     pub newer: Option<NewerEntry>,
-    /// The store's time, if its clock is not that of this process.
+    /// The store's time, if the store's clock is not that of this process.
     pub time: Option<StoreTime>,
 }
 
 /// An instance that has not sent a heartbeat for some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SilentInstance {
-    /// Its name.
+    /// The name of the instance.
     pub name: String,
-    /// Seconds since its last heartbeat.
+    /// Number of seconds since its last heartbeat.
     pub seconds: i64,
 }
 
@@ -105,25 +105,25 @@ pub struct SilentInstance {
 pub struct Heartbeat {
     /// The id of the instance.
     pub instance: String,
-    /// The name that the user has given to the instance, if any.
+    /// The name that the application has set for the instance, if any.
     pub name: Option<Arc<str>>,
     /// The time of the heartbeat, in Unix seconds.
     pub at: i64,
-    /// Seconds until the next one.
+    /// Number of seconds until the next heartbeat.
     pub every: u64,
     /// Requests in flight.
     pub in_flight: i64,
-    /// Samples that were dropped since the instance started.
+    /// Number of samples that were dropped since the instance started.
     pub dropped: u64,
     /// The version of the application.
     pub version: Option<Arc<str>>,
     /// Seconds by which the clock of the instance is ahead of the store's, if known.
     pub skew: Option<i64>,
-    /// Why cleaning fails or skips a key, if so.
+    /// The reason that cleaning fails or skips a key, if it does.
     pub cleaning: Option<String>,
 }
 
-/// A pass of cleaning: its time, and the retentions that it applies.
+/// A pass of cleaning, with its time and the retentions that it applies.
 #[derive(Clone, Debug)]
 pub struct Pass {
     /// The instance that cleans.
@@ -132,7 +132,7 @@ pub struct Pass {
     pub now: i64,
     /// Seconds between passes.
     pub interval: i64,
-    /// Seconds after which a context without a request leaves the ranking of the slowest.
+    /// Seconds after which a context without a request leaves the ranking of the slowest contexts.
     pub ranking_retention: i64,
     /// Seconds after which a context without a request is forgotten.
     pub context_retention: i64,
@@ -144,7 +144,7 @@ impl Pass {
         self.now.div_euclid(self.interval.max(1))
     }
 
-    /// Whether a precision is examined in this pass: coarse precisions are due less often.
+    /// Whether a precision is examined in this pass. Coarse precisions are examined less often.
     pub fn examines(&self, precision: i64) -> bool {
         self.number() % (precision / self.interval.max(1)).max(1) == 0
     }
@@ -153,24 +153,24 @@ impl Pass {
 /// The result of a pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cleaned {
-    /// Counters that were examined.
+    /// Number of counters that were examined.
     pub examined: u64,
-    /// Slices that were removed.
+    /// Number of slices that were removed.
     pub slices: u64,
-    /// Counters that were removed because they were empty.
+    /// Number of counters that were removed because they were empty.
     pub counters: u64,
-    /// Contexts that were forgotten.
+    /// Number of contexts that were forgotten.
     pub contexts: u64,
-    /// A key that the pass left as it is, because it holds something else.
+    /// A key that the pass skipped, because the key holds a foreign value.
     pub skipped: Option<Problem>,
-    /// The precision of that key's counter, or 0 if the key is not a counter's.
+    /// The precision of the counter in the skipped key, or 0 if it is not the key of a counter.
     pub skipped_precision: i64,
 }
 
 /// Heartbeats, the status and cleaning of a store.
 ///
 /// # Cancel safety
-/// Dropping a future of this trait leaves the store either unchanged or as if the future had completed.
+/// If a future of this trait is dropped, the store is unchanged, or changed as if the future had completed.
 pub trait Upkeep: Send + Sync {
     /// The status of the store and its fleet at `now`.
     fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus>;
@@ -181,6 +181,6 @@ pub trait Upkeep: Send + Sync {
     /// Removes an instance that has ended.
     fn deregister<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()>;
 
-    /// Removes data that is older than its retention. `None` while another instance cleans.
+    /// Removes data that is older than its retention. Returns `None` while another instance cleans.
     fn clean<'a>(&'a self, pass: &'a Pass) -> StoreFuture<'a, Option<Cleaned>>;
 }

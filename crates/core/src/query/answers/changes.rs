@@ -24,22 +24,23 @@ use tower_pulse_model::mark::Marks;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Changes {
-    /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
+    /// The end of the last minute that the detector judged, in Unix seconds; `None` before the first judgement.
     pub judged_until: Option<i64>,
-    /// The detector's coverage in that minute.
+    /// The detector's coverage in the last judged minute.
     sight: Coverage,
     /// Number of changes that match.
     pub total: usize,
     /// Number of changes that match and are ongoing.
     #[serde(rename = "standing")]
     pub ongoing: usize,
-    /// Number of ongoing changes that are problems: those that are not `faster` and were not acknowledged.
+    /// Number of ongoing changes that need attention: all except acknowledged changes and changes of the kind `faster`.
     pub problems: usize,
-    /// The changes: ongoing ones first, by the time that they cost, then ended ones.
+    /// The changes. Ongoing changes come first, by the time that they cost.
     pub changes: Vec<ChangeRow>,
-    /// Contexts that were probably slower in that minute, but not certainly: the most certain first, at most 10.
+    /// Contexts that were probably, but not certainly, slower in the last judged minute: at most 10, the most certain
+    /// first.
     ///
-    /// These are not changes yet, and nothing is announced for them.
+    /// These contexts have no changes yet, and are not announced.
     watched: Vec<WatchedRow>,
 }
 
@@ -49,9 +50,9 @@ pub struct Changes {
 pub struct WatchedRow {
     /// The context.
     pub context: Arc<str>,
-    /// Its method.
+    /// The method of the context.
     pub method: Option<String>,
-    /// Its route template.
+    /// The route template of the context.
     pub path: Option<String>,
     /// The beginning and the size of the likely slowdown.
     #[serde(flatten)]
@@ -70,25 +71,25 @@ impl WatchedRow {
     }
 }
 
-/// A change, with what is computed from it.
+/// A change, with figures that are computed from it.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ChangeRow {
     /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// The method of its context; `None` if it concerns all contexts.
+    /// The method of the change's context; `None` if the change concerns all contexts.
     pub method: Option<String>,
-    /// The route template of its context; `None` if it concerns all contexts.
+    /// The route template of the change's context; `None` if the change concerns all contexts.
     pub path: Option<String>,
-    /// Whether it is ongoing.
+    /// Whether the change is ongoing.
     #[serde(rename = "stands")]
     pub is_ongoing: bool,
-    /// The share of the extra time from more requests; `None` without extra time.
+    /// The share of the extra time that is due to more requests; `None` without extra time.
     pub traffic_share: Option<f64>,
-    /// The share of the extra time from slower requests; `None` without extra time.
+    /// The share of the extra time that is due to slower requests; `None` without extra time.
     pub code_share: Option<f64>,
-    /// Whether a deploy caused it.
+    /// Whether a deploy caused the change.
     pub deploy: DeployVerdict,
 }
 
@@ -178,7 +179,7 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     Ok(urgencies)
 }
 
-/// The changes of a context, or those that a timer is a suspect of: ongoing ones first.
+/// The changes of a page, or those of which a timer is a suspect. Ongoing changes come first.
 pub(super) async fn changes_of(
     source: &Source,
     id: &ContextId,

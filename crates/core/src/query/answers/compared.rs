@@ -8,32 +8,33 @@ use crate::query::windows::sums::WindowSums;
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 
-/// The fewest requests from which a statistic is meaningful. A ratio needs them on both sides.
+/// The fewest requests from which a statistic is meaningful. A ratio needs this number on both sides.
 pub const ENOUGH_REQUESTS: u64 = 20;
 
-/// The same for the 99th percentile.
+/// The fewest requests from which a 99th percentile is meaningful. A ratio needs this number on both sides.
 pub const ENOUGH_FOR_P99: u64 = 100;
 
-/// The ratio of each measurement to that of another window, usually the one before. Counts and totals are compared per
-/// recorded second. `None` unless both windows are mostly recorded and have [enough requests](ENOUGH_REQUESTS) of the
-/// context, and where the divisor would be zero.
+/// Each measurement divided by the same measurement of another window, usually the window before. Counts and totals are
+/// compared per recorded second. A ratio is `None` if a window is not mostly recorded, if a window has fewer than [20
+/// requests](ENOUGH_REQUESTS) of the context, or if the divisor is zero.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Ratios {
-    /// Of the count.
+    /// The ratio of the numbers of requests.
     pub count: Option<f64>,
-    /// Of the errors.
+    /// The ratio of the numbers of errors.
     pub errors: Option<f64>,
-    /// Of the share of errors.
+    /// The ratio of the shares of errors.
     pub error_share: Option<f64>,
-    /// Of each statistic of the access times. The 99th percentile needs [more requests](ENOUGH_FOR_P99) on both sides.
+    /// The ratio of each statistic of the access times. These are ratios, not seconds. `p99` needs at least [100
+    /// requests](ENOUGH_FOR_P99) in both windows.
     #[serde(flatten)]
     pub times: Times,
-    /// Of the sum of all access times.
+    /// The ratio of the sums of all access times.
     pub total: Option<f64>,
-    /// Of the time within polls.
+    /// The ratio of the mean times within polls.
     pub computing: Option<f64>,
-    /// Of the time outside of polls.
+    /// The ratio of the mean times outside of polls.
     pub waiting: Option<f64>,
 }
 
@@ -124,7 +125,7 @@ pub struct ComparedWindow {
     pub now: Measured,
     /// The window before.
     pub before: Before,
-    /// `now` divided by `before`; `None` without requests in one of them.
+    /// The measurements in the window divided by those of `before`; `None` if one of the windows has no requests.
     pub change: Option<Ratios>,
 }
 
@@ -141,7 +142,7 @@ pub struct Before {
 }
 
 impl ComparedWindow {
-    /// The window of a context, with the additions of other programs to the hours, each by its start.
+    /// The window of a context. `added` has the additions of other programs to hours, each with the start of its hour.
     pub(super) fn new(
         sums: &WindowSums,
         context: &ContextId,

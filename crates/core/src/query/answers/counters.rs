@@ -14,13 +14,13 @@ use tower_pulse_model::context::{ALL, Metric};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
 
-/// Counters that are read at once, so that Redis serves other clients in between.
+/// Number of counters that are read at once. Redis serves other clients between two reads.
 const COUNTERS_AT_ONCE: usize = 100;
 
-/// Slices of a series without a window.
+/// Number of slices of a series without a window.
 const NEWEST_SLICES: i64 = 60;
 
-/// Seconds over which a rate is averaged, without the current slice.
+/// Number of seconds before the current slice over which a rate is averaged.
 const RATE_SECONDS: u32 = 60;
 
 /// A counter over time.
@@ -29,7 +29,7 @@ const RATE_SECONDS: u32 = 60;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterSamples {
-    /// Its name.
+    /// The name of the counter.
     pub name: String,
     /// The length of a slice, in seconds.
     pub precision: u32,
@@ -45,13 +45,13 @@ pub struct CounterSamples {
 pub struct Counters {
     /// The length of a slice, in seconds.
     pub precision: u32,
-    /// The start of the time of the rates, in Unix seconds.
+    /// The start of the time that the rates cover, in Unix seconds.
     pub from: i64,
-    /// Its end, which may be in the future.
+    /// The end of the time that the rates cover, in Unix seconds. May be in the future.
     pub to: i64,
     /// Number of counters on all pages.
     pub total: usize,
-    /// The slices of the rows' series, if asked for.
+    /// The metric and the slices of the rows' series, if the question asks for series.
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<SeriesSpan>,
     /// The counters, by name.
@@ -62,17 +62,17 @@ pub struct Counters {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterRow {
-    /// Its name.
+    /// The name of the counter.
     pub name: String,
-    /// The count of the last complete slice that can be read; `None` if not recorded.
+    /// The count of the last complete slice that can be read; `None` if that slice was not recorded.
     pub last: Option<i64>,
-    /// The start of that slice, in Unix seconds.
+    /// The start of the slice of `last`, in Unix seconds.
     pub last_start: Option<i64>,
     /// The count per second from `from` until now.
     pub rate: f64,
     /// The sum of all slices that are kept.
     pub sum: i64,
-    /// The count of each slice, oldest first; `None` where none was recorded.
+    /// The count of each slice, oldest first; `None` for a slice that was not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::query) series: Option<Vec<Option<i64>>>,
 }
@@ -86,12 +86,12 @@ pub struct CountersQuery {
     /// Only counters whose name contains this text, ignoring case.
     #[serde(rename = "q")]
     pub contains: String,
-    /// The length of the slices in seconds, one of the configured precisions. The default suits the window; without a
-    /// window, it is a minute.
+    /// The length of the slices in seconds: a configured precision. The default depends on the window, and is a minute
+    /// without a window.
     pub precision: Option<u32>,
     /// Whether each row has a series.
     series: bool,
-    /// The window of the series; the newest 60 slices if there is none.
+    /// The window of the series. Without a window, a series has the newest 60 slices.
     window: Option<Window>,
     /// The maximum number of counters, 100 by default: at most 1,000, or 100 with a series.
     pub limit: Option<usize>,
@@ -99,8 +99,8 @@ pub struct CountersQuery {
     pub offset: usize,
 }
 
-/// The counters of this process, and those that the store has at the precision or at the coarsest one, which is
-/// retained for longest.
+/// The counters of this process, and the store's counters at the precision or at the coarsest precision, whose slices
+/// are retained for longest.
 pub(in crate::query) async fn counters(
     source: &Source,
     query: &CountersQuery,
@@ -178,9 +178,9 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, Quer
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CounterSamplesQuery {
-    /// Its name.
+    /// The name of the counter.
     pub name: String,
-    /// The length of the slices in seconds, one of the configured precisions; a minute by default.
+    /// The length of the slices in seconds: a configured precision. The default is a minute.
     pub precision: Option<u32>,
 }
 
@@ -192,7 +192,7 @@ pub(in crate::query) async fn counter(
     check_given("name", name)?;
     let precision = chosen(query.precision, source.store.precisions())?;
     let mut samples = slices(source, name, precision.seconds).await?;
-    // There may be many older slices, which the next cleaning removes.
+    // The next cleaning removes older slices, which may be many.
     if let Some((newest, _)) = samples.last().copied() {
         let oldest = newest.saturating_sub(precision.span());
         samples.retain(|(start, _)| *start > oldest);
@@ -255,13 +255,13 @@ struct RateSpan {
     cutoff: i64,
     from: i64,
     to: i64,
-    /// Recorded seconds of it that have passed.
+    /// Number of recorded seconds until now.
     seconds: i64,
     /// The start of the last slice that has ended and can be read, if it was recorded.
     last: Option<i64>,
 }
 
-/// The current slice, and the slices before it that cover a minute: a single one if it is longer.
+/// The current slice, and the slices before it that cover a minute: one slice if slices are longer than a minute.
 fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     let width = i64::from(precision.seconds);
     let current = precision.slice(recorded.now);
@@ -269,7 +269,7 @@ fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     let before = i64::from(before.min(precision.retained.saturating_sub(1)));
     let from = current.saturating_sub(before * width);
     let cutoff = precision.cutoff(recorded.now);
-    // A slice that has just ended has usually not been flushed yet.
+    // A slice that has just ended is usually not flushed yet.
     let readable = recorded.as_of.min(recorded.now).saturating_sub(1);
     let last = precision.slice(readable).saturating_sub(width);
     let was_recorded = last > cutoff && recorded.recorded.has_any(last, last.saturating_add(width));
@@ -292,7 +292,7 @@ struct SeriesSlices<'a> {
 }
 
 impl<'a> SeriesSlices<'a> {
-    /// The slices of a window, or else the newest ones; at most as many as a row shows.
+    /// The slices of a window, or without a window the newest slices; at most as many as a row shows.
     fn new(precision: Precision, bounds: Option<Range<i64>>, recorded: &'a Span) -> Self {
         let width = i64::from(precision.seconds);
         let (from, to) = match bounds {
@@ -323,7 +323,7 @@ impl<'a> SeriesSlices<'a> {
         }
     }
 
-    /// The counts of a counter. Its slices are given oldest first.
+    /// The counts of a counter. The given slices must be oldest first.
     fn counts(self, slices: &[SliceCount]) -> Vec<Option<i64>> {
         let width = i64::from(self.precision.seconds);
         let cutoff = self.precision.cutoff(self.recorded.now);
@@ -344,7 +344,7 @@ impl<'a> SeriesSlices<'a> {
 }
 
 impl CounterRow {
-    /// The slices of a counter are given oldest first.
+    /// The given slices of the counter must be oldest first.
     fn new(
         name: &str,
         slices: &[SliceCount],

@@ -50,10 +50,10 @@ pub struct DeployRow {
     pub after: Option<Measured>,
     /// `after` divided by `before`.
     pub change: Option<Ratios>,
-    /// The additional service time per minute since the mark, for the same number of requests, in seconds; `None` if
-    /// both sides cannot be compared.
+    /// The additional time per minute that the requests since the mark take, compared with the mean before the mark, in
+    /// seconds; `None` if the two sides are not comparable.
     pub extra_seconds_per_minute: Option<f64>,
-    /// Both versions in the same minutes; `None` if they did not run side by side.
+    /// Both versions in the same minutes; `None` if the versions did not run at the same time.
     pub side_by_side: Option<SideBySide>,
 }
 
@@ -63,7 +63,7 @@ pub struct DeployRow {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DeployQuery {
-    /// The id of the mark. The default is the newest mark of a version, or else the newest mark.
+    /// The id of the mark. The default is the newest mark of a version, or the newest mark if none has a version.
     pub mark: Option<String>,
     /// The maximum number of contexts, at most 1,000; 100 by default.
     pub limit: Option<usize>,
@@ -174,7 +174,7 @@ fn rows(
     contexts.into_iter().filter_map(row).collect()
 }
 
-/// The additional service time per minute, in seconds, compared with the same number of requests before.
+/// The additional time per minute of the requests, in seconds, compared with their time at the mean before.
 fn extra(compared: &Compared, covered: &Covered) -> Option<f64> {
     let mean_ratio = compared.mean_ratio()?;
     let spent = covered.per_minute(compared.now.as_ref()?.total)?;

@@ -5,17 +5,17 @@ use serde::Serialize;
 use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks};
 
-/// Whether a deploy caused a change, and which one.
+/// Whether a deploy caused a change, and which deploy.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct DeployVerdict {
     /// The verdict.
     pub verdict: Verdict,
-    /// The suspected mark, or else the last deploy before.
+    /// The suspected mark, or if no mark is suspected, the last deploy before the change.
     pub mark: Option<Mark>,
     /// Seconds from the mark to the change; 0 if the change began shortly before the mark.
     pub seconds_before: Option<i64>,
-    /// The new version divided by the old one in the minutes in which both ran.
+    /// The time of the new version's requests divided by that of the old version's, in minutes in which both ran.
     pub side_by_side: Option<f64>,
 }
 

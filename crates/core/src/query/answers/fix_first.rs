@@ -30,37 +30,38 @@ pub struct FixFirst {
     pub covered: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// The rows: first an instance that is out of line, then silent and failing pages, then slower and busier ones by
-    /// cost, then those that take most time.
+    /// The rows, in this order: an instance that is out of line; silent and failing pages; slower and busier pages, by
+    /// cost; pages that take most time.
     pub rows: Vec<FixRow>,
 }
 
-/// A context or an instance to fix. All its figures cover the same window.
+/// A context or an instance to fix. All figures cover `window`.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixRow {
-    /// The context. `<all>` for an instance that is out of line on all pages.
+    /// The context. For an instance that is out of line on all pages, `context` is `<all>`.
     #[serde(flatten)]
     pub name: ContextName,
     /// The instance that is out of line.
     pub instance: Option<Arc<str>>,
-    /// The reason to fix it.
+    /// The reason to fix the context or the instance.
     pub reason: FixReason,
     /// The change that is the reason.
     pub cause: Option<Change>,
     /// The window, or its part since the change began.
     pub window: Covered,
-    /// The measurements in that time.
+    /// The measurements in `window`.
     #[serde(flatten)]
     pub measured: Measured,
     /// Service time per recorded minute, in seconds.
     pub per_minute: Option<f64>,
-    /// The share of the time of all requests, 0 to 1.
+    /// `total` divided by the time of all requests, 0 to 1.
     pub share: Option<f64>,
-    /// The ratio of the means of the change that is the reason, or else to the window before.
+    /// For the reasons `slower` and `instance`, the ratio of the change; for `most_time`, the mean divided by that of
+    /// the window before.
     pub ratio: Option<f64>,
-    /// The service time per minute beyond that before, in seconds, at most `per_minute`; `None` unless it has become
-    /// slower, or the instance is out of line.
+    /// The time per minute that the slowdown costs, in seconds, at most `per_minute`; `None` unless the reason is
+    /// `slower` or `instance`.
     pub saved_per_minute: Option<f64>,
 }
 
@@ -69,13 +70,13 @@ pub struct FixRow {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FixReason {
-    /// The context takes most of the time. Nothing is wrong with it.
+    /// The context takes most of the time. This is not a problem in itself.
     MostTime,
     /// The context is requested much more often than before.
     Surging,
     /// The context has become slower.
     Slower,
-    /// The context no longer has requests.
+    /// The context has no requests, but had requests before.
     Silent,
     /// The context fails more often than before.
     Failing,
@@ -84,7 +85,7 @@ pub enum FixReason {
 }
 
 impl FixReason {
-    /// The reason for a change; `None` if there is nothing to fix, or if the change is shown elsewhere.
+    /// The reason for a change; `None` if the change needs no fix, or if other rows show the change.
     fn of(change: &Change) -> Option<Self> {
         let is_of_all = *change.context == *ALL;
         match (change.kind, is_of_all, &change.instance) {
@@ -119,7 +120,7 @@ struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     fn of(change: &'a Change) -> Option<Self> {
-        // A page is not the cause of the time in front of its requests.
+        // A page does not cause the wait in front of its requests.
         if *change.context == *QUEUED {
             return None;
         }
@@ -175,7 +176,7 @@ pub(in crate::query) async fn fix_first(
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
     let mut candidates: Vec<_> = ongoing.filter_map(Candidate::of).collect();
     candidates.order_by(Candidate::precedes);
-    // A page has one row, for its most urgent change.
+    // A page has only the row of its most urgent change.
     let mut seen = std::collections::HashSet::new();
     candidates.retain(|one| {
         let instance = one.cause.and_then(|change| change.instance.clone());

@@ -1,4 +1,4 @@
-//! The health of this process, with the facts that only the store knows. The answer does not need a working store.
+//! The health of this process, with the facts that only the store knows. The answer needs no working store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,17 +20,18 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 /// Counts of lost samples, by the names in [`Health`].
 type Losses = BTreeMap<&'static str, u64>;
 
-/// The status, the warnings and the losses. They change seldom, so that a polling page gets 304.
+/// The part of the health that changes seldom: the status, the warnings and the losses. A page that polls this answer
+/// usually gets the status 304.
 #[derive(Debug, Serialize)]
 pub struct HealthStatus {
-    /// Whether the store answers, in one word.
+    /// Whether the store answers.
     status: Status,
-    /// Sentences for the operator. Each ends with what to do.
+    /// Warnings for the operator. Each ends with the action to take.
     warnings: Vec<String>,
     /// The conditions that the warnings are about.
     pub conditions: Vec<Condition>,
-    /// `dropped`, `dropped_additions` and `overflowed` of [`RecordingHealth`](crate::health::RecordingHealth), and of
-    /// its `queue` the ignored waits, `queue_ignored`, and the negative ones, `queue_negative`.
+    /// `dropped`, `dropped_additions` and `overflowed` of [`RecordingHealth`](crate::health::RecordingHealth). Of its
+    /// `queue`, `queue_ignored` is the number of ignored waits, and `queue_negative` the number of negative waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     recording: Option<Losses>,
     /// `lost`, `lost_additions`, `lost_details` and `store_resets` of [`FlushHealth`](crate::health::FlushHealth).
@@ -38,7 +39,7 @@ pub struct HealthStatus {
     flush: Option<Losses>,
     /// `late`, `skewed` and `quarantined` of [`FoldHealth`].
     fold: Losses,
-    /// The days of history; `None` without any, or if the store cannot be read.
+    /// The days of history; `None` without history, or if the store cannot be read.
     history: Option<HistoryHealth>,
 }
 
@@ -61,10 +62,10 @@ pub struct FullHealth {
     /// The health of this process.
     #[serde(flatten)]
     pub health: Health,
-    /// Keys whose value has the wrong form: in JSON, the list `unreadable` of [`Problem`].
+    /// Keys whose value has the wrong form. In JSON, an object with the list `unreadable` of [`Problem`].
     #[serde(rename = "reading", serialize_with = "reading")]
     pub unreadable: Vec<Problem>,
-    /// The days of history; `None` without any, or if the store cannot be read.
+    /// The days of history; `None` without history, or if the store cannot be read.
     pub history: Option<HistoryHealth>,
     /// The version of this crate.
     pub version: &'static str,
@@ -123,7 +124,7 @@ async fn history(source: &Source) -> Option<HistoryHealth> {
 }
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
-    // All other fields are answered even if the store cannot be read.
+    // The answer has all other fields even if the store cannot be read.
     let unreadable = unreadable(source).await;
     FullHealth {
         health: of_process(source, &unreadable).await,
@@ -174,7 +175,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
     health
 }
 
-/// The health that is known to a process that only reads the store.
+/// The health, in a process that only reads the store.
 async fn of_the_fleet(source: &Source) -> Health {
     let reader = &source.reader;
     let (status, changes) = tokio::join!(reader.status(), reader.changes());

@@ -1,4 +1,4 @@
-//! The number of requests by slice and duration. The histograms of all slices are put on the same rows.
+//! The number of requests by slice and duration. The histograms of all slices have the same rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,13 +31,15 @@ pub struct HeatMap {
     pub window: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// From when, and until before when, the service was not running, in Unix seconds, oldest first.
+    /// The start and the end, in Unix seconds, of each time in which the service was not running, oldest first. The end
+    /// is excluded.
     pub not_running: Vec<(i64, i64)>,
-    /// The bounds of the rows in seconds, ascending, one more than rows: row `n` is from bound `n` to before bound `n +
-    /// 1`.
+    /// The bounds of the rows in seconds, ascending: row `n` has the durations from bound `n` to below bound `n + 1`,
+    /// counted from 0.
     ///
     /// The bounds grow by a constant factor. There is one bound more than rows, or none without requests. A first row
-    /// that starts at 1 µs includes shorter durations, and a last row longer ones.
+    /// that starts at 1 µs includes shorter durations. A last row that ends at the largest bound of histograms includes
+    /// longer durations.
     pub bounds: Vec<f64>,
     /// The slices that have requests, oldest first.
     pub slices: Vec<HeatSlice>,
@@ -52,7 +54,7 @@ pub struct HeatSlice {
     /// The statistics of its access times.
     #[serde(flatten)]
     pub times: SliceTimes,
-    /// The number of each row with requests, shortest durations first, and their count.
+    /// The index of each row with requests, and the number of its requests. The shortest durations come first.
     pub cells: Vec<(u16, u64)>,
 }
 
@@ -64,13 +66,13 @@ pub struct HeatSlice {
 pub struct HeatMapQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,
-    /// The kind of the context; `None` prefers HTTP requests to timers.
+    /// The kind of the context. Without a kind, a page is preferred to a timer.
     #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
     /// The window.
     pub window: Window,
-    /// The length of the slices in seconds: one at which records are kept. The default is the finest that covers the
-    /// window by at most 200 slices.
+    /// The length of the slices in seconds: a length at which records are kept. The default is the finest that covers
+    /// the window by at most 200 slices.
     pub precision: Option<u32>,
 }
 
@@ -144,7 +146,8 @@ impl Rows {
         };
         let rows = (0..=finest).rev().map_while(at);
         let fit = rows.clone().find(|rows| rows.last - rows.first < MAX_ROWS);
-        // A store may hold values that no version has written: values beyond the last row count in it.
+        // A store may hold values that no version of this crate has written. Values beyond the last row count in the
+        // last row.
         fit.or_else(|| rows.last()).map(|rows| Self {
             last: rows.last.min(rows.first.saturating_add(MAX_ROWS - 1)),
             ..rows

@@ -24,36 +24,37 @@ const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {
-    /// The time that is covered. Only minutes with reports count, unless the instance is alone, and `complete` is their
-    /// share of the whole window.
+    /// The time that is covered. Only minutes with reports are covered, or all minutes if the instance is alone.
+    /// `complete` is the share of the whole window that is covered.
     #[serde(flatten)]
     pub covered: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// The instance, as in the list of all instances.
+    /// The row of the instance in the list of all instances.
     #[serde(flatten)]
     pub row: InstanceRow,
-    /// Whether there is no other instance.
+    /// Whether the fleet has no other instance.
     ///
-    /// Then all requests of the service are its own, and it makes no reports.
+    /// An instance that is alone serves all requests, and makes no reports.
     pub alone: bool,
-    /// The most other instances with requests in the same minute.
+    /// The largest number of other instances that had requests in the same minute.
     pub others: usize,
-    /// The start of its first minute with requests in the window, in Unix seconds.
+    /// The start of the instance's first minute with requests in the window, in Unix seconds.
     pub first_minute: Option<i64>,
-    /// The end of its last one, in Unix seconds.
+    /// The end of the instance's last minute with requests in the window, in Unix seconds.
     pub last_minute: Option<i64>,
-    /// Whether all of its paths, or some, are slower or fail.
+    /// Whether the instance is slower or fails on all of its paths, or on some of them.
     pub verdict: InstanceVerdict,
     /// The length of the slices of `points`, in seconds.
     pub precision: u32,
     /// The start, in Unix seconds, of each minute with requests, and its figures, oldest first.
     pub points: Vec<(i64, InstancePoint)>,
-    /// The start, in Unix seconds, of each minute in which it was alive, and its runtime and process, oldest first.
+    /// The start, in Unix seconds, of each minute in which it was alive, and the state of its runtime and process,
+    /// oldest first.
     pub machine: Vec<(i64, MachinePoint)>,
     /// Number of its paths, at most 256.
     pub reported_paths: usize,
-    /// Its paths: slower and failing ones first, then those with the most additional time beside the others.
+    /// Its paths: slower and failing ones first, then those with the most additional time compared with the others.
     pub paths: Vec<InstancePath>,
 }
 
@@ -65,46 +66,46 @@ pub struct InstancePoint {
     pub count: u64,
     /// Number of errors.
     pub errors: u64,
-    /// Their mean, in seconds.
+    /// The mean of its requests, in seconds.
     pub mean: Option<f64>,
-    /// Their 95th percentile, in seconds.
+    /// The 95th percentile of its requests, in seconds.
     pub p95: Option<f64>,
-    /// The mean number of requests of the others; `None` without requests.
+    /// The mean number of requests per other instance; `None` if the others had no requests.
     pub others_count: Option<f64>,
-    /// Their mean if each request had taken as long as on the others, in seconds.
+    /// The mean that its requests would have had on the others, in seconds.
     pub others_mean: Option<f64>,
 }
 
-/// The runtime and the process of an instance in a minute, counts at its end. Values that the system does not provide
-/// are `None`, as are all values of the process without the feature `process`.
+/// The runtime and the process of an instance in a minute. Counts are those at the end of the minute. A value that the
+/// system does not provide is `None`. Without the feature `process`, all values of the process are `None`.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct MachinePoint {
     /// Number of CPUs that the process could use.
     pub cpus: u64,
-    /// The share of their time that the process used, 0 to 1.
+    /// The share of the CPUs' time that the process used, 0 to 1.
     pub cpu: Option<f64>,
     /// Resident memory in bytes.
     pub resident_bytes: Option<u64>,
-    /// Open files.
+    /// Number of open files.
     pub open_files: Option<u64>,
     /// The maximum number of open files.
     pub max_open_files: Option<u64>,
-    /// Threads.
+    /// Number of threads.
     pub threads: Option<u64>,
-    /// Workers of the runtime.
+    /// Number of worker threads of the runtime.
     pub workers: u64,
-    /// The share of the time in which they were busy, 0 to 1.
+    /// The share of the time in which the workers were busy, 0 to 1.
     pub busy: Option<f64>,
-    /// Tasks in the global queue of the runtime.
+    /// Number of tasks in the global queue of the runtime.
     pub queued_tasks: u64,
-    /// Tasks that are alive.
+    /// Number of tasks that are alive.
     pub alive_tasks: u64,
     /// The median delay of a task that is due every 100 ms, in seconds.
     pub delay: Option<f64>,
-    /// The longest of these delays, in seconds.
+    /// The longest delay of this task, in seconds.
     pub worst_delay: Option<f64>,
-    /// Whether the median is 10 ms or more: ready tasks wait for a CPU.
+    /// Whether `delay` is 10 ms or more: ready tasks wait for a CPU.
     pub is_delayed: bool,
 }
 
@@ -139,13 +140,13 @@ pub struct InstancePath {
     /// The measurements of its requests.
     #[serde(flatten)]
     pub measured: Measured,
-    /// The others in the minutes in which this instance had requests; `None` without such requests.
+    /// The measurements of the others in the minutes in which this instance had requests; `None` without requests.
     pub others: Option<Measured>,
-    /// The time of its requests divided by that on the others, in the same minutes.
+    /// The time of its requests divided by the time that they would have taken on the others in the same minutes.
     pub ratio: Option<f64>,
-    /// Whether it is slower than the others, beyond chance.
+    /// Whether the instance is slower than the others on this path, beyond chance.
     pub slower: bool,
-    /// Whether it fails more often than the others, beyond chance.
+    /// Whether the instance fails more often than the others on this path, beyond chance.
     pub failing: bool,
 }
 
@@ -192,7 +193,7 @@ pub(in crate::query) async fn instance(
     let mut verdict = InstanceVerdict::default();
     let mut paths = Vec::new();
     for (id, context) in &named.beside.contexts {
-        // A context that was removed from the store has no name.
+        // A context that is removed from the store has no name.
         let Some(name) = named.names.get(id) else {
             continue;
         };

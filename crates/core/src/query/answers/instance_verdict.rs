@@ -15,7 +15,7 @@ pub enum Spread {
     /// On none of the paths.
     #[default]
     None,
-    /// On at most half of the paths, or on the only one that can be compared: the cause is the path.
+    /// On at most half of the paths, or on the only path that can be compared: the cause is the path.
     Some,
     /// On more than half of the paths.
     Most,
@@ -23,18 +23,19 @@ pub enum Spread {
     All,
 }
 
-/// Whether an instance is slower or fails more often than the others, as a whole or in part. By chance alone, one path
-/// in some hundred is slower, or fails more often.
+/// Whether an instance is slower or fails more often than the others, on all of its paths or on some. By chance alone,
+/// about one of a hundred paths is slower, and about one fails more often.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InstanceVerdict {
-    /// Number of paths with at least 10 requests on it, and on the others in the same minutes: only these are compared.
+    /// Number of paths that are compared: those with at least 10 requests on the instance, and 10 on the others in the
+    /// same minutes.
     pub compared: usize,
-    /// How many of them are slower.
+    /// How many of the compared paths are slower.
     pub slower: Spread,
     /// Number of slower paths.
     pub slower_paths: usize,
-    /// How many of them fail more often.
+    /// How many of the compared paths fail more often.
     pub failing: Spread,
     /// Number of paths that fail more often.
     pub failing_paths: usize,
@@ -50,18 +51,20 @@ pub struct InstanceVerdict {
 pub(super) struct Compare {
     /// The smallest ratio at which a path is slower.
     slower: f64,
-    /// The share of all its requests that are errors.
+    /// The share of errors among all requests of the instance.
     error_share: f64,
 }
 
-/// The number of standard errors at which a path is slower. Chance exceeds it about once in a hundred paths.
+/// A path is slower only if its ratio exceeds 1 by this number of standard errors. By chance alone, about one of a
+/// hundred paths does.
 const SURE: f64 = 3.0;
 
-/// The number of standard errors by which a ratio must be below the threshold for the path to be surely not slower.
+/// A path is surely not slower if its ratio is below the threshold by this number of standard errors.
 const LIKELY: f64 = 2.0;
 
 impl Compare {
-    /// If the instance stands out, the threshold of a path has half of the instance's excess, within 1.1 and 1.5.
+    /// The smallest ratio of a slower path is 1.5. If the instance stands out, it is halfway between 1 and the
+    /// instance's ratio, but within 1.1 and 1.5.
     pub(super) fn new(row: &InstanceRow) -> Self {
         let half = row.ratio.filter(|_| row.stands_out);
         let half = half.map(|ratio| f64::midpoint(1.0, ratio));
@@ -103,7 +106,7 @@ fn deviation(own: &Measured, others: &Measured) -> f64 {
         let (mean, stddev) = (of.times.mean?, of.times.stddev?);
         (mean > 0.0).then(|| (stddev / mean).powi(2) / of.count as f64)
     };
-    // Without measurements, nothing is certain.
+    // Without measurements, the error is infinite: no difference is certain.
     of(own)
         .zip(of(others))
         .map_or(f64::INFINITY, |(own, others)| (own + others).sqrt())
@@ -127,7 +130,8 @@ impl InstanceVerdict {
 }
 
 impl Spread {
-    /// `yes` and `no` are the numbers of compared paths that surely have the property, and that surely do not.
+    /// `yes` is the number of compared paths that surely have the property, and `no` the number of those that surely
+    /// lack it.
     fn new(yes: usize, no: usize, compared: usize) -> Self {
         match yes {
             0 => Self::None,

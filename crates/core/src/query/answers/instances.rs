@@ -25,12 +25,13 @@ use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {
-    /// The time that is covered. Only minutes with reports count, and `complete` is their share of the whole window.
+    /// The time that is covered. Only minutes with reports are covered. `complete` is the share of the whole window
+    /// that is covered.
     #[serde(flatten)]
     pub covered: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// The context, if one was asked for.
+    /// The context, if the question has a context.
     pub context: Option<String>,
     /// Number of instances on all pages.
     pub total: usize,
@@ -42,33 +43,35 @@ pub struct Instances {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstanceRow {
-    /// Its name.
+    /// The name of the instance.
     pub instance: Arc<str>,
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// Whether it sends heartbeats.
+    /// Whether the instance sends heartbeats.
     pub alive: bool,
     /// Requests in flight at the last heartbeat; `None` unless it is alive.
     pub in_flight: Option<i64>,
-    /// Its last heartbeat while it is alive, or else the end of the last minute with requests, in Unix seconds.
+    /// The last heartbeat if it is alive, or otherwise the end of its last minute with requests, in Unix seconds.
     pub last_seen: Option<i64>,
     /// The measurements of its requests.
     #[serde(flatten)]
     pub measured: Measured,
-    /// Its share of the total of all instances, 0 to 1.
+    /// `total` divided by the sum of the totals of all instances, 0 to 1.
     pub share: Option<f64>,
-    /// The time of its requests divided by that on the others, on the same contexts in the same minutes.
+    /// The time of its requests divided by the time that they would have taken on the others, on the same contexts in
+    /// the same minutes.
     ///
-    /// At least two such minutes are needed.
+    /// Needs at least two minutes in which the others had requests too.
     pub ratio: Option<f64>,
     /// Whether a change about it is ongoing.
     pub out_of_line: bool,
-    /// Whether it needs attention: a change about it is ongoing, or its requests take 1.5 times as long as on the
-    /// others, or 1.1 times if its version is a suspect of an ongoing change.
+    /// Whether it needs attention: a change about it is ongoing, or `ratio` is at least 1.5, or `ratio` is above 1.1
+    /// and its version is a suspect of an ongoing change.
     pub stands_out: bool,
     /// The id of the ongoing change about it.
     pub change: Option<Arc<str>>,
-    /// Seconds by which its clock is ahead of the store's; `None` if unknown or not alive.
+    /// Seconds by which the clock of the instance is ahead of the store's; `None` if this is unknown, or if the
+    /// instance is not alive.
     pub clock_skew_seconds: Option<i64>,
 }
 
@@ -78,7 +81,7 @@ pub struct InstanceRow {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct InstancesQuery {
-    /// Only requests on this context; all reported contexts by default.
+    /// Only requests on this context. By default, requests on all reported contexts.
     pub context: Option<String>,
     /// The window; the last hour by default. Only its last 130 minutes are answered.
     pub window: Option<Window>,
@@ -91,7 +94,7 @@ pub struct InstancesQuery {
 /// The smallest ratio to the others at which an instance stands out by itself.
 pub(super) const STANDS_OUT: f64 = 1.5;
 
-/// The same for an instance whose version is suspected of a change.
+/// The ratio above which an instance stands out if its version is a suspect of a change.
 pub(super) const SUSPECT_STANDS_OUT: f64 = 1.1;
 
 /// The rows of all instances of the fleet, before a page of them is chosen.
@@ -102,7 +105,8 @@ pub(super) struct FleetRows {
     pub(super) error: f64,
     /// The instances, by name.
     pub(super) rows: Vec<InstanceRow>,
-    /// Whether there is only one instance. A single instance makes no reports, as there is none to compare it with.
+    /// Whether there is only one instance. A single instance makes no reports, because no other instance can be
+    /// compared with it.
     pub(super) is_alone: bool,
 }
 
@@ -216,7 +220,7 @@ impl Reported {
     }
 
     pub(super) fn covered(&self, sums: &[(Arc<str>, InstanceSums)], span: &Span) -> Covered {
-        // There may be requests from before the store was created.
+        // Some requests may be from before the store was created.
         let busy = sums.iter().map(|(_, of)| of.busy.start);
         let recorded = span.recorded.from(busy.fold(i64::MAX, i64::min));
         let covered = (self.minutes).covered(&recorded, span.recorded_until, span.now);
@@ -257,7 +261,7 @@ fn rows(
 }
 
 impl InstanceRow {
-    /// An instance without known data other than its name.
+    /// An instance with a name, but without known data.
     pub(super) fn new(instance: Arc<str>) -> Self {
         Self {
             instance,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::query::{QueryError, Source};
 use tower_pulse_model::mark::Mark;
 
-/// The newest 50 marks of versions and the newest 50 others.
+/// The newest 50 marks of versions and the newest 50 other marks.
 ///
 /// The answer to [`MarksQuery`](crate::query::MarksQuery).
 #[derive(Debug, Serialize)]

@@ -20,16 +20,17 @@ pub(super) fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     share(part?, whole?)
 }
 
-/// The fewest samples on each side for which shares of errors are compared.
+/// The fewest samples on each side with which shares of errors are compared.
 const MIN_SAMPLES: u64 = 10;
 
-/// The smallest difference of two shares of errors that counts, the smallest ratio, and the standard errors that the
-/// difference must exceed. Chance exceeds them about once in a hundred pairs.
+/// Samples fail more often than usual if the share of errors exceeds the usual share by this difference, by this factor
+/// and by this number of standard errors. By chance alone, about one of a hundred comparisons finds this.
 const ERRORS_BEYOND: f64 = 0.01;
 const ERRORS_TIMES: f64 = 1.5;
 const ERRORS_SURE: f64 = 3.0;
 
-/// Whether samples fail more often than usual, beyond chance. Each pair has the number of errors and of all samples.
+/// Whether samples fail more often than usual, beyond chance. Each pair has the number of errors and the number of all
+/// samples. The second pair has the usual numbers.
 pub(super) fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (u64, u64)) -> bool {
     if count.min(old_count) < MIN_SAMPLES {
         return false;
@@ -45,13 +46,13 @@ pub(super) fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ContextName {
-    /// Method and route template, or the name of a timer.
+    /// The method and the route template, or the name of a timer.
     pub context: String,
-    /// Whether it is of requests, of other code or of all requests.
+    /// Whether the context stands for requests, for timed code, or for all requests.
     pub kind: Kind,
-    /// The method of requests.
+    /// The HTTP method, if the context has one.
     pub method: Option<String>,
-    /// The route template of requests.
+    /// The route template, if the context has one.
     pub path: Option<String>,
 }
 
@@ -74,7 +75,8 @@ impl ContextName {
     }
 }
 
-/// Statistics of access times, in seconds. `None` where nothing was measured.
+/// Statistics of access times, in seconds. An access time is the duration of a sample. A statistic is `None` if nothing
+/// was measured.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Times {
@@ -95,7 +97,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// `percentiles` are those of the fields, in their order.
+    /// `percentiles` has `p50`, `p95` and `p99`.
     pub(super) fn new(times: &AccessTimeStats, percentiles: [Option<f64>; 3]) -> Self {
         let [p50, p95, p99] = percentiles;
         Self {
@@ -127,13 +129,13 @@ impl Times {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PollTimes {
-    /// The mean time of a request within its polls, in which it computes or blocks its worker.
+    /// The mean time of a request within its polls, in which the request computes or blocks its worker.
     ///
-    /// This is wall time: it includes time in which the system ran other threads.
+    /// Wall time, which includes time in which the system ran other threads.
     pub computing: Option<f64>,
-    /// The mean time of a request outside of its polls, in which it waits.
+    /// The mean time of a request outside of its polls, in which the request waits.
     pub waiting: Option<f64>,
-    /// The longest poll, to the microsecond; `None` in the window before, once slices have left it.
+    /// The longest poll, exact to a microsecond; `None` for the window before after slices have left it.
     pub longest: Option<f64>,
     /// The mean duration of a poll.
     pub mean: f64,
@@ -152,7 +154,7 @@ impl PollTimes {
     }
 }
 
-/// Counts by outcome, sorted by the names of the outcomes; an object in JSON.
+/// Counts by outcome, sorted by the names of the outcomes. In JSON, an object.
 #[derive(Debug)]
 pub struct Outcomes(Vec<(&'static str, u64)>);
 
@@ -201,7 +203,7 @@ impl Serialize for Outcomes {
 pub struct Measured {
     /// Number of requests, or of runs of a timer.
     pub count: u64,
-    /// Requests per recorded second.
+    /// Samples per recorded second.
     pub per_second: Option<f64>,
     /// Number of errors.
     pub errors: u64,
@@ -216,7 +218,7 @@ pub struct Measured {
     pub below_target: Option<f64>,
     /// Counts by outcome.
     pub outcomes: Outcomes,
-    /// The time within and outside of polls; `None` for timers, and if no polls were measured.
+    /// The time within polls and outside of them; `None` for timers, and if no polls were measured.
     pub polls: Option<PollTimes>,
 }
 

@@ -39,7 +39,7 @@ pub enum SeriesMetric {
     Max,
     /// Counts by outcome.
     Outcomes,
-    /// Several statistics of the same slices.
+    /// The count, the mean and percentiles of the same slices.
     Times,
     /// The mean time of a request within its polls, in seconds.
     Computing,
@@ -60,7 +60,7 @@ pub enum SeriesValue {
     Number(Option<f64>),
     /// Counts by outcome.
     Outcomes(Outcomes),
-    /// Several statistics.
+    /// The count, the mean and percentiles.
     Times(SliceTimes),
 }
 
@@ -93,7 +93,7 @@ impl SliceTimes {
 }
 
 impl SeriesMetric {
-    /// The counters of a context from which the metric is computed; empty if it needs records.
+    /// The counters of a context from which the metric is computed; empty if the metric needs records.
     pub(super) fn counters(self) -> &'static [Metric] {
         use Metric::{Errors, Hits, Micros};
         match self {

@@ -1,5 +1,5 @@
-//! The answers: a file for each question, and the types that they share. The types that `pub use` names are public in
-//! Rust; the others are in [`drawn`](super::drawn).
+//! The answers: a file for each question, and the types that answers share. The types that `pub use` names are public
+//! in Rust; [`drawn`](super::drawn) has the others.
 
 pub(super) mod changes;
 pub(super) mod compared;
@@ -70,7 +70,7 @@ use tower_pulse_model::snapshot::ContextSnapshot;
 /// Number of rows if a question sets no limit.
 const DEFAULT_ROWS: usize = 100;
 
-/// The maximum number of rows of an answer. A question with an offset gets further rows.
+/// The maximum number of rows of an answer. A question with an offset gets later rows.
 const MAX_ROWS: usize = 1_000;
 
 /// The length of slices, in seconds, for a question that does not set it, if slices of this length are kept.
@@ -88,7 +88,7 @@ fn check_number(
     number.ok_or_else(|| QueryError::parameter(name, message()))
 }
 
-/// The limit of a question, or the default. Refuses a limit of more rows than an answer may have.
+/// The limit of a question, or the default. Refuses a limit above `most`.
 fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, QueryError> {
     check_number("limit", limit.unwrap_or(DEFAULT_ROWS), 0..=most)
 }
@@ -114,7 +114,7 @@ impl NameFilter {
     }
 }
 
-/// Chooses the context of a kind among those of one name. Without a kind, HTTP requests are preferred.
+/// Chooses the context of a kind among those of one name. Without a kind, prefers a page to a timer.
 fn of_kind(contexts: &[ContextSnapshot], kind: Option<Kind>) -> Option<&ContextSnapshot> {
     let contexts = contexts.iter();
     contexts

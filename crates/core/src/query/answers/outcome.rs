@@ -33,9 +33,9 @@ pub struct OutcomePaths {
     /// The time that the window covers.
     #[serde(flatten)]
     pub covered: Covered,
-    /// Number of paths with such requests.
+    /// Number of paths with requests of the outcome.
     pub total: usize,
-    /// The paths, those with the most such requests first.
+    /// The paths. Paths with more of these requests come first.
     pub paths: Vec<OutcomeRow>,
 }
 

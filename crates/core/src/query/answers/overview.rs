@@ -28,22 +28,22 @@ pub struct Overview {
     pub last_hour: Option<HourTotal>,
     /// Requests in flight in all instances.
     pub in_flight: i64,
-    /// Requests per second over the last ten complete seconds, or the last complete slice if that is longer; `None` if
-    /// recent requests cannot be read.
+    /// Requests per second over the last ten complete seconds, or over the last complete slice of the finest counters
+    /// if it is longer; `None` if recent requests cannot be read.
     pub requests_per_second: Option<f64>,
-    /// Number of contexts that the fleet has recorded, pages and timers.
+    /// Number of pages and timers that the fleet has recorded.
     pub contexts: usize,
-    /// Number of timers among these.
+    /// Number of timers that the fleet has recorded.
     pub timers: usize,
     /// Number of instances that are alive.
     pub instances: u64,
-    /// The target, in seconds: the time that requests should stay below.
+    /// The duration in which requests should end, in seconds; `None` without a target.
     pub target: Option<f64>,
-    /// Contexts whose own error budget burns, the fastest in the last hour first.
+    /// Contexts whose own error budget burns. The fastest in the last hour comes first.
     pub burning: Vec<BurningPath>,
-    /// Why paths are missing, if the use of the layer causes it.
+    /// Advice, if the service uses the layer in a way that hides paths.
     pub advice: Option<Advice>,
-    /// All requests of the window, if one was asked for.
+    /// All requests of the window, if the question has a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<ComparedWindow>,
 }
@@ -125,10 +125,10 @@ fn advice(sums: &PartSums) -> Option<Advice> {
     Advice::about_all(all.outcomes.total(), &unmatched.outcomes)
 }
 
-/// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that is
-/// longer; `None` if these are not recent. A missing slice had no requests, and time that was not recorded is left out.
-/// The slice that has just ended is left out as well: it has usually not been flushed yet, and a steady rate would
-/// appear a tenth too low.
+/// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if it is
+/// longer; `None` if this time is not recent. A missing slice had no requests. Time that was not recorded is left out.
+/// The slice that has just ended is left out too: usually it is not flushed yet, and would make a steady rate appear a
+/// tenth too low.
 fn rate(fleet: &FleetSnapshot, span: &Span, precision: i64) -> Option<f64> {
     let precision = precision.max(1);
     let slice = |second: i64| second.div_euclid(precision) * precision;

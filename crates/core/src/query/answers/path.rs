@@ -34,29 +34,29 @@ pub struct Path {
     hour: Option<ContextHour>,
     /// The hour before; `None` without samples.
     last_hour: Option<ContextHour>,
-    /// The non-empty buckets, with bounds in seconds and count, of the current hour, or of the last one while the
-    /// current one has no samples.
+    /// The non-empty buckets of the current hour, or of the hour before while the current hour has no samples. Each has
+    /// its two bounds in seconds, and its count.
     pub histogram: Vec<(f64, f64, u64)>,
-    /// Counts by outcome in that hour.
+    /// Counts by outcome in the hour of `histogram`.
     pub outcomes: Outcomes,
-    /// The 5 slowest of each hour, slowest first.
+    /// The 5 slowest requests of each hour, slowest first.
     slowest_requests: BothHours,
-    /// The 5 newest failed ones of each hour, newest first.
+    /// The 5 newest failed requests of each hour, newest first.
     ///
-    /// They may include some of the slowest.
+    /// A request may be in both lists.
     failed_requests: BothHours,
-    /// The changes of the context, or those that the timer is a suspect of: ongoing ones first.
+    /// The changes of a page, or those of which a timer is a suspect. Ongoing changes come first.
     pub changes: Vec<ChangeRow>,
-    /// The timers within its requests, in the same hour as the histogram.
+    /// The timers within its requests. Their figures cover the hour of `histogram`.
     #[serde(flatten)]
     timers: RequestTimers,
-    /// Why requests are recorded here, or end as they do, if the use of the layer causes it.
+    /// Advice, if the use of the layer explains the context or the outcomes of the requests.
     ///
-    /// Covers the window, or else the hour of the histogram.
+    /// Covers the window, or without a window the hour of the histogram.
     advice: Vec<Advice>,
-    /// Its own target, if it has one.
+    /// The context's own target, if it has one.
     path_target: Option<TargetBudget>,
-    /// The window, if one was asked for.
+    /// The window, if the question has a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<PathWindow>,
 }
@@ -70,20 +70,20 @@ pub struct PathWindow {
     /// The measurements in the window and in the window before.
     #[serde(flatten)]
     pub window: ComparedWindow,
-    /// The non-empty buckets, with bounds in seconds and count.
+    /// The non-empty buckets. Each has its two bounds in seconds, and its count.
     pub histogram: Vec<(f64, f64, u64)>,
-    /// Those of the window before.
+    /// The non-empty buckets of the window before.
     pub histogram_before: Vec<(f64, f64, u64)>,
     /// The timers within the requests.
     #[serde(flatten)]
     timers: RequestTimers,
-    /// Those of the window before.
+    /// The timers within the requests of the window before.
     timers_before: RequestTimers,
-    /// The requests to look at.
+    /// The requests to look at first.
     worst_requests: WorstRequests,
-    /// The paths within whose requests the timer ran, at most 100; empty for other contexts.
+    /// For a timer, the paths whose requests ran it, at most 100; empty for other contexts.
     ///
-    /// Each path has the times of the 16 timers that take most of its time.
+    /// A path is missing if the timer is not among the 16 timers that take most of the path's time.
     run_by: Vec<TimerPath>,
 }
 
@@ -113,7 +113,7 @@ impl ContextHour {
         } = hour;
         Self {
             start: *start,
-            // Stores hold counts as floats; an invalid one, below zero or NaN, counts as 0.
+            // Stores hold counts as floats. An invalid count, below zero or NaN, counts as 0.
             count: times.count as u64,
             times: Times::new(times, aggregate.percentiles(times)),
             total: times.sum,
@@ -130,10 +130,10 @@ impl ContextHour {
 pub struct PathQuery {
     /// The context.
     pub context: String,
-    /// The kind of the context; `None` prefers HTTP requests to timers.
+    /// The kind of the context. Without a kind, a page is preferred to a timer.
     #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
-    /// A window to answer in addition to the hours.
+    /// If set, the answer also has this window.
     pub window: Option<Window>,
 }
 

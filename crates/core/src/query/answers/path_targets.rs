@@ -1,4 +1,4 @@
-//! The targets of single contexts: the rest of the error budget, and how fast it burns.
+//! The targets of single contexts: how much of the error budget is left, and how fast it burns.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::DAY;
 
-/// The time that an error budget covers, in seconds: as much of 30 days as is kept.
+/// The time that an error budget covers, in seconds: 30 days, or the part of them that is kept.
 const BUDGET_SECONDS: i64 = 30 * DAY as i64;
 
 /// The target of a context, and how fast its error budget burns.
@@ -22,7 +22,7 @@ pub struct TargetBurn {
     pub duration: f64,
     /// The share of the requests that should be good, 0 to 1.
     pub share: f64,
-    /// Whether the burn rates of the last hour and of the last six are above 1.
+    /// Whether the burn rates of the last hour and of the last six hours are both above 1.
     pub burns: bool,
     /// The last hour; `None` if its sums exceed `query_bytes`.
     pub one_hour: Option<Burn>,
@@ -39,17 +39,17 @@ pub struct Burn {
     pub covered: Covered,
     /// Number of successes and errors.
     ///
-    /// A 4xx that is not an error does not count, nor does a request that was cut off.
+    /// Requests that were cut off do not count, nor do responses with a 4xx status that are not errors.
     pub counted: u64,
-    /// Number of these that were errors or took too long.
+    /// Number of counted requests that were errors or took too long.
     pub bad: u64,
     /// `bad` divided by `counted`, 0 to 1; `None` if no request counts.
     pub bad_share: Option<f64>,
-    /// `bad_share` divided by the share that may be bad; `None` if no request counts.
+    /// `bad_share` divided by the share of requests that may be bad; `None` if no request counts.
     ///
     /// At 1, the budget is used up exactly at the end of its time.
     pub burn_rate: Option<f64>,
-    /// The largest relative error of the duration.
+    /// The largest relative error of the duration that divides good requests from bad ones.
     pub error: f64,
 }
 
@@ -60,9 +60,10 @@ pub struct TargetBudget {
     /// The target.
     #[serde(flatten)]
     pub target: TargetBurn,
-    /// The last 30 days, or what is kept of them.
+    /// The last 30 days, or the part of them that is kept.
     pub budget: Burn,
-    /// The rest of that error budget: 1 without bad requests, below 0 if overspent; `None` if no request counts.
+    /// The share of the error budget that is left: 1 without bad requests, below 0 if overspent; `None` if no request
+    /// counts.
     pub budget_left: Option<f64>,
 }
 
@@ -73,7 +74,7 @@ pub struct BurningPath {
     /// The context.
     #[serde(flatten)]
     pub name: ContextName,
-    /// Its target.
+    /// The target.
     #[serde(flatten)]
     pub target: TargetBurn,
 }
@@ -92,12 +93,12 @@ impl Burn {
     }
 
     fn is_fast(&self) -> bool {
-        // Shares have no exact binary form, so a rate of 1 may come out slightly above.
+        // Shares have no exact binary form, so a rate of 1 may be computed as slightly more than 1.
         self.burn_rate.is_some_and(|rate| rate > 1.0 + 1e-9)
     }
 }
 
-/// The targets of single contexts with their recent burn rates. Without such targets, nothing is read.
+/// The targets of single contexts with their recent burn rates. Reads nothing if no context has its own target.
 pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBurn)>, QueryError> {
     let targets = &source.targets.of_paths;
     if targets.is_empty() {
@@ -106,7 +107,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     let [one_hour, six_hours] = [HOUR, 6 * HOUR].map(|length| async move {
         match source.reader.path_targets(Window::seconds(length)).await {
             Ok(sums) => Ok(Some(sums)),
-            // Only this window is left out of the answer.
+            // The answer has the other window.
             Err(QueryError::NoRoom(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -131,7 +132,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     Ok(burns.map(|of| (&of.1.context, burn(of))).collect())
 }
 
-/// The contexts whose budget burns, the fastest in the last hour first.
+/// The contexts whose budget burns. The fastest in the last hour comes first.
 pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, QueryError> {
     let all = burning(source).await?.into_iter();
     let mut paths: Vec<BurningPath> = all

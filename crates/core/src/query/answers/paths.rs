@@ -49,15 +49,15 @@ pub enum Sort {
     P99,
     /// Errors divided by the count.
     ErrorShare,
-    /// The share of the total time of all rows.
+    /// The share of the total time of all contexts of the kind.
     Share,
     /// The ratio of the mean to that of the window before.
     Change,
     /// The number of responses with a 4xx status.
     #[serde(rename = "4xx")]
     ClientErrors,
-    /// The ongoing change, the most urgent first, before contexts without one. A timer counts as the change that it is
-    /// a suspect of.
+    /// The urgency of the ongoing change. Contexts without a change come last. A timer has the change of which it is a
+    /// suspect.
     Changed,
     /// The mean time within polls.
     Computing,
@@ -101,9 +101,9 @@ impl Sort {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RowStatus {
-    /// The context had no samples before.
+    /// The context had no samples in the window before.
     New,
-    /// The context no longer has samples.
+    /// The context has no samples, but had some in the window before.
     Gone,
     /// The mean has grown.
     Up,
@@ -115,7 +115,7 @@ pub enum RowStatus {
 struct Row {
     context: ContextId,
     measured: Compared,
-    /// The urgency of the ongoing change, greater for a more urgent one. Set only if rows are sorted by it.
+    /// The urgency of the ongoing change: a greater number is more urgent. Set only if rows are sorted by it.
     urgency: Option<usize>,
 }
 
@@ -140,7 +140,7 @@ impl Row {
     }
 }
 
-/// The share of a window that must be recorded to say that a context was not in it.
+/// A context can be new only if at least this share of the window before was recorded.
 const WHOLE: f64 = 0.995;
 
 /// A page of the table.
@@ -156,11 +156,11 @@ pub struct Paths {
     pub before: Covered,
     /// The largest relative error of the percentiles of both windows.
     pub error: f64,
-    /// The target, in seconds: the time that requests should stay below.
+    /// The duration in which requests should end, in seconds; `None` without a target.
     pub target: Option<f64>,
     /// Number of rows on all pages.
     pub total: usize,
-    /// The slices of the rows' series, if asked for.
+    /// The metric and the slices of the rows' series, if the question asks for series.
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<SeriesSpan>,
     /// The contexts.
@@ -177,30 +177,32 @@ pub struct PathRow {
     /// The measurements in the window.
     #[serde(flatten)]
     pub now: Measured,
-    /// The share of the total of all rows, 0 to 1.
+    /// `total` divided by the sum of the totals of all contexts of the kind, 0 to 1.
     pub share: Option<f64>,
     /// The measurements in the window before; `None` without samples.
     pub before: Option<Measured>,
-    /// `now` divided by `before`.
+    /// The measurements in the window divided by those of `before`.
     pub change: Option<Ratios>,
-    /// Whether the window before was recorded, without samples of it.
+    /// Whether the window before was recorded, and has no samples of the context.
     pub is_new: bool,
-    /// Its own target, if it has one.
+    /// The context's own target, if it has one.
     path_target: Option<TargetBurn>,
-    /// The timer that the path runs more than 20 times per request, or the path that runs the timer so often.
+    /// For a path, the timer that it runs more than 20 times per request; for a timer, the path that runs it this
+    /// often.
     repeated: Option<Repeated>,
-    /// One value for each slice, oldest first; `None` where nothing was recorded.
+    /// A value for each slice, oldest first; `None` for a slice that was not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::query) series: Option<Vec<Option<PointValue>>>,
 }
 
-/// A timer that a path runs more than 20 times per request, such as a query that runs once for each row of another.
+/// A timer that a path runs more than 20 times per request, such as a query that runs once for each row of another
+/// query.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Repeated {
-    /// The timer that the path runs most often.
+    /// The timer.
     pub timer: Arc<str>,
-    /// The path that runs it most often per request.
+    /// The path.
     pub path: Arc<str>,
     /// The mean number of runs per request.
     pub per_request: f64,
@@ -246,7 +248,7 @@ pub struct PathsQuery {
     /// Only contexts of this kind, or all.
     #[serde(deserialize_with = "kind_or_all")]
     pub kind: Kind,
-    /// Only contexts of this status; by default, those that have samples.
+    /// Only contexts of this status. By default, all contexts with samples.
     #[serde(deserialize_with = "or_any")]
     status: Option<RowStatus>,
     /// Only contexts whose name contains this text, ignoring case.
@@ -351,8 +353,8 @@ fn id_of(context: &ContextId) -> RecordId {
     RecordId::new(context.kind, &context.name)
 }
 
-/// The contexts of a window that match, unordered and with the additions of other programs to the book; and the time of
-/// all contexts of the kind, in seconds.
+/// The contexts of a window that match, unordered, with the additions of other programs to the book. Also returns the
+/// time of all contexts of the kind, in seconds.
 async fn rows(
     source: &Source,
     query: &PathsQuery,
@@ -366,7 +368,7 @@ async fn rows(
     };
     let foreign = book.into_iter().flat_map(Book::contexts);
     let contexts = sums.contexts().chain(foreign.filter(|id| !sums.has(id)));
-    // Reserves room for all rows, as growing the vector would move them.
+    // Reserves room for all rows, because a growing vector would move them.
     let mut rows = Vec::with_capacity(sums.contexts.len());
     let mut totals = Vec::with_capacity(sums.contexts.len());
     let mut budget = CoopBudget::new(&source.clock);
@@ -386,7 +388,8 @@ async fn rows(
             rows.push(row);
         }
     }
-    // Added up in a fixed order: the last digits of the sum depend on it, and an unchanged answer must stay the same.
+    // Added up in a fixed order, because the last digits of the sum depend on the order, and an unchanged answer must
+    // stay the same.
     totals.order_by(f64::total_cmp);
     Ok((rows, totals.iter().sum()))
 }

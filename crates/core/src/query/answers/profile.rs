@@ -9,14 +9,14 @@ use crate::query::{QueryError, Source};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::profile::{Profile as Stored, ProfileHour};
 
-/// The number of recorded hours of the week from which on a profile is meaningful.
+/// A profile is meaningful from this number of recorded hours of the week on.
 const ENOUGH_HOURS: usize = 24;
 
-/// Significant digits of a figure. A profile is not more exact.
+/// Number of significant digits of a figure.
 const DIGITS: i32 = 4;
 
-/// The usual requests at each hour of the week. An hour is added some minutes after its end. Samples that arrive later,
-/// and hours that were not folded for two days, are left out.
+/// The usual requests at each hour of the week. An hour is added some minutes after its end. A profile lacks samples
+/// that arrive later, and hours that were not folded for two days.
 ///
 /// The answer to [`ProfileQuery`](crate::query::drawn::ProfileQuery).
 #[derive(Debug, Serialize)]
@@ -25,27 +25,28 @@ pub struct Profile {
     /// The context.
     #[serde(flatten)]
     pub name: ContextName,
-    /// The end of the last hour in the profile, in Unix seconds; `None` before the first.
+    /// The end of the last hour in the profile, in Unix seconds; `None` if the profile has no hours yet.
     pub until: Option<i64>,
-    /// Whether 24 hours of the week or more were recorded since the first request.
+    /// Whether at least 24 hours of the week were recorded since the first request.
     pub enough: bool,
     /// The recorded hours, at most 168, Monday 00:00 UTC first.
     pub hours: Vec<HourOfWeek>,
 }
 
-/// An hour of the week. Each further week weighs those before by 3/4. All figures have four digits.
+/// An hour of the week, averaged over weeks. A week has 3/4 of the weight of the week after it. Figures have four
+/// significant digits.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourOfWeek {
-    /// 0, which is Monday 00:00 to 01:00 UTC, to 167.
+    /// The number of the hour, from 0, which is Monday 00:00 to 01:00 UTC, to 167.
     pub hour: usize,
-    /// The number of weeks in which it was recorded, at least in part; at most 255.
+    /// The number of weeks in which the hour was recorded, at least in part; at most 255.
     pub weeks: u8,
     /// The sum of the weights of the weeks: at most 4.
     pub weight: f64,
-    /// Requests per hour.
+    /// Mean number of requests in this hour.
     pub requests: f64,
-    /// Errors per hour.
+    /// Mean number of errors in this hour.
     pub errors: f64,
     /// The mean access time, in seconds; `None` without requests.
     pub mean: Option<f64>,
@@ -61,7 +62,7 @@ pub struct HourOfWeek {
 pub struct ProfileQuery {
     /// The context; `None` for all requests.
     pub context: Option<String>,
-    /// The kind of the context; `None` prefers HTTP requests to timers.
+    /// The kind of the context. Without a kind, a page is preferred to a timer.
     #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
 }

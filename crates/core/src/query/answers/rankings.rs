@@ -25,7 +25,7 @@ pub struct Rankings {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingRow {
-    /// Its name and configuration.
+    /// The name and the configuration.
     #[serde(flatten)]
     pub head: RankingHead,
     /// Number of ids.
@@ -38,7 +38,7 @@ pub struct RankingRow {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingPart {
-    /// Its name and configuration.
+    /// The name and the configuration.
     #[serde(flatten)]
     head: RankingHead,
     /// Number of ids.
@@ -51,7 +51,7 @@ pub struct RankingPart {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingHead {
-    /// Its name.
+    /// The name of the ranking.
     pub name: String,
     /// The length of its window, in seconds.
     pub period: i64,
@@ -59,7 +59,7 @@ pub struct RankingHead {
     pub interval: u32,
     /// The maximum number of ids.
     pub max_ids: u32,
-    /// The sum of additions to ids that found no room.
+    /// The sum of the amounts that were added to ids for which the ranking had no room.
     pub dropped: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct RankedRow {
     /// The id and its score.
     #[serde(flatten)]
     pub id: RankedId,
-    /// Its rank, starting from 0.
+    /// The rank of the id, starting from 0.
     pub rank: usize,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Resolution {
     pub(super) tier: Precision,
     /// Whether the slices come from counters.
     pub(super) is_counter: bool,
-    /// The time since which they are kept, in Unix seconds; `i64::MIN` if they always were.
+    /// The time since which slices of this length are kept, in Unix seconds; `i64::MIN` if always.
     since: i64,
 }
 
@@ -40,9 +40,9 @@ impl Resolution {
         }
     }
 
-    /// All resolutions for a metric, finest first, and counters before records, as a counter is a single key.
+    /// All resolutions for a metric, finest first. Counters come before records, because a counter is a single key.
     ///
-    /// Without `has_counters`, the metric can only be read from the records of `tiers`.
+    /// If `has_counters` is false, the metric can be read only from the records of `tiers`.
     pub(super) fn all(precisions: &Precisions, has_counters: bool, tiers: Tiers) -> Vec<Self> {
         let counters = precisions.counters.iter().filter(|_| has_counters);
         let counters = counters.map(|precision| Self::of_counters(*precision));
@@ -55,7 +55,7 @@ impl Resolution {
         let records = WIDTHS.into_iter();
         let records =
             records.filter_map(|precision| Some(of_tier(precision, tier_for(precision)?)));
-        // Days that are made of quarters of a day come before the stored ones, and are used while quarters are kept.
+        // Days that are made of quarters of a day come before stored days, and are used while quarters are kept.
         let days = tiers.get(DAY).map(|days| of_tier(DAY, days));
         let mut all: Vec<_> = counters.chain(records).chain(days).collect();
         all.order_by_key(|resolution| resolution.precision);
@@ -110,8 +110,8 @@ impl Resolution {
         precisions.find(|one| *one == DEFAULT_PRECISION).or(finest)
     }
 
-    /// The finest slices that cover a window by a limited number of points; if none go back far enough, those that are
-    /// kept for longest.
+    /// The finest slices that cover a window by a limited number of points. If no slices go back far enough, the slices
+    /// that are kept for longest.
     fn finest(
         all: impl Iterator<Item = Self> + Clone,
         max_points: i64,
@@ -125,13 +125,13 @@ impl Resolution {
         Self::reaching(few, bounds, now)
     }
 
-    /// The first resolution that covers a window; if there is none, the first of those that are kept for longest.
+    /// The first resolution that covers a window. If none covers it, the first of those that are kept for longest.
     fn reaching(all: impl Iterator<Item = Self> + Clone, bounds: &Range<i64>, now: i64) -> Self {
         let mut covering = all
             .clone()
             .filter(|one| one.slices(bounds).oldest(now) <= one.slices(bounds).from);
         let longest = || all.min_by_key(|one| one.slices(bounds).oldest(now));
-        // The records have daily slices, whatever the configuration.
+        // Records have daily slices in every configuration.
         let day = Self {
             precision: DAY,
             tier: COARSEST,
@@ -141,7 +141,7 @@ impl Resolution {
         covering.next().or_else(longest).unwrap_or(day)
     }
 
-    /// The slices around some bounds.
+    /// The slices that cover the time between the bounds.
     pub(super) fn slices(self, bounds: &Range<i64>) -> WindowSlices {
         WindowSlices::around(bounds, self.precision, self.tier, self.since)
     }

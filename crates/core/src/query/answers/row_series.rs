@@ -40,7 +40,7 @@ pub enum PointValue {
     Time(f32),
 }
 
-/// The slices that the values of a series belong to.
+/// The metric and the slices of a series.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SeriesSpan {
@@ -74,7 +74,7 @@ impl RowMetric {
         }
     }
 
-    /// The values of some slices. A slice without requests has a count but no time.
+    /// The values of slices. A slice without requests has a count but no time.
     pub(super) fn of_all(self, points: &[Option<Point>]) -> Vec<Option<PointValue>> {
         let value = |point: &Option<Point>| {
             let point = point.as_ref()?;

@@ -14,13 +14,13 @@ use crate::row_lists::{FailedRow, RowInfo, RowList, RowSums, RowsQuery};
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rows {
-    /// The names of the caches of this process, `""` for the unnamed one.
+    /// The names of the caches of this process. The name of an unnamed cache is `""`.
     pub caches: Vec<String>,
     /// The cache that has the rows; `None` without a cache.
     pub name: Option<String>,
     /// Number of scheduled rows that match.
     pub total: usize,
-    /// The rows: failing ones first, then the latest due.
+    /// The rows. Failing rows come first, then the rows that are due first.
     pub rows: Vec<RowInfo>,
     /// Rows without a schedule whose last load in this process failed, newest first.
     pub failed: Vec<FailedRow>,

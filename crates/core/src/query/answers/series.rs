@@ -25,16 +25,16 @@ pub struct Series {
     pub metric: SeriesMetric,
     /// The length of a slice, in seconds.
     pub precision: u32,
-    /// The time that the window covers, if a window was asked for.
+    /// The time that the window covers, if the question has a window.
     #[serde(flatten)]
     pub window: Option<Covered>,
-    /// The largest relative error of the points, with a window.
+    /// The largest relative error of the points; `None` without a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// From when, and until before when, the service was not running, in Unix seconds, oldest first; `None` without a
-    /// window.
+    /// The start and the end, in Unix seconds, of each time in which the service was not running, oldest first; `None`
+    /// without a window. The end is excluded.
     ///
-    /// Slices have no points there because nothing was recorded, not for lack of requests.
+    /// Slices in these times have no points because nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_running: Option<Vec<(i64, i64)>>,
     /// The start, in Unix seconds, and the value of each slice with data, oldest first.
@@ -49,12 +49,12 @@ pub struct Series {
 pub struct SeriesQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,
-    /// The kind of the context; `None` prefers HTTP requests to timers.
+    /// The kind of the context. Without a kind, a page is preferred to a timer.
     #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
     /// The metric.
     pub metric: SeriesMetric,
-    /// The window; all slices that are kept by default.
+    /// The window. By default, all slices that are kept.
     pub window: Option<Window>,
     /// The length of the slices in seconds: a length at which counters or records are kept. The default is the finest
     /// that covers the window by at most 200 points.
@@ -122,7 +122,8 @@ pub(in crate::query) async fn series(
     })
 }
 
-/// The time that slices cover, if `oldest` is the first with data, and the times in which the service was not running.
+/// The time that slices cover, and the times in which the service was not running. `oldest` is the first slice with
+/// data.
 pub(super) async fn recorded(
     source: &Source,
     slices: WindowSlices,
@@ -135,8 +136,8 @@ pub(super) async fn recorded(
     Ok((Covered::read(source, slices, &span).await?, missing))
 }
 
-/// The recorded time, from the `oldest` slice on, which may be from before the store was created. A slice in which the
-/// store was created is only recorded from then on.
+/// The recorded time from the `oldest` slice on, which may be from before the store was created. The slice in which the
+/// store was created is recorded only from that moment on.
 fn with_oldest(span: Span, precision: u32, oldest: Option<i64>) -> Span {
     let since = span.recorded.since();
     let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= since);
@@ -146,7 +147,7 @@ fn with_oldest(span: Span, precision: u32, oldest: Option<i64>) -> Span {
     }
 }
 
-/// The context of a question by its name and, if given, its kind; all requests without a name.
+/// The context of a question by its name and, if given, its kind. Without a name, all requests.
 pub(super) async fn context_id(
     source: &Source,
     context: Option<&str>,

@@ -1,4 +1,4 @@
-//! Single requests, and lists of a context's slowest and newest failed ones.
+//! Single requests, and lists of the slowest and of the newest failed requests of a context.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ pub struct ListedRequest {
     pub name: ContextName,
     /// The duration, in seconds.
     pub duration: f64,
-    /// When it ended, in Unix seconds.
+    /// When the request ended, in Unix seconds.
     pub ended: f64,
-    /// The status of its response, if it had one.
+    /// The status of the response, if the request had a response.
     pub status: Option<u16>,
     /// The outcome, such as `"5xx"`.
     pub outcome: &'static str,
-    /// Whether it counts as an error.
+    /// Whether the request counts as an error.
     pub error: bool,
-    /// The instance that answered it.
+    /// The instance that answered the request.
     pub instance: String,
-    /// Its trace id, if it had one.
+    /// The trace id, if the request had one.
     pub trace_id: Option<String>,
-    /// Its literal path, if paths are recorded.
+    /// The literal path of the request, if paths are recorded.
     pub request_path: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl ListedRequest {
     }
 }
 
-/// Requests of this hour and of the last.
+/// Requests of the current hour and of the hour before.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct BothHours {
@@ -76,7 +76,7 @@ impl BothHours {
     }
 }
 
-/// The lists of a context in this hour and in the last. Timers have none.
+/// The lists of a context in the current hour and in the hour before. Timers have no lists.
 pub(super) async fn both_hours(
     source: &Source,
     context: &ContextId,

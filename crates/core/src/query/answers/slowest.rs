@@ -26,11 +26,11 @@ pub struct Slowest {
 pub struct SlowContext {
     /// The context.
     pub context: String,
-    /// Its kind; `None` without samples in both hours, or if a page and a timer share the name.
+    /// The kind of the context; `None` if neither hour has samples, or if a page and a timer share the name.
     pub kind: Option<Kind>,
-    /// The method of requests.
+    /// The HTTP method, if the context has one.
     pub method: Option<String>,
-    /// The route template of requests.
+    /// The route template, if the context has one.
     pub path: Option<String>,
     /// The mean that decides the rank, in seconds.
     pub mean: f64,

@@ -1,10 +1,10 @@
-//! The slowest requests of an hour or two, of all contexts or of selected ones.
+//! The slowest requests of one or two hours, of all or of selected contexts.
 //!
-//! The store keeps few requests: the slowest of all, and for each context the slowest and the newest failed ones. A
-//! question with a filter needs more than the list of all, which may be full of one page's requests. The lists of the
-//! contexts with the slowest requests are added then: as many lists as an answer may have requests. So the answer has
-//! the slowest request of each context that belongs into it, and the number of reads does not grow with the number of
-//! contexts.
+//! The store keeps few requests: a list of the slowest requests of all contexts, and for each context its own list of
+//! the slowest and the newest failed requests. The list of all contexts may be full of one page's requests, so a
+//! question with a filter also reads the own lists of the contexts with the slowest requests. The maximum number of
+//! these lists is that of requests in an answer. The answer therefore has the slowest request of each context that
+//! belongs in it, and the number of reads does not grow with the number of contexts.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
 
-/// The maximum number of contexts whose own lists are read for an hour: as many as an answer may have requests.
+/// The maximum number of contexts whose own lists are read for an hour: the maximum number of requests in an answer.
 const MAX_LISTS: usize = SLOW_OF_ALL;
 
 /// The maximum number of instances in an answer.
@@ -96,9 +96,9 @@ pub struct RequestStatus(Ending);
 enum Ending {
     /// The request counts as an error.
     Failed,
-    /// The outcome, which is the class of the status if the whole response was sent.
+    /// The request has this outcome, which is the class of the status if the whole response was sent.
     Outcome(Outcome),
-    /// The status of the response.
+    /// The response has this status.
     Code(u16),
 }
 
@@ -165,7 +165,7 @@ impl FromStr for RequestStatus {
     }
 }
 
-/// The slowest requests of an hour or two.
+/// The slowest requests of one or two hours.
 ///
 /// The answer to [`SlowestRequestsQuery`](crate::query::SlowestRequestsQuery).
 #[derive(Debug, Serialize)]
@@ -176,15 +176,15 @@ pub struct SlowestRequests {
     /// The time that the hours cover.
     #[serde(flatten)]
     pub covered: Covered,
-    /// Number of contexts whose own lists were read, beside the list of all.
+    /// Number of contexts whose own lists were read, in addition to the list of all contexts.
     ///
     /// A context counts once per hour.
     pub lists: usize,
-    /// Number of such lists that may have a matching request.
+    /// Number of contexts whose own lists may have a matching request.
     ///
-    /// If more than `lists`, only the lists of the contexts with the slowest requests were read.
+    /// If greater than `lists`, only the lists of the contexts with the slowest requests were read.
     pub lists_in_all: usize,
-    /// The instances of the requests that match all but `instance`, by name, at most 100.
+    /// The instances of the requests that match all parameters except `instance`, by name, at most 100.
     pub instances: Vec<String>,
     /// Number of listed requests that match.
     pub total: usize,
@@ -193,7 +193,7 @@ pub struct SlowestRequests {
 }
 
 impl SlowestRequestsQuery {
-    /// Whether the question has a filter, so that the list of all may lack matching requests.
+    /// Whether the question has a filter. If so, the list of all contexts may lack matching requests.
     fn is_selective(&self) -> bool {
         let has_filter = self.context.is_some() || !self.contains.is_empty();
         has_filter || self.instance.is_some() || self.status.is_some() || self.per_path.is_some()
@@ -239,14 +239,15 @@ impl SlowestRequestsQuery {
         ))
     }
 
-    /// The requests of an hour that may match, from the list of all and from the other lists, without duplicates.
+    /// The requests of an hour that may match, from the list of all contexts and from the contexts' own lists, without
+    /// duplicates.
     fn requests<'a>(
         &self,
         all: &'a SlowRequests,
         others: &'a [SlowRequests],
     ) -> Vec<&'a SlowRequest> {
         let mut requests: Vec<&SlowRequest> = match self.status {
-            // Without a status, the newest failed requests are left out: unlisted requests may be slower than these.
+            // Without a status, the newest failed requests are left out: unlisted requests may be slower.
             None => others.iter().flat_map(SlowRequests::slowest).collect(),
             Some(_) => others.iter().flat_map(SlowRequests::iter).collect(),
         };

@@ -11,21 +11,21 @@ use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue};
 
-/// The timers within the requests of a context, and the share of the requests' time that they cover.
+/// The timers within the requests of a context, and the share of the requests' time that the timers cover.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RequestTimers {
     /// The timers, largest share first.
     pub timers: Vec<RequestTimer>,
-    /// The share of the time with any timer, 0 to 1.
+    /// The share of the requests' time in which a timer ran, 0 to 1.
     pub timed_share: Option<f64>,
-    /// The share of the time without any timer, 0 to 1.
+    /// The share of the requests' time in which no timer ran, 0 to 1.
     pub untimed_share: Option<f64>,
-    /// The mean time per request without any timer, in seconds.
+    /// The mean time per request in which no timer ran, in seconds.
     pub untimed_per_request: Option<f64>,
     /// `untimed_per_request` divided by that of the window before.
     pub untimed_change: Option<f64>,
-    /// The wait in front of the service, before the requests' own time; `None` if no header has it.
+    /// The wait in front of the service, which is not part of the requests' time; `None` if no header has it.
     pub queue: Option<QueueWait>,
 }
 
@@ -63,17 +63,17 @@ pub struct RequestTimer {
     pub timer: String,
     /// Number of runs.
     pub count: u64,
-    /// `count` divided by all requests.
+    /// `count` divided by the number of all requests.
     pub per_request: Option<f64>,
-    /// Number of requests within which it ran.
+    /// Number of requests within which the timer ran.
     pub requests: u64,
-    /// The sum of its durations, in seconds.
+    /// The sum of the durations of the runs, in seconds.
     pub total: f64,
-    /// Seconds of requests during which it ran.
+    /// The time of the requests during which the timer ran, in seconds.
     pub covered: f64,
     /// `covered` divided by the time of all requests, 0 to 1.
     pub share: Option<f64>,
-    /// Seconds of `total` in which runs overlapped or outlasted the request.
+    /// The part of `total` in which runs overlapped or outlasted the request, in seconds.
     pub overlap: f64,
     /// `covered` divided by the number of all requests, in seconds.
     pub seconds_per_request: Option<f64>,
@@ -83,9 +83,9 @@ pub struct RequestTimer {
     pub errors: Option<u64>,
     /// `errors` divided by all runs on all paths, 0 to 1.
     pub error_share: Option<f64>,
-    /// Whether it fails more often than in the window before, beyond chance.
+    /// Whether the timer fails more often than in the window before, beyond chance.
     pub failing: bool,
-    /// Whether it runs more than 20 times per request.
+    /// Whether the timer runs more than 20 times per request.
     pub repeated: bool,
 }
 
@@ -99,13 +99,13 @@ pub struct TimerPath {
     /// The path.
     #[serde(flatten)]
     pub name: ContextName,
-    /// Number of its requests.
+    /// Number of requests of the path.
     pub requests: u64,
-    /// Number of runs within them.
+    /// Number of runs of the timer within these requests.
     pub count: u64,
     /// `count` divided by `requests`.
     pub per_request: Option<f64>,
-    /// The mean duration of these, in seconds.
+    /// The mean duration of these runs, in seconds.
     pub mean: Option<f64>,
     /// The share of the path's time during which the timer ran, 0 to 1.
     pub share: Option<f64>,
@@ -113,13 +113,13 @@ pub struct TimerPath {
     pub seconds_per_request: Option<f64>,
     /// The share of the timer's total time within this path, 0 to 1.
     pub share_of_timer: Option<f64>,
-    /// Whether a request runs the timer more than 20 times.
+    /// Whether the path runs the timer more than 20 times per request.
     pub repeated: bool,
 }
 
 impl TimerPath {
-    /// The paths that run a timer in a window, those where it takes most time first, at most 100. A path has the times
-    /// of its 16 most costly timers only, so a path is missing where the timer is not among these.
+    /// The paths that run a timer in a window, at most 100. Paths on which the timer takes most time come first. A path
+    /// has the times of its 16 most costly timers only, and is missing if the timer is not among these.
     pub(super) async fn of(
         source: &Source,
         window: Window,
@@ -139,7 +139,7 @@ impl TimerPath {
     /// `whole` is the time of the timer on all paths, in nanoseconds.
     fn new(of: &RunningTimer, whole: f64) -> Self {
         let (timer, requests) = (&of.timer, of.times.count as f64);
-        // Timers that ended late may be in a window that no longer has their requests.
+        // A timer that ended after its request may be in a window that lacks the request.
         let covered = timer.covered.min(of.times.sum) as f64;
         Self {
             name: ContextName::of(&of.context),
@@ -167,7 +167,7 @@ impl RequestTimers {
         }
         let mut timers = sums.timers.clone();
         timers.limit();
-        // If the application has a timer of this name, it covers a part of the requests' time.
+        // A timer of the application may have the same name. Unlike the wait, it covers a part of the requests' time.
         let queue_id = queue();
         let queue = timers.get(queue_id).filter(|sums| sums.covered == 0);
         let queue = queue.copied();
@@ -190,7 +190,7 @@ impl RequestTimers {
             let by_share = b.covered.total_cmp(&a.covered);
             by_share.then_with(|| a.timer.cmp(&b.timer))
         });
-        // Timers that ended late may be in a window that no longer has their requests.
+        // A timer that ended after its request may be in a window that lacks the request.
         let timed = timers.covered.min(sums.times.sum);
         let untimed = sums.times.sum - timed;
         Ok(Self {
@@ -205,7 +205,7 @@ impl RequestTimers {
 }
 
 impl RequestTimers {
-    /// Sets the errors of the timers on all paths, in a window and in the one before.
+    /// Sets the errors of the timers on all paths, in a window and in the window before.
     pub(super) fn set_errors(&mut self, sums: &PartSums, before: &PartSums) {
         for timer in &mut self.timers {
             let id = ContextId::new(Kind::Timer, timer.timer.as_str());

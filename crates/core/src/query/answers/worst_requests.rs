@@ -13,19 +13,20 @@ use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 /// The maximum number of [`WorstRequests`].
 const WORST: usize = 5;
 
-/// The requests of a page to look at.
+/// The requests of a page to look at first.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct WorstRequests {
-    /// Whether the page fails, so that failed requests come first.
+    /// Whether the page fails. If so, failed requests come first.
     pub failing: bool,
-    /// Whether the requests ended within the window; otherwise, within the last two hours.
+    /// Whether the requests ended within the window. If false, they ended in the current hour or in the hour before.
     pub in_window: bool,
-    /// At most 5 requests: failed ones if the page fails, those since the ongoing change began, then the slowest.
+    /// At most 5 requests: if the page fails, failed ones first; then those since the ongoing change began; then the
+    /// slowest.
     pub requests: Vec<ListedRequest>,
 }
 
-/// Chooses the requests of a page to look at.
+/// Chooses the requests of a page to look at first.
 pub(super) async fn worst_of(
     source: &Source,
     context: &str,
@@ -40,7 +41,7 @@ pub(super) async fn worst_of(
     let slowest = lists().flat_map(SlowRequests::slowest);
     let mut requests: Vec<&SlowRequest> = Vec::new();
     for one in failed.filter(|_| failing).chain(slowest) {
-        // A request may be both among the slowest and among the failed.
+        // A request may be among the slowest and among the failed requests.
         if !requests.contains(&one) {
             requests.push(one);
         }

@@ -10,7 +10,7 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 
-/// The maximum number of contexts of an instance. A report has at most 32, the busiest of its minute.
+/// The maximum number of contexts of an instance. A report has at most 32 contexts, the busiest of its minute.
 pub(in crate::query) const MAX_CONTEXTS: usize = 256;
 
 /// One instance compared with the others.
@@ -18,7 +18,7 @@ pub(in crate::query) const MAX_CONTEXTS: usize = 256;
 pub(in crate::query) struct BesideOthers {
     /// The minutes in which it had requests, oldest first.
     pub minutes: Vec<MinuteBeside>,
-    /// Its contexts: at most [`MAX_CONTEXTS`], those that it reported first.
+    /// The contexts that the instance reported first, at most [`MAX_CONTEXTS`].
     pub contexts: HashMap<RecordId, ContextBeside>,
     /// Its runtime and its process, by the starts of the minutes, oldest first.
     pub machine: Vec<(i64, MachineMinute)>,
@@ -34,14 +34,14 @@ pub(in crate::query) struct MinuteBeside {
     pub others: usize,
     /// The total number of requests of these others.
     pub others_count: u64,
-    /// The expected mean in seconds, if each request had taken as long as on the others on the same context.
+    /// The mean that the requests of the instance would have had on the others on the same contexts, in seconds.
     pub others_mean: Option<f64>,
 }
 
 /// A context of the instance, compared with the others.
 #[derive(Debug, Default)]
 pub(in crate::query) struct ContextBeside {
-    /// Its sums.
+    /// The sums of the instance.
     pub sums: Aggregate,
     /// The sums of the others, in the minutes in which the instance had requests.
     pub others: Aggregate,
@@ -64,7 +64,7 @@ impl ContextBeside {
 }
 
 impl BesideOthers {
-    /// Adds a minute, which must be later than those before.
+    /// Adds a minute, which must be later than all minutes that were added before.
     pub(super) fn add_minute<'a>(
         &mut self,
         start: i64,

@@ -1,4 +1,5 @@
-//! The time of an instance's requests, compared with the others on the same contexts in the same minutes.
+//! The time of an instance's requests, compared with the time that they would have taken on the other instances on the
+//! same contexts in the same minutes.
 
 /// The fewest requests on each side of a comparison.
 pub(in crate::query) const MIN_REQUESTS: u64 = 10;
@@ -32,14 +33,14 @@ pub(super) struct Pace {
     pub(super) own: Times,
     /// The number of the others' requests in these minutes.
     others: u64,
-    /// The time that the own requests would have taken at the mean of the others, in nanoseconds.
+    /// The time that the instance's requests would have taken at the mean of the others, in nanoseconds.
     pub(super) expected: f64,
     /// The number of these minutes, and the start of the last one.
     minutes: u32,
     last: i64,
 }
 
-/// More than one minute, as a process shares one minute with the process that it replaces.
+/// More than one minute, because a process shares one minute with the process that it replaces.
 const FEWEST_MINUTES: u32 = 2;
 
 impl Pace {
@@ -58,7 +59,7 @@ impl Pace {
         self.expected += mean * own.count as f64;
     }
 
-    /// The expected mean on the others for the same requests, in seconds.
+    /// The mean that the same requests would have had on the others, in seconds.
     pub(super) fn expected_mean(&self) -> Option<f64> {
         let nanos = (self.own.count > 0).then(|| self.expected / self.own.count as f64);
         nanos.map(|nanos| nanos / 1e9)

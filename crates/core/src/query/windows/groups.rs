@@ -1,5 +1,5 @@
-//! The contexts whose records are read, in groups. A group bounds the size of a read, and new contexts get groups of
-//! their own, so that no other group must be read again.
+//! The contexts whose records are read, in groups. A group bounds the size of a read. New contexts get groups of their
+//! own, and other groups need not be read again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,26 +7,27 @@ use std::sync::Arc;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
-/// The maximum number of contexts in a group. Their records in one slice are read one after the other, which a server
-/// looks up faster than records of alternating slices.
+/// The maximum number of contexts in a group. Their records in one slice are read one after the other, because a server
+/// looks these up faster than records of alternating slices.
 const MAX_CONTEXTS: usize = 1_000;
 
 /// The maximum number of records that are read at once, unless a group has more contexts.
 const RECORDS_AT_ONCE: usize = 8_000;
 
-/// The approximate maximum size of the records that are read at once, unless a group has more in one slice.
+/// The approximate maximum size, in bytes, of the records that are read at once, unless the records of a group in one
+/// slice are larger.
 const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
 /// The maximum number of slices whose records are read at once.
 const SLICES_AT_ONCE: usize = 16;
 
-/// The number of groups beyond the needed ones. With more groups, all contexts are grouped anew.
+/// The maximum number of groups beyond the necessary number. With more groups, all contexts are grouped anew.
 const SPARE_GROUPS: usize = 8;
 
 /// Approximate bytes of a context.
 const PER_CONTEXT: usize = 48;
 
-/// The groups. A context keeps its place until all contexts are grouped anew.
+/// The groups of contexts. A context keeps its place until all contexts are grouped anew.
 #[derive(Debug, Default)]
 pub(super) struct ContextGroups {
     groups: Vec<Arc<[RecordId]>>,
@@ -46,7 +47,7 @@ impl ContextGroups {
             }
         }
         let groups = self.groups.len() + new.len().div_ceil(MAX_CONTEXTS);
-        // Contexts that no longer exist are still read.
+        // Contexts that were removed are still read.
         let gone = self.places.len().saturating_sub(old.len());
         let is_regrouped = !self.groups.is_empty()
             && (groups > count.div_ceil(MAX_CONTEXTS) + SPARE_GROUPS

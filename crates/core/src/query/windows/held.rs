@@ -6,11 +6,11 @@ use crate::query::window::Window;
 use tower_pulse_model::running_sums::{PackedSums, RunningSums};
 use tower_pulse_model::tier::Revision;
 
-/// The change of a slice of a group of contexts, in the window and in the one before it.
+/// The change of a slice of a group of contexts, in the window and in the window before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Move {
     pub start: i64,
-    /// The revision of the slice that is added; `None` if it is not added.
+    /// The revision of the slice in each part; `None` if the slice is not added to the part.
     pub added: [Option<Revision>; 2],
     pub is_removed: [bool; 2],
     /// Whether the records are those of an open slice that has settled.
@@ -27,13 +27,13 @@ impl Move {
 #[derive(Default)]
 pub(super) struct Moved {
     pub group: usize,
-    /// The sums of the window, and of the one before it.
+    /// The sums of the window, and of the window before it.
     pub sums: [Vec<PackedSums>; 2],
     /// The points of each slice that enters the window.
     pub points: Vec<(i64, Vec<Point>)>,
 }
 
-/// The sums of a window and of the one before it.
+/// The sums of a window and of the window before it.
 pub(super) struct HeldWindow {
     pub window: Window,
     pub asked_at: Tick,
@@ -42,8 +42,8 @@ pub(super) struct HeldWindow {
     pub points: SlicePoints,
     /// The length of the slices, in seconds.
     seconds: u32,
-    /// Subtracted slices with their revisions, to be checked against a newer index: their records may have changed
-    /// since they were added.
+    /// Subtracted slices with their revisions, which are checked against a newer index, because records may have
+    /// changed between addition and subtraction.
     unverified: [Vec<(i64, Revision)>; 2],
 }
 
@@ -72,8 +72,8 @@ impl HeldWindow {
         }
     }
 
-    /// Returns the move that a slice of a group of contexts needs, if any. `revisions` has its revision in the window
-    /// and in the one before it, or `None` if the slice does not belong there.
+    /// Returns the move that a slice of a group of contexts needs, if any. `revisions` has the slice's revision in the
+    /// window and in the window before it, or `None` where the slice does not belong.
     pub(super) fn plan(
         &self,
         group: usize,
@@ -121,8 +121,8 @@ impl HeldWindow {
         self.unverified.iter().any(|slices| !slices.is_empty())
     }
 
-    /// Clears each part in which a slice has another revision than the current one. For a slice that was subtracted,
-    /// the revision at that time counts.
+    /// Clears each part in which a slice does not have the current revision. A slice that was subtracted is checked
+    /// with its revision at the subtraction.
     pub(super) fn verify(&mut self, revision: impl Fn(i64) -> Revision) {
         for (part, removed) in std::mem::take(&mut self.unverified).into_iter().enumerate() {
             let sums = &self.sums[part];

@@ -1,12 +1,13 @@
-//! The sums of all contexts over windows, updated as time passes: a known window adds the slices that have entered it
-//! and subtracts those that have left it, and does not read all slices again.
+//! The sums of all contexts over windows, updated as time passes: a cached window adds the slices that have entered it,
+//! subtracts the slices that have left it, and does not read the other slices again.
 //!
 //! The newest slices still change. They are *open*: their records are cached unchanged, and read again if their
-//! revision has changed. All other slices are in [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If such
-//! a slice changes nevertheless, as when an instance flushes after an outage, the sums are computed anew.
+//! revision has changed. All other slices are *settled*, and in
+//! [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If a settled slice changes, for example because an
+//! instance flushes after an outage, the sums are computed anew.
 //!
-//! The cache is bounded: the least recently requested windows are dropped first, and read again on the next request. A
-//! window that does not fit on its own is an error.
+//! The cache is bounded. The least recently requested windows are dropped first, and read again when they are
+//! requested. A window that does not fit on its own is an error.
 
 // Read this file, then `state.rs` (the cache), `held.rs`, `open_slices.rs`, `groups.rs` and `pages.rs` (the reads).
 // `sums.rs` and `points.rs` have the answers.
@@ -43,10 +44,10 @@ use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::tier::TierSlice;
 use tower_pulse_model::tiers::Tiers;
 
-/// The age up to which the index is not read again.
+/// The index is read again when it is older than this.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The time after which an answer is given with the slices that were read until then.
+/// After this time, a question is answered with the slices that were read so far.
 const PATIENCE: Duration = Duration::from_millis(800);
 
 /// Adds up the records of all contexts.
@@ -106,7 +107,7 @@ impl Windows {
     }
 
     /// The contexts within whose requests a timer ran in a window, with their sums. After [`sums`](Self::sums) of the
-    /// same window, nothing more is read. Looks at each context of the window.
+    /// same window, nothing is read. Takes time for each context of the window.
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn running(
@@ -158,7 +159,7 @@ impl Windows {
     }
 
     /// The points of some contexts in each retained slice of a window. After [`sums`](Self::sums) of the same window,
-    /// nothing more is read.
+    /// nothing is read.
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn points(
@@ -229,7 +230,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Reads open slices that are not read yet, or have changed since.
+    /// Reads open slices that are not cached or have changed.
     async fn read_open(
         &self,
         state: &mut WindowState,
@@ -272,19 +273,19 @@ impl Windows {
         budget.yield_if_spent().await;
         self.make_moves(state, ready, leaving, None, budget).await?;
         if state.is_unverified() {
-            // The subtracted records may have changed since the index was read, and must be those that were added.
+            // Only records that were added may be subtracted, but they may have changed after the index was read.
             let index = self.store.query().record_index(ready.now).await?;
             state.verify(ready.at, &index);
         }
-        // The newest slices first: an answer before all are read covers the end of the window.
+        // The newest slices come first: an answer that is given early covers the end of the window.
         let entering = state.entering(ready);
         budget.yield_if_spent().await;
         self.make_moves(state, ready, entering, Some(began), budget)
             .await
     }
 
-    /// Reads pages of records and applies the moves of their slices, until [`PATIENCE`] runs out. The next page is read
-    /// while one is processed.
+    /// Reads pages of records and applies the moves of their slices, until [`PATIENCE`] runs out. While a page is
+    /// processed, the next page is read.
     async fn make_moves(
         &self,
         state: &mut WindowState,
@@ -315,18 +316,18 @@ impl Windows {
             let (next, taken_in) = tokio::join!(reading, taking_in);
             taken_in?;
             read = next?;
-            // The size is measured anew, as these records may be larger than those of the open slices.
+            // The size is measured anew, because these records may be larger than those of the open slices.
             let bytes = read.as_ref().and_then(|(_, records)| record_bytes(records));
             slices = bytes.map_or(slices, |bytes| state.groups.slices_at_once(bytes));
             if is_last {
                 return Ok(());
             }
-            // A store in memory answers at once, without a pause for other tasks.
+            // A store in memory answers at once, and would not let other tasks run.
             budget.yield_if_spent().await;
         }
     }
 
-    /// Applies the moves of a page: all of them at the end, or none if it is cancelled.
+    /// Applies the moves of a page: all of them at its end, or none if it is cancelled.
     async fn take_in(
         &self,
         state: &mut WindowState,
@@ -355,7 +356,7 @@ impl Windows {
                     return pack::read_record(slice.packed(*id)?);
                 }
                 let (slice, has_records) = unopened.next()?;
-                // Memory is freed step by step, and not for the whole page at its end.
+                // Frees the memory of each record at once, instead of the whole page's at the end.
                 let packed = slice.get_mut(at)?.take()?;
                 *has_records = true;
                 pack::read_record(&packed)

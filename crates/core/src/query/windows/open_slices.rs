@@ -7,10 +7,10 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::tier::{Revision, TierSlice};
 
-/// Seconds after its end during which a slice is open, as instances may still flush samples of it.
+/// A slice stays open for this number of seconds after its end, because instances may still flush samples of it.
 const OPEN_FOR: i64 = 150;
 
-/// Seconds after which a slice that is no longer open is dropped. Until then, windows add its records without another
+/// A slice is dropped this number of seconds after it has settled. Until then, windows add its records without another
 /// read.
 const SETTLED_FOR: i64 = 10;
 
@@ -53,7 +53,7 @@ impl OpenSlice {
         }
     }
 
-    /// Whether it has no records.
+    /// Whether the slice has no records.
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -78,7 +78,7 @@ impl OpenSlices {
         self.0.get(&at)
     }
 
-    /// The slice, if its records at the revision are read for this number of groups.
+    /// The slice, if its records were read at this revision for this number of groups.
     pub(super) fn whole(
         &self,
         at: TierSlice,
@@ -93,7 +93,7 @@ impl OpenSlices {
         self.0.insert(at, slice);
     }
 
-    /// Drops slices that are no longer open, unless they are pending.
+    /// Drops slices that have settled, unless they are pending.
     pub(super) fn retain(&mut self, now: i64, is_pending: impl Fn(TierSlice) -> bool) {
         let earlier = now.saturating_sub(SETTLED_FOR);
         self.0

@@ -17,7 +17,7 @@ pub(super) struct Page {
     pub moves: Vec<Move>,
 }
 
-/// The slices of each group that are still to be read.
+/// The slices of each group that must still be read.
 pub(super) struct Pages(VecDeque<Page>);
 
 impl Pages {
@@ -32,7 +32,8 @@ impl Pages {
         Self(pages.filter(|page| !page.moves.is_empty()).collect())
     }
 
-    /// The next page of at most `slices` slices: the first page of each group, then the second of each, and so on.
+    /// The next page of at most `slices` slices. The first page of each group comes before the second page of any
+    /// group.
     pub(super) fn next(&mut self, slices: usize) -> Option<Page> {
         let mut page = self.0.pop_front()?;
         if page.moves.len() > slices {
@@ -55,7 +56,7 @@ pub(super) fn record_bytes(read: &[PackedRecords]) -> Option<usize> {
     bytes.checked_div(records().count())
 }
 
-/// Reads a page. Leaves out open slices that have settled, as their records are in memory.
+/// Reads a page. Leaves out open slices that have settled, because their records are in memory.
 pub(super) async fn read_page(
     store: &dyn Store,
     page: Page,

@@ -1,4 +1,4 @@
-//! The points of each context in each slice of a window: the few measurements that a row of a table shows.
+//! The points of each context in each slice of a window. A point has the few measurements that a row of a table shows.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use tower_pulse_model::measures::Measure;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     pub hits: u32,
-    /// Seconds, to three significant digits.
+    /// In seconds, rounded to three significant digits.
     pub mean: Option<f32>,
-    /// Seconds, to three significant digits.
+    /// In seconds, rounded to three significant digits.
     pub p95: Option<f32>,
-    /// The longest poll, in microseconds; 0 if none was measured.
+    /// The longest poll, in microseconds; 0 if no poll was measured.
     pub longest_poll: u32,
 }
 
@@ -53,7 +53,7 @@ fn rounded(value: f64) -> f32 {
 /// Approximate bytes of a group of points, without the points.
 const PER_GROUP: usize = 64;
 
-/// A group of contexts, by its number, and the start of a slice.
+/// The number of a group of contexts, and the start of a slice.
 type GroupSlice = (usize, i64);
 
 /// The points of all contexts in some slices, by group of contexts.
@@ -77,12 +77,13 @@ impl SlicePoints {
         self.bytes -= points.map_or(0, |points| size_of_val(&*points) + PER_GROUP);
     }
 
-    /// The points of a group in a slice, in the order of its contexts; `None` if there are none.
+    /// The points of a group in a slice, in the order of its contexts; `None` if the slice has no points.
     pub(crate) fn of_group(&self, slice: GroupSlice) -> Option<&[Point]> {
         self.points.get(&slice).map(|points| &**points)
     }
 
-    /// The point of a context, by its index in the group, in a slice; `None` if there is none.
+    /// The point of a context in a slice; `None` if it has no point. `context` is the index of the context in the
+    /// group.
     pub(crate) fn get(&self, slice: GroupSlice, context: usize) -> Option<Point> {
         self.points.get(&slice)?.get(context).copied()
     }

@@ -1,4 +1,4 @@
-//! The cache of windows between questions, and the results that need no further reads.
+//! The cache of windows, which lives between questions, and the results that need no further reads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,23 +28,23 @@ use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
 /// The time after which the sums of an unused window are dropped.
 const UNUSED_TTL: Duration = Duration::from_secs(120);
 
-/// The maximum number of cached windows: as many as have names. A page asks for one or two at a time.
+/// The maximum number of cached windows: the number of window names. A page asks for one or two windows at a time.
 const MAX_WINDOWS: usize = 10;
 
-/// The assumed size of a record before any was read: more than most have.
+/// The assumed size of a record in bytes before the first is read. Most records are smaller.
 const UNKNOWN_RECORD_BYTES: usize = 1_024;
 
 /// Approximate bytes of a context's name, which is stored twice.
 const PER_NAME: usize = 120;
 
-/// A window whose slices are read, as far as time allows.
+/// A window after its slices were read, as far as time allows.
 pub(super) struct Ready {
     /// The index of the window in the cache.
     pub at: usize,
     /// The window, and the window before it.
     pub parts: [WindowSlices; 2],
     pub open: [Vec<TierSlice>; 2],
-    /// The number of slices in each part that were not read, for lack of time.
+    /// The number of slices in each part that were not read because time ran out.
     pub unread: [usize; 2],
     pub now: i64,
 }
@@ -73,21 +73,21 @@ pub(super) struct WindowState {
     name_bytes: usize,
     pub groups: ContextGroups,
     pub open: OpenSlices,
-    /// The start of the oldest slice that has records and ended before the store was created, among the slices that
-    /// were read.
+    /// The start of the oldest slice, among those that were read, that has records and ended before the store was
+    /// created.
     first: Option<i64>,
     /// When the index was read.
     pub read_at: Option<Tick>,
     pub held: Vec<HeldWindow>,
 }
 
-/// The revision of a slice. A slice without a revision was never written, unless the revisions were lost.
+/// The revision of a slice. A slice without a revision was never written, or the revisions were lost.
 fn revision(index: &RecordIndex, at: TierSlice) -> Revision {
     index.revisions.get(&at).copied().unwrap_or(0)
 }
 
 impl WindowState {
-    /// Stores a new index, and drops slices that have changed according to it.
+    /// Stores a new index, and drops slices whose revisions in it have changed.
     pub(super) fn take_index(&mut self, index: RecordIndex, now: i64) {
         let mut is_other = false;
         if index.contexts != self.index.contexts || self.contexts.is_empty() {
@@ -99,7 +99,7 @@ impl WindowState {
             is_other = self.groups.include(self.contexts.keys().copied());
         }
         if index.created != self.index.created {
-            // Another generation of the store has other data.
+            // A reset begins another generation of the store, with other data.
             (self.first, is_other) = (None, true);
         }
         if is_other {
@@ -121,7 +121,8 @@ impl WindowState {
         self.held.iter().any(HeldWindow::is_unverified)
     }
 
-    /// Drops the sums of a window that have changed according to `index`, which was read after slices were subtracted.
+    /// Drops the sums of a window whose revisions in `index` have changed. `index` was read after slices were
+    /// subtracted.
     pub(super) fn verify(&mut self, at: usize, index: &RecordIndex) {
         let held = &mut self.held[at];
         let seconds = held.seconds();
@@ -133,8 +134,8 @@ impl WindowState {
         self.index.revisions.clone_from(&index.revisions);
     }
 
-    /// Remembers the oldest slice that has records from before the store was created. A slice in which the store was
-    /// created is only recorded from then on.
+    /// Remembers the oldest slice that has records from before the store was created. The slice in which the store was
+    /// created is recorded only from that moment on.
     pub(super) fn include_first(&mut self, (seconds, start): TierSlice, has_records: bool) {
         let is_before = start.saturating_add(i64::from(seconds)) <= self.index.recorded.since();
         if is_before && has_records {
@@ -142,7 +143,7 @@ impl WindowState {
         }
     }
 
-    /// The slices of a window that may still change, and the minutes that are not part of wider slices yet.
+    /// The slices of a window that may still change, and the minutes that are not yet in wider slices.
     pub(super) fn open_slices(&self, slices: &WindowSlices, now: i64) -> Vec<TierSlice> {
         let seconds = slices.tier.seconds;
         let pending = self.index.rolled.pending();
@@ -163,10 +164,10 @@ impl WindowState {
         open
     }
 
-    /// An open slice, if it was read completely and has not changed since.
+    /// An open slice, if it was read completely and has not changed after the read.
     pub(super) fn whole_open(&self, at: TierSlice) -> Option<&OpenSlice> {
         let revision = self.index.revisions.get(&at).copied();
-        // A slice without a revision was never written, unless the revisions were lost.
+        // A slice without a revision was never written, or the revisions were lost.
         let has_revisions = revision.is_some() || !self.index.revisions.is_empty();
         let groups = self.groups.groups().len();
         let slice = self.open.whole(at, revision, groups);
@@ -178,7 +179,7 @@ impl WindowState {
         OpenSlice::new(self.index.revisions.get(&at).copied())
     }
 
-    /// The index of a window in the cache. Adds the window if it is not there.
+    /// The index of a window in the cache. Adds the window if the cache lacks it.
     pub(super) fn hold(&mut self, window: Window, clock: &Clock) -> usize {
         let now = clock.tick();
         let is_used =
@@ -204,8 +205,8 @@ impl WindowState {
         held + self.open.bytes() + self.groups.bytes() + self.name_bytes
     }
 
-    /// Drops the sums of the least recently requested windows until the cache fits. The window at `at` is kept: if it
-    /// does not fit on its own, returns an error.
+    /// Drops the sums of the least recently requested windows until the cache fits. Keeps the window at `at`, and
+    /// returns an error if it does not fit on its own.
     pub(super) fn make_room(&mut self, at: usize, most_bytes: usize) -> Result<(), QueryError> {
         while self.bytes() > most_bytes {
             let others = self.held.iter_mut().enumerate();
@@ -283,7 +284,7 @@ impl WindowState {
         Pages::new(groups, (0..groups.len()).map(of_group).collect())
     }
 
-    /// The number of slices in each part that are not in the sums of all contexts yet.
+    /// The number of slices in each part that are not yet in the sums of all contexts.
     pub(super) fn unread(&self, ready: &Ready) -> [usize; 2] {
         let groups = 0..self.groups.groups().len();
         [0, 1].map(|part| {
@@ -300,7 +301,7 @@ impl WindowState {
     }
 
     /// Calls a function with each record of a context in the open slices, and with the start of the window's slice that
-    /// contains it.
+    /// contains the record.
     fn each_open_record(
         &self,
         ready: &Ready,
@@ -330,7 +331,8 @@ impl WindowState {
         self.sums_and_open(ready, part, id).map(|(sums, _)| sums)
     }
 
-    /// The same, with the longest poll within open slices, in microseconds.
+    /// The sums of a context in a part of a window, if it has any, and its longest poll within open slices, in
+    /// microseconds.
     fn sums_and_open(&self, ready: &Ready, part: usize, id: RecordId) -> Option<(Aggregate, u32)> {
         let mut sums = self.held[ready.at].sums[part].get(id);
         let mut longest = 0;
@@ -341,8 +343,8 @@ impl WindowState {
         sums.map(|sums| (sums, longest))
     }
 
-    /// The points of a group of contexts in each settled slice of a window. They are needed for the longest poll, which
-    /// cannot be subtracted from sums when a slice leaves the window.
+    /// The points of a group of contexts in each settled slice of a window. The longest poll comes from these points,
+    /// because a maximum cannot be subtracted from sums when a slice leaves the window.
     fn settled_points(&self, ready: &Ready, group: usize) -> Vec<&[Point]> {
         let points = &self.held[ready.at].points;
         let starts = ready.parts[0].starts(ready.now);
@@ -381,7 +383,7 @@ impl WindowState {
         recorded.from(self.first.unwrap_or(i64::MAX))
     }
 
-    /// The sums of all contexts in a part of a window. Lets other tasks run in between.
+    /// The measurements of all contexts in a part of a window. Lets other tasks run between contexts.
     pub(super) async fn summaries(
         &self,
         ready: &Ready,

@@ -38,18 +38,18 @@ pub struct PartSums {
 pub struct TargetSums {
     /// The time that the slices cover.
     pub covered: Covered,
-    /// The counts of each target, in their order.
+    /// The counts of each target, in the order of the targets.
     pub counts: Vec<TargetCounts>,
 }
 
-/// The counts of requests by a target: all that count, and the bad ones.
+/// The counts of requests by a target: counted requests, and the bad ones among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TargetCounts {
     /// Number of requests that count: successes and errors.
     pub counted: u64,
     /// Number of counted requests that were errors, or took too long.
     pub bad: u64,
-    /// The largest relative error of the duration.
+    /// The largest relative error of the duration that divides good requests from bad ones.
     pub error: f64,
 }
 
@@ -65,32 +65,34 @@ impl TargetCounts {
     }
 }
 
-/// The measurements of a context. Smaller than its sums, as a window of many contexts is cached for a second.
+/// The measurements of a context. A window caches the measurements of all its contexts for a second, because these are
+/// smaller than the sums.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
-    /// The access times. The minimum and the maximum are exact, unless slices were subtracted from the sums: then they
-    /// come from the histogram.
+    /// The access times. Minimum and maximum are exact, or come from the histogram if slices were subtracted from the
+    /// sums.
     pub times: AccessTimeStats,
     /// Counts by outcome.
     pub outcomes: OutcomeCounts,
     /// The median, the 95th and the 99th percentile, in seconds.
     pub percentiles: [Option<f64>; 3],
-    /// The share of the requests below the target, if there is one.
+    /// The share of the requests below the target; `None` without a target.
     pub below_target: Option<f64>,
-    /// The timer that its requests run most often, if more than 20 times per request, and the number of its runs.
+    /// The timer that the requests run most often, and the number of its runs; `None` if no timer runs more than 20
+    /// times per request.
     pub repeated: Option<(RecordId, u64)>,
-    /// The polls of its requests; `None` if none were measured.
+    /// The polls of the requests; `None` if no polls were measured.
     pub polls: Option<PollSums>,
 }
 
 /// The polls of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct PollSums {
-    /// The share of the requests' time within their polls, 0 to 1; `None` if they took no time.
+    /// The share of the requests' time within their polls, 0 to 1; `None` if the requests took no time.
     pub computing: Option<f64>,
     /// The longest poll, in seconds; `None` if slices were subtracted from the sums.
     pub longest: Option<f64>,
-    /// The mean poll, in seconds.
+    /// The mean duration of a poll, in seconds.
     pub mean: f64,
 }
 

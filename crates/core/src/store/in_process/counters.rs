@@ -15,7 +15,8 @@ type SliceCounts = Map<i64, i64>;
 /// All counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// The counts by the name of the counter, then by the seconds of the precision, in order: there are few precisions.
+    /// The counts by the name of the counter, then by the seconds of the precision, sorted. A counter has few
+    /// precisions.
     by_name: HashMap<String, Vec<(u32, SliceCounts)>>,
     /// The counters that have changed, with their precisions, in a store that writes them to a file.
     pub changed: Option<Map<(String, u32), ()>>,
@@ -25,7 +26,7 @@ impl Counters {
     /// Adds to a slice of a counter. `now` is the time of the round.
     ///
     /// # Errors
-    /// The sum does not fit into 64 bits. Nothing was added.
+    /// The sum does not fit into 64 bits. The counter is unchanged.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -124,7 +125,7 @@ impl Counters {
                     .unwrap_or(Precision::new(*seconds, DEFAULT_RETAINED));
                 let before = slices.len();
                 let cutoff = precision.cutoff(pass.now);
-                // Visits only slices that are removed, as the store is locked meanwhile.
+                // Visits only slices that are removed, because the store is locked.
                 while let Some(oldest) = slices.first()
                     && (*oldest <= cutoff || slices.len() > precision.retained as usize)
                 {
@@ -146,10 +147,11 @@ impl Counters {
     }
 }
 
-/// Drops the slices for which a new slice leaves no room.
+/// Drops the slices that a new slice pushes out.
 fn drop_pushed_out(slices: &mut SliceCounts, precision: Precision, new: i64) {
     let pushed_out = precision.pushed_out_by(new);
-    // Most slices are the newest, and push out at most the oldest: searching for it would take as long as the addition.
+    // Most new slices are the newest, and push out at most the oldest slice. A search for it would take as long as the
+    // addition.
     if slices.first().is_some_and(|oldest| *oldest <= pushed_out) {
         slices.remove(&pushed_out);
     }

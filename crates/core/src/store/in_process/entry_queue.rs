@@ -1,4 +1,4 @@
-//! The entries of the journal, and how far they are folded.
+//! The entries of the journal, and how far the journal is folded.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,22 @@ use crate::store::{Position, Receipt};
 use tower_pulse_model::context::fnv1a;
 use tower_pulse_model::pack::packed;
 
-/// The bits of a position's chain, as in Redis.
+/// The number of bits of a position's chain, the same as in Redis.
 const CHAIN_BITS: u32 = 52;
 
 packed! {
-    /// The entries, and how far they are folded.
+    /// The entries, and how far the journal is folded.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct EntryQueue {
         /// The position of the newest entry that was ever appended.
         pub head: Position,
-        /// How far they are folded.
+        /// How far the journal is folded.
         pub progress: Progress,
-        /// Requests in all entries that were set aside.
+        /// Number of requests in entries that were set aside.
         pub set_aside: u64,
-        /// Bytes of entries that were gone before they were folded.
+        /// Bytes of entries that were lost before they were folded.
         pub hole_bytes: u64,
-        // A file has a place for each.
+        // A file stores the fields after the `;` one by one.
         ;
         /// Entries that are not folded, oldest first.
         pub entries: VecDeque<Entry>,
@@ -33,13 +33,13 @@ packed! {
     pub struct Fence {
         /// The number of the call.
         pub seq: u64,
-        /// In Unix seconds.
+        /// When the call was appended, in Unix seconds.
         pub at: i64,
     }
 }
 
 impl EntryQueue {
-    /// Adds the call with this number behind the other entries.
+    /// Adds the call with this number after the other entries.
     pub(super) fn enter(&mut self, instance: &str, seq: u64, mut entry: Entry) {
         let before = self.head.chain.to_be_bytes();
         let id = before.into_iter().chain(instance.bytes());
@@ -62,7 +62,7 @@ impl EntryQueue {
         self.progress.round_end.unwrap_or(self.head)
     }
 
-    /// `has_leader` is false because no instance waits for a lease: each folds after it has appended.
+    /// `has_leader` is false because there is no lease: each instance folds after it has appended.
     pub(super) fn receipt(&self) -> Receipt {
         Receipt {
             position: self.head,

@@ -1,4 +1,4 @@
-//! The fields of tables, as a store in one process keeps them.
+//! The fields of tables in a store in one process.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::store::table::Table;
 use tower_pulse_model::pack::packed;
 
-/// How a write has changed a table.
+/// The change of a table's size by a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldChange {
-    /// The number of new fields, less that of removed ones.
+    /// The number of new fields, minus the number of removed fields.
     pub fields: i64,
-    /// Bytes of names and values that were added, less those that were removed.
+    /// Bytes of names and values that were added, minus the bytes that were removed.
     pub bytes: i64,
 }
 
@@ -26,12 +26,12 @@ impl FieldChange {
 }
 
 packed! {
-    /// The fields of a table in numbers.
+    /// The size of a table, and when it expires.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Extent {
-        /// How many fields the table has.
+        /// The number of fields.
         pub fields: u64,
-        /// About how many bytes they take.
+        /// The approximate bytes of the fields.
         pub bytes: u64,
         /// When the table expires, in Unix seconds; `None` for never.
         pub expires_at: Option<i64>,
@@ -43,7 +43,7 @@ impl Extent {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Adds a change. Each field takes `bytes_per_field` beside its name and its value.
+    /// Adds a change. Each field takes `bytes_per_field` in addition to its name and its value.
     pub(super) fn add(&mut self, change: FieldChange, bytes_per_field: usize) {
         let bytes = change.bytes + change.fields * bytes_per_field as i64;
         self.fields = self.fields.saturating_add_signed(change.fields);
@@ -51,18 +51,18 @@ impl Extent {
     }
 }
 
-/// A function that gets fields with their values until it breaks.
+/// A function that is called with each field and its value until it breaks.
 pub type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// The fields of all tables. A table that has no field does not exist.
+/// The fields of all tables. A table without fields does not exist.
 pub trait Fields: Any + Send {
-    /// Bytes that a field takes beside its name and its value.
+    /// Bytes that a field takes in addition to its name and its value.
     fn bytes_per_field(&self) -> usize;
 
-    /// The values of some fields of a table, in their order.
+    /// The values of fields of a table, in the order of `fields`.
     fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>>;
 
-    /// Removes some fields of a table, and sets others.
+    /// Removes fields of a table, and sets others.
     fn write(
         &mut self,
         table: &Table,
@@ -73,11 +73,11 @@ pub trait Fields: Any + Send {
     /// Removes a table.
     fn clear(&mut self, table: &Table) -> Result<()>;
 
-    /// Shows the fields of a table with their values, in the order of the fields, from the first one after `after` on,
-    /// until `show` breaks.
+    /// Calls `show` with the fields of a table and their values, sorted by field, from the first field after `after`
+    /// on, until `show` breaks.
     fn visit(&self, table: &Table, after: Option<&[u8]>, show: &mut Show<'_>) -> Result<()>;
 
-    /// Notes how large a table is, and when it expires; `None` for a table that is gone.
+    /// Notes the size of a table, and when it expires; `None` for a removed table.
     fn note_extent(&mut self, _: &Table, _: Option<&Extent>) -> Result<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Appending, and the steps of folding. As all instances are in this process, they fold one after the other, and none
-//! has to find out whether another one is alive.
+//! Appending, and the steps of folding. All instances are in this process and fold one after the other. An instance
+//! need not find out whether another instance is alive.
 
 use super::entry_queue::Fence;
 use super::state::State;
@@ -15,7 +15,7 @@ use crate::store::{
 use tower_pulse_model::entry::{self, ENTRY_VERSION};
 use tower_pulse_model::tier::COARSEST;
 
-/// Seconds after its last append at which the fence of an instance is removed.
+/// The fence of an instance is removed this number of seconds after the last append.
 const FENCE_TTL: i64 = 86_400;
 
 impl Append for InProcessStore {
@@ -82,7 +82,7 @@ impl Append for InProcessStore {
 }
 
 impl State {
-    /// The number of the last call of an instance; 0 if it has none.
+    /// The number of the last call of an instance; 0 if it has appended no call.
     pub fn fence(&self, instance: &str) -> u64 {
         self.kept.fences.get(instance).map_or(0, |fence| fence.seq)
     }
@@ -197,7 +197,7 @@ impl Journal for InProcessStore {
             _ => None,
         };
         let is_hole = matches!(amendment, Amendment::CloseHole);
-        // No entry is of a newer version: an older version of this crate does not open a file of a newer format.
+        // No entry has a newer version, because an older version of this crate does not open a file of a newer format.
         Box::pin(self.with(Access::Write, move |state| {
             if let Some(stale) = state.stale(&version) {
                 return Ok(stale);

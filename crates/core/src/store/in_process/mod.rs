@@ -1,5 +1,5 @@
-//! Stores whose instances are all in one process: in memory, or in a file. [`State`] is what both have in common, over
-//! the fields of their tables, which each stores in its own way. [`InProcessStore`] makes a store of it.
+//! Stores whose instances are all in one process: in memory, or in a file. Both share [`State`], but each stores the
+//! fields of its tables in its own way. [`InProcessStore`] makes a store of the state.
 //!
 //! `journal` takes calls and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
 //! tables; `upkeep` tracks the living instances and removes old data.
@@ -32,14 +32,14 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::task::boxed;
 use tower_pulse_model::slice::Precisions;
 
-/// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so
-/// there is never more than one flush appends, plus the leftovers of dropped flushes.
+/// The maximum bytes of entries that are not folded, unless a test sets another number. The journal has few entries,
+/// because each flush folds its own entries and those that dropped flushes have left.
 const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How a piece of work accesses the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads the state, or changes only the part that ends with the process.
+    /// Reads the state, or changes only the part that is lost at the end of the process.
     Read,
     /// Changes the part that a file stores.
     Write,
@@ -50,10 +50,10 @@ pub enum Access {
 /// The result of work on a state.
 pub type Found = Result<Box<dyn Any + Send>>;
 
-/// Work on a state, or on the error that explains why there is none.
+/// Work on a state, or on the error that explains why the state is unavailable.
 pub type Work = Box<dyn FnOnce(Result<&mut State>) + Send>;
 
-/// Runs work on the state of a store, which is in memory or in a file.
+/// Runs work on the state of a store, in memory or in a file.
 pub trait Executor: Send + Sync {
     /// A description in a few words.
     fn describe(&self) -> String;
@@ -61,10 +61,10 @@ pub trait Executor: Send + Sync {
     /// Starts work with exclusive access to the state.
     ///
     /// # Errors
-    /// The work is not done.
+    /// The work cannot begin, and is not done.
     fn begin(&self, access: Access, work: Work) -> Result<()>;
 
-    /// The number of an instance's last durable call, if calls become durable only later.
+    /// The number of an instance's last durable call, if calls become durable some time after they are appended.
     fn durable_seq(&self, _instance: &str) -> Option<u64> {
         None
     }
@@ -75,21 +75,21 @@ pub trait Executor: Send + Sync {
     }
 }
 
-/// The common part of all stores in one process, which answers from their state.
+/// The common part of all stores in one process. It answers from the state.
 pub struct InProcessStore {
     precisions: Precisions,
     clock: Clock,
     executor: Arc<dyn Executor>,
-    /// The most bytes of the journal.
+    /// The maximum bytes of the journal.
     pub journal_bytes: u64,
     /// Whether each context has counters of its own.
     pub has_context_counters: bool,
-    /// Locked by the instance that folds.
+    /// The instance that folds locks this mutex.
     fold_mutex: AsyncMutex<()>,
 }
 
 impl InProcessStore {
-    /// A store whose work this executor runs.
+    /// A store whose work `executor` runs.
     pub fn on_executor(precisions: Precisions, clock: Clock, executor: Arc<dyn Executor>) -> Self {
         Self {
             precisions,
@@ -117,7 +117,7 @@ impl InProcessStore {
     ) -> Result<R> {
         let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
         let found = boxed(self.find(access, Box::new(work))).await?.downcast();
-        // The answer is that of this work.
+        // The answer has the type of the work's result.
         found.map(|found| *found).map_err(|_| self.ended())
     }
 
@@ -138,7 +138,7 @@ impl InProcessStore {
         answered.await.unwrap_or_else(|_| Err(self.ended()))
     }
 
-    /// The error for work without a result, which happens only if the work panics.
+    /// The error of work without a result. Only work that panics has no result.
     fn ended(&self) -> StoreError {
         let message = format!(
             "work on the {} has panicked; the log says where",

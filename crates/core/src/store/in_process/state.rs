@@ -24,7 +24,7 @@ packed! {
         pub created: i64,
         /// When the first sample that the store holds was recorded, or the generation began.
         pub since: i64,
-        /// When a file last wrote it, in Unix seconds.
+        /// When this part was last written to a file, in Unix seconds.
         pub written_at: i64,
         /// The fence of each instance.
         pub fences: Map<String, Fence>,
@@ -32,12 +32,12 @@ packed! {
         pub journal: EntryQueue,
         /// The samples that could not be folded.
         pub exceptions: Exceptions,
-        /// Contexts whose last sample is not after this time have left the ranking of the slowest.
+        /// The ranking of the slowest contexts has only contexts with a sample after this time.
         pub ranked_since: i64,
         /// The minutes whose records are rolled up.
         pub rolled: RolledUp,
-        /// The times in which no instance recorded. In a store in memory only tests set them, as it ends with its
-        /// process.
+        /// The times in which no instance recorded. In a store in memory, which ends with its process, only tests set
+        /// them.
         pub gaps: Vec<Gap>,
     }
 }
@@ -72,8 +72,8 @@ impl State {
         }
     }
 
-    /// Applies the additions of a step. `newest_at` is that of its round, and `now` that of the store. Statistics are
-    /// not kept, as no other program could read them here.
+    /// Applies the additions of a step. `newest_at` is the time of the round's newest entry, and `now` the store's
+    /// time. Does not keep statistics, because no other program could read them here.
     pub(super) fn add(&mut self, additions: &Additions, newest_at: i64, now: i64) -> Result<()> {
         for slice in &additions.counters {
             for (name, n) in &slice.added {

@@ -1,4 +1,4 @@
-//! The traits of a store, over the state of one process.
+//! Implements the traits of a store with the state of one process.
 
 use super::table_reads::len_of_part;
 use super::{Access, InProcessStore};
@@ -121,7 +121,7 @@ impl TableReader for InProcessStore {
             let (mut answers, mut unread) = (Vec::with_capacity(reads.len()), reads);
             while !unread.is_empty() {
                 if !answers.is_empty() {
-                    // Yield, so that neither the store nor this thread is blocked for long.
+                    // Yields, to block the store and this thread only briefly.
                     tokio::task::yield_now().await;
                 }
                 let (part, later) = unread.split_at(len_of_part(unread));

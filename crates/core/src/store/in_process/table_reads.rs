@@ -13,7 +13,7 @@ use crate::store::table_reads::{Field, RankingPlace, TablePage, TableRead, numbe
 use tower_pulse_model::pack::{pack, to_hex};
 use tower_pulse_model::tier::{Revision, TierSlice};
 
-/// Values that are read at once.
+/// Number of values that are read at once.
 const VALUES_AT_ONCE: usize = 1_000;
 
 /// The number of reads that are answered at once.
@@ -66,8 +66,8 @@ impl State {
     }
 }
 
-/// The ids at some ranks: highest sums first, equal ones in descending order of the ids. Holds no more ids than these
-/// ranks need.
+/// The ids at these ranks, highest sums first. Ids with equal sums are in descending order. Holds only as many ids as
+/// the highest rank needs.
 fn ids_at(tables: &Tables, table: &Table, ranks: &Range<usize>, now: i64) -> Result<Vec<Field>> {
     if ranks.is_empty() {
         return Ok(Vec::new());
@@ -93,7 +93,7 @@ fn ids_at(tables: &Tables, table: &Table, ranks: &Range<usize>, now: i64) -> Res
         .collect())
 }
 
-/// The packed places of some ids in the ranking of all ids.
+/// The packed places of `ids` in the ranking of all ids.
 fn places(
     tables: &Tables,
     table: &Table,
@@ -109,7 +109,7 @@ fn places(
         return Ok(vec![None; asked.len()]);
     }
     sorted.order();
-    // The number of ids between each of these ids and the one before it.
+    // The number of other ids between each of these ids and the id before it.
     let mut between = vec![0; sorted.len() + 1];
     tables.visit(table, None, now, &mut |id, sum| {
         if let Some(sum) = number(sum) {

@@ -1,4 +1,4 @@
-//! The tables of a store in one process: their sizes, when they expire, and which are removed when there is no room.
+//! The tables of a store in one process: their sizes, when they expire, and which tables are removed to make room.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -11,11 +11,11 @@ use tower_pulse_model::pack::{from_hex, to_hex};
 use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TierSlice};
 
-/// The most fields on a page.
+/// The maximum number of fields on a page.
 const FIELDS_PER_PAGE: usize = 500;
-/// Bytes after which a page ends.
+/// A page ends after this number of bytes.
 const BYTES_PER_PAGE: usize = 1024 * 1024;
-/// Seconds between two times at which expired tables are removed.
+/// Expired tables are removed at intervals of this number of seconds.
 const EXPIRY_INTERVAL: i64 = 60;
 /// The minute reports may take 1 / `REPORTS_PART` of the bytes of the records.
 const REPORTS_PART: usize = 4;
@@ -25,21 +25,21 @@ const REPORTS_PART: usize = 4;
 pub struct Tables {
     fields: Box<dyn Fields>,
     by_name: Map<Table, Extent>,
-    /// The bound on the bytes of the records, or of all tables.
+    /// The limit on the bytes of the records, or of all tables.
     pub bound: Bound,
     /// When expired tables were last removed.
     expired_at: i64,
-    /// About how many bytes the minute reports take.
+    /// The approximate bytes of the minute reports.
     report_bytes: usize,
-    /// About how many bytes the records take.
+    /// The approximate bytes of the records.
     record_bytes: usize,
-    /// About how many bytes all tables take.
+    /// The approximate bytes of all tables.
     bytes: usize,
-    /// The revision of each slice of the records: the number of all writes of slices when the slice was last written.
+    /// The revision of each slice of the records: the value of `writes` when the slice was last written.
     revisions: HashMap<TierSlice, Revision>,
     /// The number of writes of slices.
     writes: Revision,
-    /// How many tables of records were removed to make room for others.
+    /// The number of tables of records that were removed to make room.
     removed_for_room: u64,
 }
 
@@ -69,7 +69,7 @@ impl Tables {
         }
     }
 
-    /// Tables that were written before. Their slices get revisions that an earlier state has never used.
+    /// Tables that an earlier state has written. Their slices get revisions that the earlier state has not used.
     pub fn reopened(
         fields: Box<dyn Fields>,
         by_name: Map<Table, Extent>,
@@ -95,12 +95,12 @@ impl Tables {
         self.writes
     }
 
-    /// How many tables were removed to make room for others.
+    /// The number of tables of records that were removed to make room.
     pub fn removed_for_room(&self) -> u64 {
         self.removed_for_room
     }
 
-    /// The fields, when the tables are no longer needed.
+    /// The fields. Consumes the tables.
     pub fn into_fields(self) -> Box<dyn Fields> {
         self.fields
     }
@@ -142,7 +142,7 @@ impl Tables {
         }
     }
 
-    /// Raises the values of fields of an ordered table; a lower value changes nothing.
+    /// Raises the values of fields of an ordered table. Ignores lower values.
     pub fn raise(&mut self, table: Table, values: Vec<(Vec<u8>, i64)>, now: i64) -> Result<()> {
         let names: Vec<_> = values.iter().map(|(name, _)| name.clone()).collect();
         let before = self.get(&table, &names, now)?;
@@ -184,7 +184,7 @@ impl Tables {
         self.fields.note_extent(table, Some(&extent))
     }
 
-    /// Accounts for a table whose bytes have changed.
+    /// Updates the sums of bytes after those of a table have changed.
     fn account(&mut self, table: &Table, before: usize, after: usize) {
         self.bytes = self.bytes + after - before;
         let bounded = match table {
@@ -195,9 +195,9 @@ impl Tables {
         *bounded = *bounded + after - before;
     }
 
-    /// Removes the tables that have expired, then the oldest records and minute reports until the others are within the
-    /// bound. Records of the finest tier go first, as the coarser tiers include them; those that are still to be rolled
-    /// up stay.
+    /// Removes the tables that have expired, then the oldest records and minute reports until the rest is within the
+    /// limit. Records of the finest tier are removed first, because coarser tiers include them. Records that must still
+    /// be rolled up stay.
     pub fn retain(&mut self, rolled: &RolledUp, now: i64) -> Result<()> {
         if now.saturating_sub(self.expired_at) >= EXPIRY_INTERVAL || now < self.expired_at {
             self.expired_at = now;
@@ -260,7 +260,7 @@ impl Tables {
         live.map(|(at, revision)| (*at, *revision))
     }
 
-    /// The values of some fields, in their order.
+    /// The values of fields, in the order of `fields`.
     pub fn get(&self, table: &Table, fields: &[Vec<u8>], now: i64) -> Result<Vec<Option<Vec<u8>>>> {
         match self.is_live(table, now) {
             true => self.fields.get(table, fields),
@@ -268,8 +268,8 @@ impl Tables {
         }
     }
 
-    /// Shows the fields of a table with their values, in the order of the fields, from the first one after `after` on,
-    /// until `show` breaks.
+    /// Calls `show` with the fields of a table and their values, sorted by field, from the first field after `after`
+    /// on, until `show` breaks.
     pub fn visit(
         &self,
         table: &Table,
@@ -283,7 +283,7 @@ impl Tables {
         }
     }
 
-    /// All fields of a table with their values, in the order of the fields.
+    /// All fields of a table with their values, sorted by field.
     pub fn all(&self, table: &Table, now: i64) -> Result<Vec<Field>> {
         let mut fields = Vec::new();
         self.visit(table, None, now, &mut |field, value| {
@@ -300,7 +300,7 @@ impl Tables {
         live.map_or(0, |extent| extent.fields as usize)
     }
 
-    /// A page of the fields of a table, from the end of the page before on.
+    /// A page of the fields of a table. `from` is the cursor of the page before.
     pub fn page(&self, table: &Table, from: Option<&str>, now: i64) -> Result<TablePage> {
         let after: Option<Vec<u8>> = from.and_then(from_hex);
         let (mut page, mut bytes) = (TablePage::default(), 0);

@@ -51,7 +51,7 @@ impl Upkeep for InProcessStore {
     }
 }
 
-/// The instances of this process and their versions. They end with the process.
+/// The instances of this process and their versions, which are lost at the end of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeats {
     instances: HashMap<String, Heartbeat>,

@@ -17,8 +17,8 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 use tower_pulse_model::tier::RolledUp;
 
-/// Contexts that have exported statistics, to which other programs may have added. Those that only other programs have
-/// recorded come first.
+/// Contexts that have exported statistics, to which other programs may have added. Contexts that only other programs
+/// have recorded come first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BookStatistics {
     /// The contexts.
@@ -46,8 +46,8 @@ pub(in crate::store) fn contexts<'a>(
         let rolled = RecordState::new(answers.page()).rolled_at(now);
         let has_contexts = answers.page().count > 0;
         let listed = CONTEXTS.map(|(kind, _)| answers.page().value().map(|_| kind));
-        // The statistics are read before the records, so that every sample in the statistics is in the records too,
-        // unless another program has added it.
+        // The statistics are read before the records. The records then have every sample of the statistics, except
+        // samples that other programs have added.
         let exported = match exports {
             Some(exports) => exports.statistics(name, now).await?,
             None => None,
@@ -58,13 +58,13 @@ pub(in crate::store) fn contexts<'a>(
         if kinds.is_empty() && (exported.is_some() || name == ALL) {
             kinds.push(kind_of(name));
         }
-        // Contexts of one name share their statistics, which then say nothing about one of them.
+        // Contexts of the same name share their statistics, which cannot be divided between them.
         let hours = exported.filter(|_| kinds.len() == 1).unwrap_or_default();
         let contexts = kinds.into_iter();
         let contexts = contexts.map(|kind| (ContextId::new(kind, name), hours.clone()));
         let problems = &mut Vec::new();
         let mut contexts = snapshots(reader, contexts.collect(), &rolled, now, problems).await?;
-        // The sum of all HTTP contexts is in no table of contexts.
+        // The tables of contexts do not have the sum of all HTTP contexts.
         contexts.retain(|context| {
             let is_empty = context.hour.is_none() && context.last_hour.is_none();
             context.kind != Kind::All || has_contexts || !is_empty
@@ -127,7 +127,7 @@ async fn snapshots(
         .collect())
 }
 
-/// The samples that were recorded in an hour, and those that other programs have added.
+/// The samples that were recorded in an hour, and the samples that other programs have added.
 fn hour_at(
     start: i64,
     exported: &ExportedHours,

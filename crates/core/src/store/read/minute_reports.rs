@@ -11,14 +11,14 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::{pack, sorted};
 
-/// The minute of each instance, by name.
+/// The minute of each instance, by the name of the instance.
 pub type InstanceReports = Vec<(Arc<str>, InstanceMinute)>;
 
-/// The contexts, in the order of their ids, of each version of the application that ran beside another one in a minute,
-/// by version.
+/// The contexts, in the order of their ids, of each version of the application that ran beside another version in a
+/// minute, by version.
 pub type VersionRecords = Vec<(Arc<str>, Vec<ReportedContext>)>;
 
-/// The reports of each instance for some minutes.
+/// The reports of each instance for the minutes.
 pub(in crate::store) fn minute_reports<'a>(
     reader: &'a dyn TableReader,
     minutes: &'a [i64],
@@ -28,7 +28,7 @@ pub(in crate::store) fn minute_reports<'a>(
     Box::pin(unpacked(reader, tables, instances))
 }
 
-/// The records of each version for some minutes.
+/// The records of each version for the minutes.
 pub(in crate::store) fn version_records<'a>(
     reader: &'a dyn TableReader,
     minutes: &'a [i64],
@@ -38,7 +38,7 @@ pub(in crate::store) fn version_records<'a>(
     Box::pin(unpacked(reader, tables, versions))
 }
 
-/// The reports of the instances of a minute, by name.
+/// The reports of a minute, by the name of the instance.
 fn instances(fields: &[Field]) -> InstanceReports {
     let instance = |(instance, packed): &Field| {
         let name = std::str::from_utf8(instance).ok()?;

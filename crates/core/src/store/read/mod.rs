@@ -1,4 +1,5 @@
-//! Answers queries from the tables of a backend, once for every backend. A field that cannot be read is left out.
+//! Answers queries from the tables of a backend, with the same code for every backend. A field that cannot be read is
+//! left out.
 
 #[cfg(feature = "query")]
 mod contexts;
@@ -39,10 +40,10 @@ use super::table::Table;
 use super::table_reads::{Field, Purpose, TableRead, TableReader};
 use crate::error::Result;
 
-/// The most tables that are read whole at once, so that few are in memory at a time.
+/// The maximum number of whole tables that are read at once, which bounds the memory for them.
 const TABLES_AT_ONCE: usize = 4;
 
-/// Reads some tables whole, and unpacks each.
+/// Reads whole tables, and unpacks each.
 async fn unpacked<T>(
     reader: &dyn TableReader,
     tables: impl Iterator<Item = Table>,

@@ -15,15 +15,16 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::{RankingSpec, RankingState};
 
-/// The most attempts to read a ranking when a step of folding came in between.
+/// The maximum number of attempts to read a ranking while steps of folding change it.
 const MAX_TRIES: usize = 20;
-/// Ids that are read at once.
+/// Number of ids that are read at once.
 const IDS_AT_ONCE: usize = 10_000;
-/// The most ids of a ranking and of the slices that have left its window for which all ids are read, so that the answer
-/// is exact. Beyond, only the ids of the answer are corrected, until the folder has taken the slices out.
+/// The maximum number of ids, in a ranking and in the slices that have left its window, with which all ids are read and
+/// the answer is exact. With more ids, only the ids of the answer are corrected, until the folder has subtracted the
+/// slices.
 const MAX_EXACT_IDS: usize = 20_000;
-/// The most slices by which the ids of an answer are corrected beyond [`MAX_EXACT_IDS`]. Also reads [`MORE_CANDIDATES`]
-/// further ids, which a correction may bring into the answer.
+/// With more ids than [`MAX_EXACT_IDS`], the ids of an answer are corrected by at most this number of slices.
+/// [`MORE_CANDIDATES`] further ids are read, because a correction may bring them into the answer.
 const MAX_CORRECTED_SLICES: usize = 8;
 const MORE_CANDIDATES: usize = 500;
 
@@ -34,11 +35,11 @@ pub struct RankingQuery {
     pub name: String,
     /// The time of the query, in Unix seconds.
     pub now: i64,
-    /// The number of highest ids to leave out.
+    /// The number of ids to skip, from the highest on.
     pub offset: usize,
-    /// The number of ids to return after these.
+    /// The number of ids to return after the skipped ids.
     pub limit: usize,
-    /// Ids whose places are asked for.
+    /// The ids whose places the answer has.
     pub ids: Vec<String>,
 }
 
@@ -70,7 +71,7 @@ pub struct RankingPage {
     pub spec: RankingSpec,
     /// Number of ids.
     pub total: usize,
-    /// The sum of the additions to ids for which there was no room.
+    /// The sum of the amounts that were added to ids for which the ranking had no room.
     pub dropped: u64,
     /// The ids that were asked for by rank, highest first. Equal scores are in descending order of the ids.
     pub top: Vec<RankedId>,
@@ -118,7 +119,7 @@ pub(in crate::store) fn ranking_names<'a>(
     })
 }
 
-/// A part of a ranking; `None` if there is no such ranking.
+/// A part of a ranking; `None` if the store does not have the ranking.
 pub(in crate::store) fn ranking_page<'a>(
     reader: &'a dyn TableReader,
     query: &'a RankingQuery,
@@ -174,7 +175,7 @@ impl Reading<'_> {
         for _ in 0..MAX_TRIES {
             let expired: Vec<i64> = state.expired(query.now).collect();
             if expired.len() == state.slices.len() {
-                // The whole window is over.
+                // All slices have left the window.
                 let page = RankingPage::new(state.spec, dropped, Vec::new(), query);
                 return Ok(Some(page));
             }
@@ -192,7 +193,7 @@ impl Reading<'_> {
                     let page = RankingPage::new(state.spec, dropped, totals, query);
                     return Ok(Some(page));
                 }
-                // Other slices have expired, or the folder has taken some out.
+                // Other slices have expired, or the folder has subtracted some.
                 Err(Some(other)) => state = other,
                 Err(None) => return Ok(None),
             }
@@ -200,7 +201,7 @@ impl Reading<'_> {
         Err(self.changes_too_often())
     }
 
-    /// The number of ids of the ranking and of some slices together.
+    /// The number of ids of the ranking, plus the number of ids of each slice.
     async fn count_ids(&self, slices: &[i64]) -> Result<usize> {
         let slices = slices.iter().map(|start| self.slice(*start));
         let tables = [self.totals()].into_iter().chain(slices);
@@ -243,15 +244,15 @@ impl Reading<'_> {
         })
     }
 
-    /// The ranks to read next when `from` of `limit` ids after the offset of the query are known.
+    /// The ranks to read next, if `from` of the `limit` ids after the query's offset are known.
     fn ranks(&self, from: usize, limit: usize) -> Range<usize> {
         let start = self.query.offset.saturating_add(from);
         let count = limit.saturating_sub(from).min(IDS_AT_ONCE);
         start..start.saturating_add(count)
     }
 
-    /// Reads more ids than can be read at once. Begins again when a step of folding comes in between, as an id may have
-    /// moved from one part to another.
+    /// Reads more ids than one read returns. Begins again when a step of folding comes between two reads, because the
+    /// step may move an id from one part to another.
     async fn long_top(&self, limit: usize) -> Result<Vec<(Vec<u8>, i64)>> {
         for _ in 0..MAX_TRIES {
             let (mut all, mut version) = (Vec::new(), None);
@@ -274,7 +275,7 @@ impl Reading<'_> {
         Err(self.changes_too_often())
     }
 
-    /// Answers with the ids of the totals, and subtracts from their sums the given slices, which have left the window.
+    /// Answers with the ids of the totals. Subtracts from their sums the slices that have left the window.
     async fn corrected_page(
         &self,
         spec: RankingSpec,
@@ -319,8 +320,8 @@ impl Reading<'_> {
         Ok(page)
     }
 
-    /// Reads all totals, without the slices that have left the window but are not taken out yet. The error is the
-    /// current state of the ranking, if other slices must be taken out or a step of folding came in between.
+    /// Reads all totals, without the slices that have left the window but are not yet subtracted. The error is the
+    /// current state of the ranking, if other slices must be subtracted or a step of folding came between the reads.
     async fn totals_within(
         &self,
         expired: &[i64],

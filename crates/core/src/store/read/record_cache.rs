@@ -1,5 +1,5 @@
-//! A cache of the records of contexts. The screens ask for the same slices of a series again and again; only those that
-//! have changed are read.
+//! A cache of the records of contexts. The screens ask for the same slices of a series repeatedly, but only slices that
+//! have changed are read again.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,16 +8,16 @@ use crate::task::lock;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::tier::{Revision, TierSlice};
 
-/// The most series whose records are held.
+/// The maximum number of series whose records are cached.
 const MAX_SERIES: usize = 16;
 
-/// The most bytes of all records that are held.
+/// The maximum size of all cached records, in bytes.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bytes of a record beside its packed form.
+/// Approximate bytes of a record, without its packed form.
 const PER_RECORD: usize = 72;
 
-/// The id of a series: the records of one context in slices of a tier, given by its length in seconds.
+/// The id of a series: the context whose records it has, and the length of the tier's slices, in seconds.
 pub(super) type SeriesId = (RecordId, u32);
 
 /// The packed record of a slice, and the revision of the slice when it was read.
@@ -31,7 +31,7 @@ pub(super) type HeldRecords = HashMap<TierSlice, HeldRecord>;
 
 struct Series {
     id: SeriesId,
-    /// The beginning of the store's generation: another generation has other data.
+    /// The start of the store's generation. A reset begins another generation, with other data.
     created: i64,
     records: HeldRecords,
     bytes: usize,
@@ -42,7 +42,7 @@ fn bytes_of(records: &HeldRecords) -> usize {
     records.len() * PER_RECORD + packed.map(|packed| packed.len()).sum::<usize>()
 }
 
-/// The records of the series that were read last, the latest at the end.
+/// The records of the series that were read most recently. The last series was read last.
 #[derive(Default)]
 pub struct RecordCache(Mutex<Vec<Series>>);
 
@@ -56,8 +56,8 @@ impl RecordCache {
         series.map(|series| series.records).unwrap_or_default()
     }
 
-    /// Holds the records of a series, and drops those that were read longest ago. Records that alone exceed the limit
-    /// are not held.
+    /// Caches the records of a series, and drops the series that were read longest ago. Records that exceed the limit
+    /// on their own are not cached.
     pub(super) fn put(&self, id: SeriesId, created: i64, records: HeldRecords) {
         let mut held = lock(&self.0);
         held.retain(|series| series.id != id);

@@ -18,7 +18,7 @@ pub struct RecordIndex {
     pub contexts: Vec<ContextId>,
     /// The revision of each slice. A slice that is not listed has no records, or its changes are unknown.
     pub revisions: HashMap<TierSlice, Revision>,
-    /// Which slices of the finest tier are part of the coarser ones.
+    /// Which slices of the finest tier are part of coarser tiers.
     pub rolled: RolledUp,
     /// When the store's generation began, in Unix seconds.
     pub created: i64,
@@ -32,8 +32,8 @@ pub(in crate::store) fn record_index<'a>(
     now: i64,
 ) -> StoreFuture<'a, RecordIndex> {
     Box::pin(async move {
-        // The order matters: a minute that is rolled up in between counts as pending, and the record of the wider
-        // slice, which is read later, says that the minute is part of it.
+        // The order matters. If a minute is rolled up between two reads, it counts as pending, and the record of the
+        // wider slice, which is read later, says that it includes the minute.
         let mut reads = vec![TableRead::State, TableRead::Revisions];
         reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
         let mut answers = reader.read_tables(Purpose::Query, &reads).await?;

@@ -34,7 +34,7 @@ pub async fn recorded_counter(
     };
     let mut slices: Map<i64, i64> = Map::default();
     let read = records(reader, cache, &query).await?.into_iter();
-    // A slice may hold only timers that ended after their requests.
+    // A slice without requests may hold timers that ended after their requests.
     for slice in read.flatten().filter(|slice| slice.sums.times.count > 0) {
         let n = match metric {
             Metric::Hits => slice.sums.times.count,

@@ -17,16 +17,16 @@ use tower_pulse_model::slice::{HOUR, Precision, SKEW_ALLOWED};
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TIERS, TierSlice};
 
-/// Contexts whose records are read at once.
+/// Number of contexts whose records are read at once.
 const CONTEXTS_AT_ONCE: usize = 100;
 
 /// The number of slices whose records are read at once.
 const SLICES_AT_ONCE: usize = 8;
 
-/// The tier from which hours are combined: the finest one that is retained for as many hours as are shown.
+/// The tier from which hours are combined: the finest tier that is retained for all hours that are shown.
 const HALF_HOURS: Precision = TIERS[1];
 
-/// Contexts whose records are unpacked at once.
+/// Number of contexts whose records are unpacked at once.
 const UNPACKED_AT_ONCE: usize = 8;
 
 /// Asks for the records of some contexts.
@@ -36,17 +36,17 @@ pub struct RecordQuery {
     pub contexts: Vec<ContextId>,
     /// Length of the slices, in seconds: one of [`WIDTHS`](tower_pulse_model::tier::WIDTHS).
     pub width: u32,
-    /// The tier that they are combined from.
+    /// The tier from which the slices are combined.
     pub tier: Precision,
     /// The time of the query, in Unix seconds.
     pub now: i64,
 }
 
-/// The slices of the tiers from which wider slices are combined.
+/// The slices from which wider slices are combined.
 struct SlicesToCombine {
     width: u32,
     tier: Precision,
-    /// The slices of the tier, oldest first, and then those of the finest tier that are not part of them.
+    /// The slices of the tier, oldest first, and then the slices of the finest tier that are not part of them.
     slices: Vec<TierSlice>,
 }
 
@@ -76,10 +76,10 @@ impl SlicesToCombine {
         let (now, tier) = (query.now, query.tier);
         let seconds = i64::from(tier.seconds);
         let first = tier.slice(tier.cutoff(now)).saturating_add(seconds);
-        // Slices of the next hour may exist, as the clock of another instance may be ahead.
+        // Slices of the next hour may exist, because the clock of another instance may be ahead.
         let last = tier.slice(now.saturating_add(SKEW_ALLOWED));
         let starts = first..last.saturating_add(seconds);
-        // A clock that went back may have left pending minutes further ahead.
+        // If a clock was set back, pending minutes may be even later.
         Self::within(starts, i64::MAX, query.width, tier, rolled)
     }
 
@@ -108,7 +108,8 @@ struct SeriesReader<'a> {
     revisions: HashMap<TierSlice, Revision>,
 }
 
-/// The retained records of the contexts in a query, in its order: the slices of each, oldest first.
+/// The retained records of the contexts in a query, in the order of the query. The slices of a context are oldest
+/// first.
 pub(in crate::store) fn records<'a>(
     reader: &'a dyn TableReader,
     cache: Option<&'a RecordCache>,
@@ -123,7 +124,7 @@ pub(in crate::store) fn records<'a>(
         let slices = SlicesToCombine::retained(query, &rolled);
         let reader = SeriesReader {
             reader,
-            // Without revisions it is unknown which records have changed.
+            // The cache needs revisions to know which records have changed.
             cache: cache.zip(state.created).filter(|_| !revisions.is_empty()),
             revisions,
         };
@@ -137,7 +138,7 @@ pub(in crate::store) fn records<'a>(
 }
 
 impl SeriesReader<'_> {
-    /// Combines the records of a context. Reads only those that are not in the cache or have changed.
+    /// Combines the records of a context. Reads only records that are not in the cache or have changed.
     async fn read(&self, id: RecordId, slices: &SlicesToCombine) -> Result<Vec<SliceSums>> {
         let series = (id, slices.tier.seconds);
         let slices_read = &slices.slices;
@@ -165,8 +166,8 @@ impl SeriesReader<'_> {
     }
 }
 
-/// The records of many contexts in the hours that begin within `starts`, in the order of the contexts. Fields that hold
-/// no record are left out, and added to the problems.
+/// The records of many contexts in the hours that begin within `starts`, in the order of the contexts. Fields without a
+/// record are left out, and added to `problems`.
 pub(super) async fn hourly_records(
     reader: &dyn TableReader,
     contexts: &[ContextId],

@@ -10,16 +10,17 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::tier::TierSlice;
 
-/// The most fields that one read of packed records asks for: a server does nothing else meanwhile.
+/// The maximum number of fields that one read of packed records asks for. A server serves no other client during the
+/// read.
 const FIELDS_AT_ONCE: usize = 500;
 
-/// The records of all contexts in a slice, in no order.
+/// The records of all contexts in a slice, unordered.
 pub type SliceRecords = Vec<(RecordId, Record)>;
 
-/// The packed records of contexts in a slice; `None` for a context without one.
+/// The packed records of contexts in a slice; `None` for a context without a record.
 pub type PackedRecords = Vec<Option<Vec<u8>>>;
 
-/// The records of some slices, in their order.
+/// The records of slices, in the order of the slices.
 pub(in crate::store) fn slice_records<'a>(
     reader: &'a dyn TableReader,
     slices: &'a [TierSlice],
@@ -28,7 +29,7 @@ pub(in crate::store) fn slice_records<'a>(
     Box::pin(unpacked(reader, tables, records))
 }
 
-/// The packed records of some contexts in each of some slices, in the order of the contexts.
+/// The packed records of contexts in each slice, in the order of the contexts.
 pub(in crate::store) fn packed_records<'a>(
     reader: &'a dyn TableReader,
     slices: &'a [TierSlice],

@@ -7,16 +7,16 @@ use tower_pulse_model::context::ContextId;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slow_request::SlowRequests;
 
-/// Asks for the slowest requests of some contexts, and for the newest failed ones.
+/// Asks for the slowest and the newest failed requests of contexts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SlowRequestQuery {
     /// The contexts; [`ContextId::all`] for the requests of all contexts together.
     pub contexts: Vec<ContextId>,
-    /// The start of the hour, in Unix seconds. The current hour and the last one are stored.
+    /// The start of the hour, in Unix seconds. The current hour and the hour before are stored.
     pub hour: i64,
 }
 
-/// The slow and failed requests of the contexts in a query, in its order.
+/// The slowest and the newest failed requests of the contexts in a query, in the order of the query.
 pub(in crate::store) fn slow_requests<'a>(
     reader: &'a dyn TableReader,
     query: &'a SlowRequestQuery,

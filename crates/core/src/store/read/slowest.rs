@@ -1,4 +1,4 @@
-//! The slowest contexts: the recipe *access times*.
+//! The slowest contexts, as in the book's recipe *access times*.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slowest::{self, RankedContext};
 use tower_pulse_model::sorted::{self, Map};
 
-/// The `limit` contexts with the highest mean, highest first, of those that had a sample after `since`: the mean of the
-/// newest hour that has some.
+/// The `limit` slowest of the contexts that had a sample after `since`, slowest first, by the mean of their newest hour
+/// with samples.
 pub async fn slowest(
     reader: &dyn TableReader,
     since: i64,
@@ -25,7 +25,7 @@ pub async fn slowest(
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
     let rolled = RecordState::new(answers.page()).rolled_at(now);
-    // By name, because contexts of one name are ranked as one: the newest hour, and their kinds.
+    // The newest hour of each name, and the kinds. Contexts of the same name are ranked as one.
     let mut by_name: Map<String, (i64, Vec<Kind>)> = Map::default();
     for (kind, _) in CONTEXTS {
         for (name, last_seen) in answers.page().numbers() {
@@ -45,14 +45,14 @@ pub async fn slowest(
             .map(|kind| ContextId::new(kind, name.clone()));
         contexts.extend(ids.map(|id| (hour, id)));
     }
-    // Contexts of one name stay next to each other.
+    // Contexts of the same name stay next to each other.
     contexts.order_by_key(|(hour, _)| *hour);
     let mut ranking = Vec::new();
     for of_hour in contexts.chunk_by(|(hour, _), (other, _)| hour == other) {
         let hour = of_hour[0].0;
         let ids: Vec<_> = of_hour.iter().map(|(_, id)| id.clone()).collect();
-        // A sample may be of the next hour if a clock is ahead. If it was refused, the newest accepted one is of the
-        // last hour.
+        // A sample may be in the next hour if a clock is ahead. If it was refused, the newest accepted sample is in the
+        // hour before.
         let hours = hour - HOUR..hour + 2 * HOUR;
         let problems = &mut Vec::new();
         let records = hourly_records(reader, &ids, hours, &rolled, problems).await?;
