@@ -1,4 +1,4 @@
-//! Advice on where the layer belongs, in the same words for logs, health and the screens.
+//! Advice on where to add the layer. Logs, health and the screens show the same text.
 
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 
@@ -36,9 +36,9 @@ pub const CANCELLED: Advice = Advice {
     code: ".layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, timeout))\n.layer(pulse.layer())",
 };
 
-/// Advice about all requests is given if at least one in this many has no route and is answered with 2xx.
+/// There is advice about all requests if at least 1/`UNMATCHED_OF` of them have no route and are answered with 2xx.
 const UNMATCHED_OF: u64 = 100;
-/// Advice is given if more than one in this many requests is cancelled.
+/// There is advice if more than 1/`CANCELLED_OF` of the requests are cancelled.
 const CANCELLED_OF: u64 = 5;
 
 impl Advice {

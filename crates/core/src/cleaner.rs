@@ -1,5 +1,5 @@
-//! The daemon that cleans. About once a minute it asks the store to remove data that is older than its retention, until
-//! the `Pulse` shuts down. Any number of instances may run it.
+//! The cleaning task. Once per `clean_interval`, the task asks the store to remove data that is older than its
+//! retention. The task ends when the `Pulse` shuts down. Any number of instances may run the task.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct Cleaner {
     pub interval: Duration,
     /// The retention of data that is not stored in slices.
     pub retention: Retention,
-    /// The name of this instance, which no other one has.
+    /// The unique name of this instance.
     pub instance: String,
     /// The state of cleaning.
     pub health: Arc<Mutex<CleaningHealth>>,
@@ -73,8 +73,8 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Runs a pass, then sleeps for the rest of the interval, but at least one second, and so on. After an error the
-    /// sleep is longer; an error never ends the loop.
+    /// Runs passes forever. After a pass, sleeps for the rest of the interval, but at least one second. After a failed
+    /// pass, sleeps for a backoff time instead.
     pub async fn clean_at_intervals(mut self, mut admission: Admission) {
         let min_wait = Duration::from_secs(1);
         // A random first wait spreads the passes of instances that start together.

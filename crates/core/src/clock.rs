@@ -27,7 +27,7 @@ pub struct Clock {
     nanos_of_scale: u64,
     /// The time of a manual clock, which replaces the wall clock.
     manual: Option<Arc<watch::Sender<Manual>>>,
-    /// The origin that replaces the wall clock; [`NOT_FOLLOWED`] if none does.
+    /// The [origin](Clock::origin) of the time that replaces the wall clock; [`NOT_FOLLOWED`] if no time replaces it.
     followed: Option<Arc<AtomicI64>>,
 }
 
@@ -42,7 +42,7 @@ struct Manual {
 }
 
 /// Ticks become nanoseconds by a multiplication and a shift by `SCALE` bits. The factor, the nanoseconds of 2^`SCALE`
-/// ticks, is rounded to an integer. A day has less than 2^49 ticks on any CPU, so the rounding costs less than a
+/// ticks, is rounded to an integer. A day has fewer than 2^49 ticks on any CPU, so the rounding costs less than a
 /// microsecond.
 const SCALE: u32 = 40;
 
@@ -51,7 +51,7 @@ const SCALE: u32 = 40;
 pub struct Tick(u64);
 
 impl Tick {
-    /// Ticks until another moment; 0 if it is not later.
+    /// Ticks until `end`; 0 if `end` is not later.
     #[inline]
     pub(crate) fn ticks_until(self, end: Self) -> u64 {
         end.0.saturating_sub(self.0)
@@ -87,22 +87,21 @@ impl Clock {
         }
     }
 
-    /// This clock with a time that its clones share: if one of them is made to [`follow`](Self::follow) another time,
-    /// all do.
+    /// This clock, but all its clones follow the same time: if one of them is told to [`follow`](Self::follow) another
+    /// time, all do.
     pub(crate) fn following(self) -> Self {
         let followed = Some(Arc::new(AtomicI64::new(NOT_FOLLOWED)));
         Self { followed, ..self }
     }
 
-    /// Replaces the wall clock by the time of this [`origin`](Self::origin) from now on, or uses the wall clock again
-    /// if `None`.
+    /// Replaces the wall clock by the time of an [`origin`](Self::origin). With `None`, uses the wall clock again.
     pub(crate) fn follow(&self, origin: Option<i64>) {
         if let Some(followed) = &self.followed {
             followed.store(origin.unwrap_or(NOT_FOLLOWED), Ordering::SeqCst);
         }
     }
 
-    /// The origin that replaces the wall clock, if one does.
+    /// The origin of the time that replaces the wall clock, if there is one.
     pub(crate) fn followed(&self) -> Option<i64> {
         let origin = self.followed.as_ref()?.load(Ordering::Relaxed);
         (origin != NOT_FOLLOWED).then_some(origin)
@@ -113,7 +112,7 @@ impl Clock {
         nanos.saturating_sub_unsigned(self.nanos_of(self.tick().0))
     }
 
-    /// The current wall time according to an origin.
+    /// The current wall time, from an origin and the monotonic clock.
     pub(crate) fn nanos_since(&self, origin: i64) -> i64 {
         origin.saturating_add_unsigned(self.nanos_of(self.tick().0))
     }
@@ -150,7 +149,7 @@ impl Clock {
         }
     }
 
-    /// Time of the wall clock, in nanoseconds since the Unix epoch, even if an origin replaces it.
+    /// Time of the wall clock itself, in nanoseconds since the Unix epoch, even if another time replaces it.
     pub(crate) fn wall_nanos(&self) -> i64 {
         match &self.manual {
             None => match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -220,7 +219,7 @@ impl ManualClock {
         });
     }
 
-    /// Sets the wall clock, forward or back, as an administrator or NTP does. Monotonic time, and so durations, are
+    /// Sets the wall clock, forward or back, as an administrator or NTP does. Monotonic time and durations are
     /// unaffected.
     pub fn set_wall(&self, unix_seconds: i64) {
         self.manual

@@ -1,5 +1,5 @@
-//! The conditions of an instance that an operator should know. Health, metrics, `on_condition` and the guide follow the
-//! table of conditions here.
+//! The conditions of an instance that an operator should know. The table below is the source of the conditions in
+//! health, metrics, `on_condition` and the guide.
 
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::named;
@@ -114,7 +114,7 @@ impl serde::Serialize for Condition {
     }
 }
 
-/// A sentence about a condition, which ends with what to do.
+/// A sentence that describes a condition, and ends with what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The condition.
@@ -134,7 +134,7 @@ impl Condition {
     }
 }
 
-/// The conditions of some warnings, each once.
+/// The conditions of some warnings, without duplicates.
 pub fn conditions(warnings: &[Warning]) -> Vec<Condition> {
     let mut conditions: Vec<_> = warnings.iter().map(|warning| warning.condition).collect();
     conditions.order();
@@ -145,7 +145,7 @@ pub fn conditions(warnings: &[Warning]) -> Vec<Condition> {
 /// The texts of some warnings, one for each cause. Of several warnings that end with the same error, only the first is
 /// kept.
 pub fn texts(warnings: Vec<Warning>) -> Vec<String> {
-    // A warning is an error, or a task that failed, a colon and the error.
+    // The text of a warning is either an error alone, or a failed task, a colon and the error.
     let cause = |warning: &str| match warning.split_once(": ") {
         Some((_, error)) => error.to_owned(),
         None => warning.to_owned(),
@@ -172,7 +172,7 @@ pub struct ConditionEvent {
     pub warnings: Vec<String>,
     /// When it began, in Unix seconds.
     pub since: i64,
-    /// When it ended, in Unix seconds; `None` if it begins.
+    /// When it ended, in Unix seconds; `None` at its beginning.
     pub ended: Option<i64>,
 }
 

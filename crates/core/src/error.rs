@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The result of a call of a store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// An invalid configuration, refused when `Builder::build` is called.
+/// The error of a builder for an invalid configuration.
 ///
 /// The text names the field, the given value and the allowed values, and can be printed as it is.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl fmt::Display for BuildError {
 
 impl StdError for BuildError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // The `Arc` is an error too, but could not be downcast.
+        // The inner error, because a caller could not downcast the `Arc`.
         Some(&**self.source.as_ref()?)
     }
 }
@@ -130,11 +130,11 @@ impl StoreError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AmendError {
-    /// There is no change or mark with this id. If there was one, it is gone.
+    /// The store has no change or mark with this id.
     NotFound(&'static str),
     /// The change or mark cannot be amended in its present state: for example, the change has ended.
     Conflict(String),
-    /// The store failed. If the text says so, the amendment may have happened, or may happen later.
+    /// The store failed. The text says whether the amendment may still take effect.
     Store(StoreError),
 }
 

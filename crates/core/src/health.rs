@@ -28,9 +28,9 @@ named! {
     pub enum Status {
         /// The store last answered within three flush intervals.
         Ok = "ok",
-        /// The store has not answered within three flush intervals, but within 10 s.
+        /// The last answer is older than three flush intervals, but less than 10 s old.
         Degraded = "degraded",
-        /// The store has not answered within three flush intervals and 10 s, or never.
+        /// The last answer is older than three flush intervals and at least 10 s old, or the store has never answered.
         #[default]
         Down = "down",
     }
@@ -48,8 +48,8 @@ impl Status {
 }
 
 /// The state of an instance, as `Pulse::health` returns it, or of a `Dashboard`, which does not record, flush or clean.
-/// Counts begin at the start of the instance, those of [`fold`](Self::fold) at the start of the store's generation.
-/// Ages are in seconds.
+/// Counts begin at the start of the instance. The counts of [`fold`](Self::fold) begin at the start of the store's
+/// generation. Ages are in seconds.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Health {
@@ -59,13 +59,11 @@ pub struct Health {
     pub warnings: Vec<String>,
     /// The conditions that these sentences are about.
     pub conditions: Vec<Condition>,
-    /// The name of this instance: that of `Builder::instance`, or the host's with a random suffix; empty, in JSON null,
-    /// unless the process is an instance.
-    ///
-    /// Empty, in JSON null, in a process that is not an instance.
+    /// The name of this instance: the name that `Builder::instance` sets, or the host's name with a random suffix. In a
+    /// process that is not an instance, the name is empty, and null in JSON.
     pub instance: String,
-    /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller, 0 to 1; absent in
-    /// JSON unless the process is an instance.
+    /// `recorded / (recorded + dropped + lost)`, from 0 to 1: the smaller of the ratios of samples and of additions;
+    /// absent in JSON unless the process is an instance.
     pub completeness: f64,
     /// Requests to the admin routers of this process with wrong credentials.
     ///
@@ -140,9 +138,9 @@ pub struct CleaningHealth {
     pub last_error: Option<String>,
 }
 
-/// Warnings that belong to no stage of an instance: about the configuration of this process, which are permanent; about
-/// repeated failures and about losses, which end after a while. Also counts the wrong credentials that the admin
-/// routers got. All clones share them.
+/// Warnings that belong to no stage of an instance, and the number of requests with wrong credentials. Warnings about
+/// the configuration of this process are permanent. Warnings about repeated failures and about losses end after a
+/// while. All clones share one state.
 #[derive(Clone, Default)]
 pub struct Notices {
     warnings: Arc<Mutex<Vec<Notice>>>,
@@ -172,18 +170,18 @@ const LOSS_WARNED_FOR: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 struct WrongCredentials {
     count: u64,
-    /// The number that the log has reported, and when.
+    /// The part of `count` that the log has reported, the last time at `told_at`.
     told: u64,
     told_at: Option<Tick>,
 }
 
 impl Notices {
-    /// Adds a permanent warning about the configuration, and logs it, unless it exists.
+    /// Adds a permanent warning about the configuration, and logs it, unless the same warning exists.
     pub fn add(&self, warning: String) {
         self.note(Condition::Configuration.warning(warning), None);
     }
 
-    /// Adds a warning about a failure, which ends some time after the last such failure.
+    /// Adds a warning about a failure. The warning ends some time after the last such failure.
     pub fn fails(&self, clock: &Clock, warning: Warning) {
         self.note(warning, Some(clock.tick()));
     }
@@ -212,8 +210,8 @@ impl Notices {
         notices.iter().map(|one| one.warning.clone()).collect()
     }
 
-    /// Whether a count of losses grew recently. A first count that is above `before` has grown, unless `before` is
-    /// unknown.
+    /// Whether a count of losses has grown recently. The first count has grown if it is above `before`, and has not
+    /// grown if `before` is `None`.
     pub(crate) fn has_grown(
         &self,
         clock: &Clock,
@@ -234,7 +232,8 @@ impl Notices {
         (loss.grew_at).is_some_and(|at| clock.since(at) < LOSS_WARNED_FOR)
     }
 
-    /// Counts a request with wrong credentials. At most once a minute, logs their number since the last line.
+    /// Counts a request with wrong credentials. Logs how many there were since the last log line, at most once a
+    /// minute.
     pub fn add_wrong_credentials(&self, clock: &Clock) {
         let mut wrong = lock(&self.credentials);
         wrong.count += 1;
@@ -267,7 +266,7 @@ pub(crate) fn shown_name(holder: &str) -> String {
         .to_owned()
 }
 
-/// The counts of requests with a header of the queue in front.
+/// Counts of the requests with the header of `Builder::queue_time_header`.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -291,13 +290,13 @@ pub struct RecordingHealth {
     ///
     /// They are in the store or on the way to it.
     pub recorded: u64,
-    /// The amount added to counters and rankings, without signs.
+    /// The sum of the absolute values that were added to counters and rankings.
     pub recorded_additions: u64,
     /// Requests in flight.
     pub in_flight: i64,
     /// Samples that came after the shutdown.
     pub dropped: u64,
-    /// The amount added to counters and rankings after the shutdown, without signs.
+    /// The sum of the absolute values that were added to counters and rankings after the shutdown.
     ///
     /// A removal from a ranking counts as 1.
     pub dropped_additions: u64,
@@ -305,7 +304,7 @@ pub struct RecordingHealth {
     pub overflowed: u64,
     /// Contexts and counters with pending data.
     pub pending_series: usize,
-    /// Delay of the last drain after the turn of the second, in seconds.
+    /// Delay of the last drain after the start of the second, in seconds.
     pub drain_lag_seconds: f64,
     /// Longest delay of any drain, in seconds.
     pub max_drain_lag_seconds: f64,
@@ -321,22 +320,22 @@ pub struct RecordingHealth {
 pub struct FlushHealth {
     /// Seconds between flushes.
     ///
-    /// Unless the builder sets the interval, it grows with the fleet. The interval is shorter while so many ids are
-    /// added to a ranking that the instance flushes early.
+    /// Unless the builder sets the interval, it grows with the fleet. While very many ids are added to a ranking, the
+    /// instance flushes early, and the interval is shorter.
     pub interval_seconds: f64,
-    /// Since the store last acknowledged a call, in seconds.
+    /// Seconds since the store last acknowledged a call.
     pub last_flush_age_seconds: Option<f64>,
     /// Age of the oldest sample that may not be in the store, in seconds.
     pub pending_age_seconds: Option<f64>,
-    /// Since the call in doubt was sent, in seconds.
+    /// Seconds since the call in doubt was first sent.
     pub in_doubt_age_seconds: Option<f64>,
     /// Calls that failed, or had no answer.
     pub errors: u64,
     /// Calls that were replayed after a gap.
     pub replayed: u64,
-    /// Samples that the store lost after acknowledging them, or a shutdown could not flush.
+    /// Samples that the store lost after acknowledging them, or that a shutdown could not flush.
     pub lost: u64,
-    /// The lost amount of additions to counters and rankings, without signs.
+    /// The sum of the absolute values of lost additions to counters and rankings.
     ///
     /// A removal from a ranking counts as 1.
     pub lost_additions: u64,
@@ -351,17 +350,17 @@ pub struct FlushHealth {
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FoldHealth {
-    /// Late samples, from before the last hour: in the counters, not in the statistics.
+    /// Late samples: the counters contain them, but the hourly statistics had moved on to later hours.
     pub late: u64,
-    /// Skewed samples, more than an hour ahead of the store's time: refused.
+    /// Skewed samples: refused, as their time is more than an hour ahead of the store's.
     pub skewed: u64,
     /// How often data was dropped because its key is quarantined.
     pub quarantined: u64,
     /// Quarantined keys, the newest last.
     ///
-    /// Checked every 5 s.
+    /// The keys are checked every 5 s.
     pub quarantined_keys: Vec<Problem>,
-    /// The calls that are not folded; `None` for a store in memory.
+    /// The state of the journal; `None` for a store in memory or a file.
     pub journal: Option<JournalHealth>,
 }
 
@@ -401,7 +400,7 @@ pub struct ChangeHealth {
     ///
     /// Timers are not judged.
     pub contexts: usize,
-    /// Those with enough requests, for long enough, to be compared with their past.
+    /// Contexts with enough requests, for long enough, to be compared with their past.
     pub compared: usize,
     /// Minutes of the last hour without a request.
     pub gaps: usize,
@@ -449,7 +448,7 @@ impl ChangeHealth {
 pub struct StoreHealth {
     /// Kind and address of the store, without the password.
     pub description: String,
-    /// Since the store last answered, in seconds.
+    /// Seconds since the store last answered.
     pub contact_age_seconds: Option<f64>,
     /// The last error of the store, until it recovers.
     pub last_error: Option<String>,

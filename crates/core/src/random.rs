@@ -5,7 +5,7 @@ pub fn random_name() -> String {
     format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
 }
 
-/// A name of 64 random bits, unique among the few things that exist at the same time.
+/// A name of 64 random bits, which is unique if few such names exist at the same time.
 pub fn short_random_name() -> String {
     format!("{:016x}", fastrand::u64(..))
 }

@@ -32,9 +32,9 @@ pub struct RowInfo {
     pub id: String,
     /// Seconds between two refreshes.
     pub every: f64,
-    /// Seconds until it is due; negative if it is late.
+    /// Seconds until the row is due; negative if it is late.
     pub due_in: f64,
-    /// Seconds since it was loaded; `None` if it is not cached.
+    /// Seconds since the row was loaded; `None` if it is not cached.
     pub age: Option<f64>,
     /// Successive failures of its loader, in all processes.
     pub failures: u32,
@@ -54,10 +54,10 @@ pub struct RowInfo {
 pub struct RowList {
     /// Number of all scheduled rows.
     pub total: usize,
-    /// The rows: first those that fail, then the latest due.
+    /// The rows: first those that fail, then those that are due first.
     pub rows: Vec<RowInfo>,
-    /// Rows whose last load in this process failed and that are not in the schedule: rows that have none, and rows that
-    /// have left it. The last 100 of them, newest first.
+    /// The last 100 rows outside the schedule whose last load in this process failed, newest first: rows without a
+    /// schedule, and rows that have left it.
     pub failed: Vec<FailedRow>,
     /// Counts for all rows of the cache in this process.
     pub sums: RowSums,
@@ -72,9 +72,9 @@ pub struct FailedRow {
     pub id: String,
     /// Successive failures of its loader in this process.
     pub failures: u32,
-    /// Why it failed last.
+    /// The error of its last failure.
     pub last_error: String,
-    /// Seconds since then.
+    /// Seconds since its last failure.
     pub age: f64,
 }
 
@@ -87,7 +87,7 @@ pub struct RowSums {
     pub hits: u64,
     /// Reads that found no row.
     pub misses: u64,
-    /// Rows that were read as last seen, while the store was unreachable.
+    /// Reads that got the last known row while the store was unreachable.
     pub stale: u64,
     /// Loads that were written to the cache.
     pub refreshes: u64,
@@ -103,7 +103,7 @@ pub type ListRows = dyn Fn(RowsQuery) -> StoreFuture<'static, RowList> + Send + 
 pub struct RowCaches(Arc<Mutex<BTreeMap<String, Arc<ListRows>>>>);
 
 impl RowCaches {
-    /// Adds a cache. Returns `false` if there is one of the same name.
+    /// Adds a cache. Returns `false` if a cache has this name already.
     pub fn add(&self, name: &str, list: Arc<ListRows>) -> bool {
         let mut caches = lock(&self.0);
         let is_free = !caches.contains_key(name);

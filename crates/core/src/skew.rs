@@ -1,4 +1,4 @@
-//! The difference between the wall clock of this process and that of its store, which all instances share.
+//! The difference between the wall clock of this process and the clock of the store, which all instances share.
 
 use std::sync::Mutex;
 
@@ -7,13 +7,15 @@ use crate::condition::{Condition, Warning};
 use crate::task::lock;
 
 const SECOND: i64 = 1_000_000_000;
-/// Seconds of skew from which there is a warning. Below it, a clock counts as right again.
+/// The skew, in seconds, from which there is a warning. A clock with less skew counts as right.
 pub const TOLD: i64 = 60;
-/// Seconds of skew beyond which a process follows the time of its store, which refuses samples that are further ahead.
+/// The skew, in seconds, above which a process follows the time of its store. The store refuses samples that are
+/// further ahead.
 const FOLLOWED: i64 = 3_600;
 /// The number of answers in a row that must agree before the clock is changed.
 const AGREEING: u32 = 2;
-/// The longest time until an answer, in nanoseconds. A later answer, or one during which the clock was set, is ignored.
+/// The longest time until an answer, in nanoseconds. Later answers are ignored, and so are answers during which the
+/// clock was set by more than this.
 const LONGEST_ANSWER: i64 = 10 * SECOND;
 
 /// The time of a store that other processes use as well.
@@ -21,7 +23,7 @@ const LONGEST_ANSWER: i64 = 10 * SECOND;
 pub struct StoreTime {
     /// Nanoseconds since the Unix epoch.
     pub nanos: i64,
-    /// Whether it is the time of a manual clock, which cannot be compared with that of a machine.
+    /// Whether the time is that of a manual clock, which cannot be compared with the clock of a machine.
     pub is_manual: bool,
 }
 
@@ -31,22 +33,22 @@ pub fn following(clock: Clock) -> Clock {
     clock.following()
 }
 
-/// The difference between the wall clock of this process and that of its store.
+/// The difference between the wall clock of this process and the clock of its store.
 #[derive(Debug, Default)]
 pub struct Skew(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     seconds: Option<i64>,
-    /// The origin of the store's time, by the last answer.
+    /// The origin of the store's time, according to the last answer.
     origin: i64,
-    /// The number of answers in a row by which the clock should be changed.
+    /// The number of successive answers that asked for a change of the clock.
     agreeing: u32,
 }
 
 impl Skew {
-    /// Notes the answer to a request that was sent at `sent`, by the wall clock. Returns the argument for
-    /// `Clock::follow` if the clock is to be changed now.
+    /// Notes the store's `time` in the answer to a request that was sent at the wall time `sent`. Returns the argument
+    /// for `Clock::follow` if the clock is to be changed now.
     pub fn note(&self, clock: &Clock, sent: i64, time: Option<StoreTime>) -> Option<Option<i64>> {
         let took = clock.wall_nanos().saturating_sub(sent);
         let time = time.filter(|time| time.is_manual == clock.is_manual())?;

@@ -1,6 +1,6 @@
-//! The targets of requests, as an instance or a dashboard is configured. Nothing is stored for them: each answer
-//! computes them from histograms, so that another target applies to the past too. For the Prometheus text an instance
-//! counts since its start, as Prometheus has windows of its own.
+//! The targets of requests, from the configuration of an instance or a dashboard. The store contains no data about
+//! targets: each answer counts good requests by histograms, so a new target also applies to the past. For the
+//! Prometheus text, an instance counts from its start, because Prometheus has windows of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Targets {
 }
 
 impl PathTarget {
-    /// A target: at least the `share` of requests should be good, which means that they take less than `duration`.
+    /// A target: at least this `share` of the requests should take less than `duration`.
     pub fn new(context: impl Into<Arc<str>>, duration: Duration, share: f64) -> Self {
         Self {
             context: ContextId::new(Kind::Http, context),

@@ -11,22 +11,22 @@ use tokio::sync::{OwnedMutexGuard, watch};
 
 use crate::error::{Result, StoreErrorKind};
 
-/// The time after a denial of access at which one task of an instance asks the server again.
+/// The wait after a denial of access, until one task of the instance asks the server again.
 pub const DENIED_WAIT: Duration = Duration::from_secs(2);
 
 /// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
-// The compiler generates the code of a future anew in each crate and codegen unit that polls or drops it, with all
-// futures inside. So large futures that users or several modules await are boxed by one function that is never inlined.
+// Each crate and codegen unit that polls or drops a future contains its code, with the code of all futures inside it.
+// So a function that is never inlined boxes each large future that users or several modules await.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Boxes a future, so that its code exists only once, however many places await it: see [`BoxFuture`].
+/// Boxes a future. Its code then exists only once, even if several places await it: see [`BoxFuture`].
 #[inline(never)]
 pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
 }
 
-/// Locks a mutex even if a thread has panicked while it held the lock. The data must be consistent between any two
-/// statements that could panic.
+/// Locks a mutex even if a thread has panicked while it held the lock. The data must be consistent before each
+/// statement that could panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -95,7 +95,7 @@ struct Denials {
 }
 
 /// The retries of one task while the server denies access. The tasks of an instance try one at a time, [`DENIED_WAIT`]
-/// apart, and all at once when one of them was let through.
+/// apart. When the server lets one of them through, all others try at once.
 pub struct Admission {
     denials: Arc<Denials>,
     admissions: watch::Receiver<u64>,
@@ -104,7 +104,7 @@ pub struct Admission {
 }
 
 impl Stop {
-    /// Creates the signal, not sent yet, and its first receiver.
+    /// Creates a signal that is not sent yet, and its first receiver.
     pub fn new() -> (Self, Stopped) {
         let (signal, denials) = (watch::Sender::new(false), Arc::default());
         let stop = Self { signal, denials };
@@ -120,15 +120,15 @@ impl Stop {
         }
     }
 
-    /// Sends the signal. Returns whether it was not sent before.
+    /// Sends the signal. Returns `false` if it was sent before.
     pub fn stop(&self) -> bool {
         !self.signal.send_replace(true)
     }
 }
 
 impl Admission {
-    /// Notes an answer of the server. Returns whether it denied access, in general or to a command, so that the task
-    /// must [`wait`](Self::wait).
+    /// Notes an answer of the server. Returns whether the server denied access, in general or to a command. The task
+    /// must then [`wait`](Self::wait).
     pub fn denies<T>(&mut self, answer: &Result<T>) -> bool {
         let was_denied = self.is_denied;
         self.is_denied = matches!(answer, Err(e) if e.kind() == StoreErrorKind::Forbidden);
@@ -136,15 +136,15 @@ impl Admission {
             self.denials.admissions.send_modify(|n| *n += 1);
         }
         if !self.is_denied {
-            // Ignores admissions from before the next denial.
+            // Only admissions after the next denial end a wait.
             self.admissions.mark_unchanged();
         }
         self.permit = None;
         self.is_denied
     }
 
-    /// If this task was denied, waits until it may try again: until it has the permit and `pause`, a sleep of
-    /// [`DENIED_WAIT`], is over, or another task was let through. The permit ends with the next [answer](Self::denies).
+    /// If this task was denied, waits until another task was let through, or until this task gets the permit and then
+    /// `pause`, a sleep of [`DENIED_WAIT`], is over. The permit ends with the next [answer](Self::denies).
     ///
     /// Cancel safe: the permit goes to another task.
     pub async fn wait<F: Future>(&mut self, pause: impl FnOnce() -> F) {
@@ -167,7 +167,7 @@ impl Admission {
 }
 
 impl Stopped {
-    /// Whether the signal was sent. A [`Stop`] that was dropped without sending it does not count.
+    /// Whether the signal was sent. Dropping a [`Stop`] sends no signal.
     pub fn is_set(&self) -> bool {
         *self.signal.borrow()
     }
@@ -187,13 +187,13 @@ impl Stopped {
         let _ = self.signal.wait_for(|stopped| *stopped).await;
     }
 
-    /// Runs a task until the signal is sent. The task then ends where it waits.
+    /// Runs a task until the signal is sent. The task then ends at the point where it waits.
     pub async fn run(mut self, task: BoxFuture<'_, ()>) {
         self.or(task).await;
     }
 
     /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
-    // The future is boxed, so that this exists once for each type of value.
+    // A boxed future, because this function then exists only once per type of value.
     pub async fn or<T>(&mut self, future: BoxFuture<'_, T>) -> Option<T> {
         tokio::select! {
             biased;

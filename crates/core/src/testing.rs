@@ -139,7 +139,8 @@ impl TestFlusher {
         self.recorder.put_back(batch);
     }
 
-    /// Appends the pending batch or, if it is empty, asks for the newest call, without waiting until it can be read.
+    /// Appends the pending batch, or asks for the newest call if the batch is empty. Does not wait until the call can
+    /// be read.
     ///
     /// # Errors
     /// The store failed.

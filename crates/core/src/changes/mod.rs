@@ -1,13 +1,13 @@
 //! Change detection: once per minute, one instance of the fleet judges the minutes that have ended, and writes the
 //! changes to the store.
 //!
-//! `schedule` decides when an instance judges, and which one does; `session` reads minutes, has the
-//! [detector](tower_pulse_detect::detector) judge them, and writes the changes; `suspects` and `earlier` add the likely
-//! causes and earlier figures.
+//! `schedule` decides which instance judges, and when. `session` reads minutes, lets the
+//! [detector](tower_pulse_detect::detector) judge them, and prepares the write. `tables` knows the stored fields.
+//! `suspects` and `earlier` add the likely causes and earlier figures.
 //!
-//! A judgement is written between two rounds of folding, and takes effect only if no other judgement was written since
-//! the one that it continues ([`store::conditional_write`](crate::store::conditional_write)). So it is harmless if two
-//! instances judge the same minute, and each change is passed to the callbacks of at most one instance.
+//! A judgement is written between two rounds of folding, and takes effect only if the store still has the judgement
+//! that it continues ([`store::conditional_write`](crate::store::conditional_write)). So two instances may judge the
+//! same minute without harm: the callbacks of at most one instance get its changes.
 
 mod earlier;
 mod schedule;
@@ -36,7 +36,7 @@ use tower_pulse_detect::last_judgement::LastJudgement;
 /// The length of the slices that are judged, in seconds.
 const MINUTE: i64 = 60;
 
-/// A last judgement in the far future is replaced once it has stayed the same for this many seconds.
+/// If the last judgement is in the far future, and stays the same for this many seconds, it is replaced.
 const STAYS_AHEAD: i64 = 3 * MINUTE;
 
 /// Judges the minutes of a fleet.
@@ -45,11 +45,11 @@ pub struct Judge {
     clock: Clock,
     /// Writes judgements.
     folder: Arc<Folder>,
-    /// Knows the samples of this instance that are not known to be in the store.
+    /// Knows which samples of this instance may not be in the store yet.
     recorder: Arc<Recorder>,
     /// The contexts that are judged.
     scope: JudgedScope,
-    /// Taken out while a minute is judged: if the future is dropped then, the slot stays empty, and the next call
+    /// Taken out while a minute is judged. If the future is dropped meanwhile, the slot stays empty, and the next call
     /// resumes from the store.
     session: tokio::sync::Mutex<Option<Session>>,
     callbacks: Callbacks<Change>,
@@ -131,8 +131,7 @@ impl Judge {
 
     async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize> {
         let journal = self.store.journal();
-        // This is read before the store's status: each sample that counts as sent here is then in the store when the
-        // status is read.
+        // Read before the store's status, so that the status includes each sample that counts as sent here.
         let unsent_since = self.recorder.drain.unsent_since().unwrap_or(i64::MAX);
         let readable = self
             .store
@@ -155,7 +154,7 @@ impl Judge {
             }
             self.remember(last.judged.until, last.judged.sight);
             if last.judged.until >= end && !self.is_of_a_wrong_clock(&last.judged) {
-                // Only the instance that judges needs the history. In others it would waste memory.
+                // Only the instance that judges needs a session. In other instances, its history would waste memory.
                 if slot.as_ref().is_some_and(|s| !s.is_after(&last)) {
                     *slot = None;
                 }

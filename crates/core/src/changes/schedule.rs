@@ -37,7 +37,8 @@ impl Judge {
         Duration::from_secs((MINUTE - since_due).unsigned_abs())
     }
 
-    /// Judges the last minute that has ended, if this instance is to do so. Retries until the next minute ends.
+    /// Judges the last minute that has ended, if this instance folds. Otherwise checks that other instances judge.
+    /// Retries until the next minute ends.
     async fn judge_minute(&self, admission: &mut Admission) {
         let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
         let mut has_woken = false;

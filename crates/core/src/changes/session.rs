@@ -1,4 +1,4 @@
-//! The detector with its history, and the log of changes, as one judgement passes them to the next.
+//! A session: the detector with its history, and the log of changes. Each judgement passes the session to the next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// For this many minutes after the start of a change, its suspects are searched again, as more data is known by then.
+/// For this many minutes after a change was detected, its suspects are searched again, because more data has arrived.
 const SUSPECTS_FOR: i64 = 15;
 
 /// The most changes of a minute whose suspects are searched. The search for each change reads records.
@@ -31,7 +31,7 @@ const MAX_EXAMINED: usize = 20;
 /// A last judgement that is ahead of the clock by more than this many seconds was made under a wrong clock.
 const MAX_AHEAD: i64 = 3_600;
 
-/// Whether a minute that ends at `until` is so far in the future that it must have been judged under a wrong clock.
+/// Whether a minute that ends at `until` is too far in the future for a right clock.
 pub(super) fn is_ahead(until: i64, now: i64) -> bool {
     until > now.saturating_add(MAX_AHEAD)
 }
@@ -211,7 +211,7 @@ impl Session {
     }
 
     /// Removes contexts for which there is no room, and returns their number. Contexts that were judged before are
-    /// kept, or they would seem to have fallen silent.
+    /// kept, because they would otherwise seem to have fallen silent.
     fn admit(&mut self, minute: &mut MinuteRecords) -> usize {
         let start = minute.start;
         self.admitted

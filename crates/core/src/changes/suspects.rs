@@ -122,7 +122,7 @@ fn machine_minutes(
     machines
 }
 
-/// Whether the scheduling delay of an instance was high.
+/// Whether the scheduling delay of any instance was high.
 fn is_one_delayed(reports: &[InstanceReports]) -> bool {
     let machines = machine_minutes(reports, None);
     machines.iter().any(|(_, minutes)| was_delayed(minutes))

@@ -1,9 +1,9 @@
 //! The fields that the last judgement left, and those that the next one writes.
 //!
-//! The name of a field begins with the number of its judgement. A field counts once the stored judgement has this
-//! number or a higher one. So a large judgement is written in several steps: all but the last add fields that do not
-//! count yet; the last sets the judgement, and removes the fields that the new ones replace. After a crash in between,
-//! the next judge ignores the unfinished fields, and judges the same minute again.
+//! The name of a field begins with the number of its judgement. A field counts if the stored judgement has this number
+//! or a higher one. So a large judgement is written in several steps: all but the last add fields that do not count
+//! yet; the last sets the judgement, and removes the fields that the new ones replace. After a crash in between, the
+//! next judge ignores the unfinished fields, and judges the same minute again.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use tower_pulse_model::pack::pack;
 /// About how many bytes one step writes.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// The fields as the store has them.
+/// The fields in the store.
 pub struct Tables {
     stored: StoredJudged,
     /// The highest number in the name of any field.
@@ -82,7 +82,7 @@ impl Tables {
         self.stored.value == stored.value
     }
 
-    /// The write of the next judgement. Afterwards `self` has the fields as that write leaves them.
+    /// The write of the next judgement. Afterwards `self` has the fields that the store has after the write.
     pub fn next(&mut self, findings: Findings<'_>) -> ConditionalWrite {
         let before = std::mem::take(&mut self.stored);
         self.number += 1;

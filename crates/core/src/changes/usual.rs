@@ -9,10 +9,10 @@ use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_detect::detector::Verdict;
 use tower_pulse_model::profile::{ProfileHour, hour_of_week};
 
-/// Weeks in which an hour must have been recorded before it has a usual figure.
+/// An hour has a usual figure if it was recorded in at least this many weeks.
 const ENOUGH_WEEKS: u8 = 3;
 
-/// The part of a change, as a logarithm, that the earlier weeks must explain for the change to be usual.
+/// A change is usual if earlier weeks explain at least this part of its logarithm.
 const EXPLAINED: f64 = 0.7;
 
 /// Seconds by which the usual behaviour may begin before its hour, or end after it.

@@ -14,7 +14,7 @@ use tower_pulse_model::batch::Batch;
 const MAX_VAIN_ANSWERS: usize = 3;
 
 impl Flusher {
-    /// Appends the whole pending batch. Returns the number of calls that it took.
+    /// Appends the whole pending batch. Returns the number of calls that were sent, without replays.
     pub(super) async fn send_all(&self, sending: &mut Sending) -> Result<usize> {
         let (mut calls, mut is_taken, mut rounds) = (0, false, 0);
         loop {
@@ -55,7 +55,7 @@ impl Flusher {
                 true => 0,
                 false => sending.vain_answers + 1,
             };
-            // Each round of one call replays at most one other call.
+            // While one call is in doubt, each round replays at most one other call.
             rounds = match sending.in_doubt {
                 None => 0,
                 Some(_) => rounds + 1,
@@ -70,7 +70,8 @@ impl Flusher {
         }
     }
 
-    /// Appends the call in doubt, and handles the answer. Returns whether a call was appended or is known to have been.
+    /// Appends the call in doubt, and handles the answer. Returns whether this was progress: a call is now in the
+    /// store.
     pub(super) async fn send_in_doubt(&self, sending: &mut Sending) -> Result<bool> {
         let Some(call) = &sending.in_doubt else {
             return Ok(true);
@@ -114,8 +115,8 @@ impl Flusher {
         }
     }
 
-    /// The fence of this instance is garbled, so the store cannot tell which calls it has. Acknowledged calls stay as
-    /// they are, and a call that may have been appended is not appended again.
+    /// Continues under a new id, because the fence of this instance is garbled: the store cannot tell which calls it
+    /// has. Acknowledged calls are not sent again. The call in doubt is sent again only if the store cannot have it.
     pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_it: bool) {
         tracing::warn!(
             "the store's fence of this instance holds something else: going on under a new name"
@@ -125,7 +126,8 @@ impl Flusher {
         self.restart_instance(sending, store_lacks_it);
     }
 
-    /// The error of a journal without room. Also wakes the folder here, as the instance that folded may be gone.
+    /// The error of a journal without room. Also wakes the folder of this instance, because the instance that folded
+    /// may be gone.
     pub(super) fn full(&self) -> StoreError {
         self.leaderless.notify_one();
         StoreError::new(
@@ -135,7 +137,7 @@ impl Flusher {
         )
     }
 
-    /// Notes when the call was sent that its generation has answered.
+    /// Notes when this instance sent the call that the generation has just answered.
     pub(super) fn answered(&self, sending: &mut Sending, sent: Tick, appended: &Appended) {
         if let (Some(current), false) = (&mut sending.generation, *appended == Appended::Reset) {
             let since = Duration::from_nanos(self.clock().nanos_between(current.since, sent));
@@ -160,8 +162,8 @@ impl Flusher {
         self.publish(sending);
     }
 
-    /// Asks, when there is nothing to append, whether the store still has the newest acknowledged call, and replays
-    /// calls that a failover lost. Returns the number of calls that it took.
+    /// For a flush that has nothing to append, asks whether the store still has the newest acknowledged call, and
+    /// replays calls that a failover lost. Returns the number of times that the store was asked.
     pub(super) async fn verify_newest(&self, sending: &mut Sending) -> Result<usize> {
         // Each missing call is replayed once. If the store loses more meanwhile, the next flush notices.
         let (mut calls, most) = (0, sending.replay.len() + 1 + MAX_VAIN_ANSWERS);

@@ -15,14 +15,14 @@ pub struct Unflushed {
 }
 
 impl Flusher {
-    /// Flushes everything that is pending, with retries until `within` has passed. This is real time, even if the
+    /// Flushes everything that is pending, with retries until `within` has passed. `within` is real time, even if the
     /// `Pulse` has a manual clock. Samples that are recorded later are dropped. The error says how much is lost.
     pub async fn finish(&self, within: Duration) -> Result<(), Unflushed> {
         let lost_before = self.lost_for_good();
         self.recorder.drain();
         self.recorder.recording.close();
         self.finishing.store(true, Ordering::SeqCst);
-        // A second shutdown waits for the first one, unless the first is no longer polled.
+        // A second shutdown waits for the first one, but for a limited time: the first may not be polled any more.
         let _guard = tokio::time::timeout(2 * within, self.finish.lock()).await;
         let last_error = std::sync::Mutex::new(None);
         // Whether the store has data that it could not make durable.
@@ -40,7 +40,7 @@ impl Flusher {
                 let durable = match flushed {
                     Ok(()) => {
                         let durable = self.store.sync().await;
-                        // After a failed sync, data that the store loses is appended again.
+                        // After a failed sync, the next flush appends data again that the store has lost.
                         was_volatile.store(durable.is_err(), Ordering::SeqCst);
                         durable
                     }
@@ -108,7 +108,8 @@ impl Flusher {
         Err(Unflushed { lost, error })
     }
 
-    /// The amounts that are lost for good: without those that an earlier shutdown gave up, as they may yet be sent.
+    /// The amounts that are lost for good. Amounts that an earlier shutdown gave up are not included, because they may
+    /// still be sent.
     fn lost_for_good(&self) -> Amounts {
         let given_up = *lock(&self.given_up);
         let counted = self.recorder.drain.counters(|counters| counters.lost);
@@ -120,8 +121,7 @@ impl Flusher {
         self.lost(Amounts::default(), Amounts::default());
     }
 
-    /// Adds `lost` to the lost amounts for good. Adds `given_up` provisionally, and removes the amounts that an earlier
-    /// shutdown gave up.
+    /// Adds `lost` to the lost amounts. Replaces the amounts that an earlier shutdown gave up by `given_up`.
     fn lost(&self, lost: Amounts, given_up: Amounts) {
         let before = std::mem::replace(&mut *lock(&self.given_up), given_up);
         self.recorder.drain.counters(|counters| {

@@ -22,8 +22,7 @@ impl Flusher {
         let mut unmarked = None;
         if !self.is_version_marked.load(Ordering::Relaxed) {
             // This heartbeat has no version, so that the answer has only the versions of others. The version is
-            // announced once its mark is stored: if it were announced before, another instance of the same version
-            // would make no mark.
+            // announced only after its mark is stored, because an announced version gets no mark from other instances.
             let others = self.send_heartbeat(None).await?;
             match self.mark_version(&others).await {
                 Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),

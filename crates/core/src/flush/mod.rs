@@ -1,11 +1,11 @@
 //! Flushing: a batch is sent to the store in numbered calls of bounded size, one at a time. Each call is appended once,
-//! however often it is sent.
+//! even if it is sent several times.
 //!
 //! A call that got no answer is *in doubt*: it is frozen, and sent again under its number until the store says that it
-//! has the call. The part of a batch without a number is still merged with new samples.
+//! has the call. The part of a batch that has no number yet is still merged with new samples.
 //!
-//! Read this file, then `append` (the one call in flight), `replay` and `recover` (what a failover or a
-//! reset has lost), `schedule` (when), and `finish` (the last flush).
+//! Read this file, then `append` (the one call in flight), `replay` and `recover` (after a failover or a reset),
+//! `schedule` (the times of flushes), and `finish` (the last flush).
 
 mod append;
 mod finish;
@@ -44,7 +44,7 @@ const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(1);
 /// The longest time that a call should take.
 const CALL_TIME: Duration = Duration::from_millis(1);
-/// The number of instances that share one second of flushes: a larger fleet flushes less often.
+/// The most instances that flush each second. The instances of a larger fleet flush less often.
 const INSTANCES_PER_SECOND: u64 = 400;
 /// The longest interval that results from the size of a fleet.
 const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ pub struct Flusher {
     interval: AtomicU64,
     /// The time between the last two flushes in milliseconds, if the last one was early; 0 otherwise.
     early_after: AtomicU64,
-    /// Whether the interval grows with the fleet, as the user has not set it.
+    /// Whether the interval grows with the fleet, because the user has not set it.
     is_interval_free: bool,
     /// The offset of this instance within the time over which a fleet spreads its flushes, 0 to 1.
     phase: f64,
@@ -68,11 +68,12 @@ pub struct Flusher {
     contacted_at: Mutex<Option<Tick>>,
     /// Why the last heartbeat failed.
     heartbeat_error: Mutex<Option<StoreError>>,
-    /// The amounts that a shutdown has given up for now.
+    /// The amounts that a shutdown has given up, but that may still be sent.
     given_up: Mutex<Amounts>,
     /// The state of the fleet when the store was last asked for it.
     fleet: Mutex<StoreStatus>,
-    /// Whether a shutdown has begun: only [`finish`](Self::finish) sends from then on.
+    /// Whether a shutdown has begun. From then on, flushes other than [`finish`](Self::finish) send only data that a
+    /// shutdown left.
     finishing: AtomicBool,
     /// Locked by the shutdown that sends.
     finish: tokio::sync::Mutex<()>,
@@ -92,8 +93,8 @@ pub struct Flusher {
 
 /// The call in flight, and the state that is needed to repeat it.
 struct Sending {
-    /// The id of this instance in the journal, which changes after a reset of the store. Two processes never have the
-    /// same id, even under the same name, because a fence counts the calls of one process.
+    /// The id of this instance in the journal. A reset of the store changes the id. Two processes never have the same
+    /// id, even under the same name, because a fence counts the calls of one process.
     instance: String,
     generation: Option<Entered>,
     /// The names of all generations that this process has entered, oldest first.
@@ -102,11 +103,11 @@ struct Sending {
     in_doubt: Option<FencedBatch>,
     /// When the call in doubt was made.
     in_doubt_since: Option<Tick>,
-    /// Whether the call in doubt was sent under its number, so that the store may have it.
+    /// Whether the call in doubt was sent under its number. The store may then have it.
     is_sent: bool,
     /// Whether the call in doubt was sent at all, under this or another number.
     is_ever_sent: bool,
-    /// The number of answers since the last one that brought progress.
+    /// The number of successive answers without progress.
     vain_answers: usize,
     /// The part of the pending batch that was taken and has no number yet.
     unsequenced: Batch,
@@ -207,7 +208,7 @@ pub struct FlushStatus {
 pub struct Unsent {
     /// The second of the oldest sample, in Unix seconds.
     pub since: i64,
-    /// Whether the last flush failed, so that it is unknown when the samples will be sent.
+    /// Whether the last flush failed. The time at which the samples will be sent is then unknown.
     pub is_failing: bool,
 }
 
@@ -320,7 +321,7 @@ impl Flusher {
         self.recorder.recording.clock()
     }
 
-    /// Drains, and appends everything that was recorded until now, or until the store fails. Returns the newest call of
+    /// Drains, and appends everything that was recorded so far. Stops if the store fails. Returns the newest call of
     /// this instance that the store has.
     ///
     /// Cancel safe: a call in progress stays in doubt, and is appended again by the next flush.
@@ -361,7 +362,7 @@ impl Flusher {
         })
     }
 
-    /// The number of calls that were, or are being, replayed. A replay may give a call another position in the journal.
+    /// The number of replays that have begun. A replay may give a call another position in the journal.
     pub fn replays(&self) -> u64 {
         self.replays.load(Ordering::SeqCst)
     }
@@ -369,7 +370,7 @@ impl Flusher {
     async fn flush_with(&self, sending: &mut Sending) -> Result<()> {
         self.recorder.drain();
         match self.send_all(sending).await {
-            // No call was sent, so nothing is known.
+            // No call was sent, so it is unknown whether the store would take one.
             Ok(0) => Ok(()),
             Ok(_) => {
                 sending.failed = None;
@@ -379,8 +380,7 @@ impl Flusher {
                 Ok(())
             }
             Err(error) => {
-                // The samples are put back and merge with later ones, so that an outage of any length needs bounded
-                // memory.
+                // The samples are put back and merged with later ones, which bounds the memory that an outage needs.
                 if !sending.is_closed {
                     self.recorder.put_back(sending.take_unsequenced());
                 }
@@ -395,7 +395,7 @@ impl Flusher {
         }
     }
 
-    /// The samples that are not known to be in the store, if there are any.
+    /// The samples that may not be in the store yet, if there are any.
     pub fn unsent(&self) -> Option<Unsent> {
         Some(Unsent {
             since: self.recorder.drain.unsent_since()?,

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::store::{Appended, Generation};
 use tower_pulse_model::amounts::Amounts;
 
-/// A generation that is lost within this time after its beginning was lost by a failover, with the calls of its first
-/// moments. These calls are sent again.
+/// A generation that is gone within this time after its beginning counts as lost in a failover, and its calls are sent
+/// again.
 const YOUNG: Duration = Duration::from_secs(60);
 /// The most generations that are remembered.
 const MAX_GENERATIONS: usize = 64;
@@ -42,8 +42,8 @@ impl Flusher {
         });
     }
 
-    /// Replays the next acknowledged call that the store lacks, or continues without the calls that are no longer
-    /// buffered. Returns whether a call was appended.
+    /// Replays the next buffered call that the store lacks. If no such call is buffered, continues without the lost
+    /// calls. Returns whether a call was appended.
     pub(super) async fn replay_next(&self, sending: &mut Sending, fence: u64) -> Result<bool> {
         let plan = sending.replay.after(fence, self.clock());
         self.count_lost(
@@ -65,7 +65,7 @@ impl Flusher {
         self.replays.fetch_add(1, Ordering::SeqCst);
         match self.store.append(call).await? {
             Appended::Done(receipt) => {
-                // A caller that waits until the newest call can be read now waits for this one.
+                // The replay gives the newest call another position. Callers wait until that position can be read.
                 if let Some((newest, at)) = &mut sending.newest
                     && *newest == seq
                 {
@@ -103,8 +103,8 @@ impl Flusher {
         }
     }
 
-    /// Enters the store's new generation, after the store was flushed or restored, or after a failover to a replica
-    /// that did not have the old one yet.
+    /// Enters the store's new generation, after a reset of the store, or after a failover to a replica that lacked the
+    /// old generation.
     pub(super) async fn follow_reset(&self, sending: &mut Sending) -> Result<()> {
         let generation = self.store.hello().await?;
         let is_new = generation.is_fresh && !sending.generations.contains(&generation.id);

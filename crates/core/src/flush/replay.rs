@@ -1,4 +1,4 @@
-//! A buffer of acknowledged calls, in case the store loses them, as when a primary dies before its replica has them.
+//! A buffer of acknowledged calls, in case the store loses them: a primary may die before its replica has them.
 
 use std::collections::VecDeque;
 use std::ops::Add;
@@ -42,7 +42,7 @@ struct Acknowledged {
     amounts: Amounts,
     /// The second of the newest request of the call, and the number of requests.
     served: (i64, u64),
-    /// When the call was acknowledged; for calls that were added up, when the oldest was.
+    /// When the call was acknowledged; for calls that were added up, the time of the oldest.
     at: Moment,
 }
 
@@ -105,8 +105,9 @@ impl ReplayBuffer {
         }
     }
 
-    /// Buffers an acknowledged call. The age of earlier calls counts until this call was `sent`: the acknowledgement
-    /// proves that the store had them then. If the machine was suspended, it may have read the answer much later.
+    /// Buffers an acknowledged call, which was sent at `sent`. The age of earlier calls counts until `sent`, because
+    /// the acknowledgement proves that the store had them at that time. A machine that was suspended may read the
+    /// answer much later.
     pub(super) fn push(&mut self, clock: &Clock, call: FencedBatch, sent: Moment) {
         let bytes = call.batch.approximate_bytes();
         self.is_settled = false;
@@ -201,8 +202,8 @@ impl ReplayBuffer {
     }
 
     /// Plans how to handle a gap after the call `fence`. Lost amounts are removed from the buffer, so that they are
-    /// counted once. A group of old calls that were added up is lost if the store lacks its newest call. The calls
-    /// after the fence count as new, since the store has them again once they are replayed.
+    /// counted once. A group of old calls that were added up counts as lost if the store lacks the newest of them. The
+    /// calls after the fence count as new, since the store has them again once they are replayed.
     pub(super) fn after(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
         let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;

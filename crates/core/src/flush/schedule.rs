@@ -11,8 +11,8 @@ use crate::task::{Admission, DENIED_WAIT, Stopped, lock};
 const LAST_FLUSH: Duration = Duration::from_secs(1);
 
 impl Flusher {
-    /// Flushes at every interval until the shutdown, or earlier when a ranking of the pending batch has many ids. When
-    /// every `Pulse` is dropped without a shutdown, flushes the pending batch.
+    /// Flushes at every interval until the shutdown, and in between when a ranking of the pending batch has many ids.
+    /// When every `Pulse` is dropped without a shutdown, flushes the pending batch.
     pub fn flush_at_intervals(
         self: Arc<Self>,
         stopped: Stopped,

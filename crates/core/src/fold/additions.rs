@@ -1,5 +1,5 @@
 //! The additions of a step to counters and statistics: the part of the round in the step's partitions. Other programs
-//! may add to the same keys, so a step adds to a key. Fields of tables, in contrast, are replaced.
+//! may add to the same keys, so a step adds to the values in these keys. Fields of tables are replaced instead.
 
 use std::sync::Arc;
 

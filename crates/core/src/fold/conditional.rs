@@ -14,13 +14,13 @@ use tower_pulse_model::sorted::Map;
 
 /// How often `Folder::write_by_hand` may end the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
-/// The longest wait before `Folder::write_by_hand` ends a lease. The wait is random, so that two instances that call it
-/// do not end each other's leases.
+/// The longest wait before `Folder::write_by_hand` ends a lease. The wait is random, so that two instances do not end
+/// each other's leases again and again.
 const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 
 impl Folder {
-    /// Makes this instance fold if no other one does, even if no entry waits. This also does the work that is due
-    /// between rounds.
+    /// Makes this instance fold unless another one does, even without waiting entries. This also does the work that is
+    /// due between rounds.
     pub fn wake(&self) {
         self.leaderless.notify_one();
     }

@@ -114,8 +114,8 @@ impl Gathered {
     /// index of an entry that cannot be read.
     async fn add(&mut self, entries: &[Entry], dead: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
-            // The offset of an entry is its end. Its length is that of its payload plus one byte. An entry that another
-            // program added has no length: its id lies between those of two entries of this crate.
+            // The offset of an entry is its end. The length of an entry is that of its payload plus one byte. An entry
+            // that another program added has no length: its id lies between those of two entries of this crate.
             if !entry.payload.is_empty() {
                 let length = entry.payload.len() as u64 + 1;
                 let begins = entry.position.offset.saturating_sub(length);

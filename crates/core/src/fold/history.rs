@@ -13,8 +13,8 @@ use crate::task::lock;
 
 /// The time between two checks of the days that the store keeps.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The longest time between two checks. The time doubles while this instance cannot change the history, as when there
-/// are no requests.
+/// The longest time between two checks. The time doubles while this instance cannot change the history, for example
+/// when there are no requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! The leased of the fold: the lease of this instance, and the reads and writes of the store that are valid under it.
+//! The lease of the folder, and the reads and writes of the store that are valid under it.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub(super) type Leased<T> = Result<T, Interrupted>;
 
 /// Why work under a lease ended early. The lease must not be used again.
 pub(super) enum Interrupted {
-    /// Another instance now holds the lease, or a failover has taken the journal back in time.
+    /// Another instance holds the lease, or a failover has restored an earlier state of the journal.
     Lost,
     /// The store failed.
     Failed(StoreError),

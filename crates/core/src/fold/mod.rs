@@ -3,13 +3,13 @@
 //!
 //! Entries are folded in *rounds*. A round covers all entries that are not folded yet, up to a bound. A round is
 //! written in steps, each for some partitions of the names. [`journal`](crate::store::journal) explains why each step
-//! takes effect once, whatever happens between two steps; the lease only saves two folders from doing the same work.
-//! The records that a folder remembers belong to a version of the journal's state: when the version changes, the folder
-//! forgets them.
+//! takes effect once, even after a crash between two steps. The lease only prevents two folders from doing the same
+//! work. The records that a folder remembers belong to a version of the journal's state: when the version changes, the
+//! folder forgets them.
 //!
-//! Samples are added to the records of their minute only. Before a round, minutes that have ended are *rolled
-//! up* into the coarser tiers. Samples that arrive for a minute after that are added to all tiers in the step
-//! that folds them.
+//! Samples are added to the records of their minute only. Before a round, minutes that have ended are *rolled up* into
+//! the coarser tiers. Samples that arrive after their minute was rolled up are added to all tiers in the step that
+//! folds them.
 //!
 //! The fold itself knows no tables: each feature merges the changes of a round into its own tables, and maintains them
 //! between rounds. To learn the code, read `round` first, then `features` with one of its files, `gather` (reading
@@ -74,8 +74,8 @@ pub struct Folder {
     /// The name of this instance in the lease.
     instance: String,
     limits: FoldLimits,
-    /// The lease, and the features with the data that they remember under it. Taken out of the slot during a step: if
-    /// the future is dropped then, the slot stays empty, and the next call begins by acquiring the lease.
+    /// The lease, and the features with the data that they remember under it. Taken out of the slot during a step. If
+    /// the future is dropped meanwhile, the slot stays empty, and the next call begins by acquiring the lease.
     leadership: tokio::sync::Mutex<Option<(Lease, Features)>>,
     /// Notified when entries wait and no instance seems to fold.
     leaderless: Arc<Notify>,

@@ -51,7 +51,7 @@ impl Plans {
         self.0.or_insert_with(partition, Plan::default)
     }
 
-    /// Divides the round into at least one step. Each costs about `cost`, unless a single partition costs more.
+    /// Divides the round into at least one step. Each step costs at most `cost`, unless a single partition costs more.
     pub(super) fn into_steps(self, cost: usize) -> Vec<PlannedStep> {
         let mut steps: Vec<PlannedStep> = Vec::new();
         for (partition, mut plan) in self.0 {

@@ -27,7 +27,8 @@ impl LeasedStore<'_> {
             match self.gather(own_now, stop_before).await? {
                 Read::Gathered(gathered) => break gathered,
                 Read::Newer(entry) => return Ok(Outcome::Newer(entry)),
-                // The entries before this one are folded first, unless a round that was begun contains them together.
+                // The entries before this one are folded first, unless they are in a round that was begun: its end is
+                // fixed.
                 Read::Garbled(entry, false) if self.lease.progress.round_end.is_none() => {
                     stop_before = Some(entry.position);
                 }
@@ -94,7 +95,7 @@ impl LeasedStore<'_> {
         Ok(Outcome::Folded)
     }
 
-    /// Makes all folders wait that cannot read this entry.
+    /// Makes all folders that cannot read this entry wait.
     pub(super) async fn wait_for_newer(&self, entry: &Entry) -> Result<(), StoreError> {
         tracing::warn!(
             position = %entry.position, version = entry.version, readable = ENTRY_VERSION,
@@ -107,7 +108,7 @@ impl LeasedStore<'_> {
     }
 
     /// Handles a read without entries: trims the journal if it is folded completely. Otherwise entries are missing, and
-    /// the journal continues after them.
+    /// folding continues after them.
     async fn skip_hole(&mut self, head: Position) -> Leased<Outcome> {
         let lease = &mut *self.lease;
         if lease.progress.round_end.is_none() && head == lease.progress.committed {

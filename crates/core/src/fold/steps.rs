@@ -140,7 +140,7 @@ impl LeasedStore<'_> {
     }
 }
 
-/// Combines the writes of each table, so that each is one command. No write may end a table.
+/// Combines the writes of each table into one. No write may end a table.
 pub(super) fn writes_by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
     let mut tables: Vec<(Table, FieldWrites)> = Vec::new();
     for mut write in writes {

@@ -1,8 +1,8 @@
 //! Amendments by people: acknowledging a change, and removing a mark that was a mistake.
 //!
 //! An amendment is written between two rounds of folding, unless the same field was written meanwhile. So the amendment
-//! is stored when the answer comes, whichever instance folds and judges. If two people amend at the same time, the
-//! later one gets an error.
+//! is stored when the answer comes, even if another instance folds and judges. If two people amend at the same time,
+//! the later one gets an error.
 
 use super::{FLUSH_DEADLINE, Handle};
 use crate::error::{AmendError, StoreError, StoreErrorKind};
@@ -24,7 +24,7 @@ const NO_CHANGE: &str = "there is no such change: see api/changes";
 const NO_MARK: &str = "there is no such mark: see api/marks";
 
 impl Handle {
-    /// Acknowledges a change in the name of a person, or with `None` withdraws that.
+    /// Acknowledges a change in the name of a person. With `None`, withdraws the acknowledgement.
     // Boxed, so that this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn acknowledge_change<'a>(
@@ -96,8 +96,8 @@ impl Handle {
         ))
     }
 
-    /// The journal of the store to amend. Refuses after a shutdown, as an instance that has ended must not become the
-    /// folder.
+    /// The journal of the store to amend. Returns an error after a shutdown, because an instance that has ended must
+    /// not become the folder.
     fn amended(&self) -> Result<&dyn Journal, AmendError> {
         let stages = &self.0.stages;
         if stages.recorder.recording.is_closed() {
@@ -107,7 +107,7 @@ impl Handle {
         Ok(stages.store.journal())
     }
 
-    /// Writes, even if another instance folds. Returns `false` if the field was written before.
+    /// Writes, even if another instance folds. Returns `false` if another write has changed the field.
     async fn has_written(&self, write: &ConditionalWrite) -> Result<bool, StoreError> {
         match boxed(self.0.stages.folder.write_by_hand(write)).await? {
             Written::Done => Ok(true),
@@ -116,8 +116,8 @@ impl Handle {
         }
     }
 
-    /// Cancels an amendment that takes longer than 5 s with a store in another process. Each error of the store says
-    /// that the amendment may have happened nevertheless.
+    /// Cancels an amendment that takes longer than 5 s with a store in another process. Unless the store refused the
+    /// amendment, the error says that the amendment may still take effect.
     async fn in_time<T>(
         &self,
         may_still: &str,

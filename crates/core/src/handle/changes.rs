@@ -23,7 +23,7 @@ impl Handle {
         self.0.stages.judge.on_change(on_change);
     }
 
-    /// The changes of the fleet: first ongoing ones, by the time that they cost, then ended ones.
+    /// The changes of the fleet: first the ongoing ones, in the order of the time that they cost, then the ended ones.
     ///
     /// # Errors
     /// The store failed.
@@ -41,7 +41,8 @@ impl Handle {
     /// Marks this moment, for the whole fleet.
     ///
     /// # Errors
-    /// The text is not allowed, or the mark could not be read within 5 s; it may still appear later.
+    /// The text is not allowed, or the mark could not be read within 5 s. In this case, the mark may still appear
+    /// later.
     pub async fn mark(&self, text: &str) -> Result<Mark, StoreError> {
         let mark = Mark::of_text(
             short_random_name(),
@@ -100,10 +101,11 @@ impl Handle {
         flushed.map_err(|_| last_error.unwrap_or_else(not_readable))
     }
 
-    /// Judges the minutes that have ended: finds the pages that have changed. A background task judges 15 s after each
-    /// minute. For callers who drive the clock themselves, after a [`flush`](Self::flush). Returns the number of
-    /// minutes that this instance has judged; another instance may have judged others. The result is written between
-    /// two rounds of folding: another instance that folds is interrupted briefly, and continues.
+    /// Judges the minutes that have ended, which finds the pages that have changed. A background task does this 15 s
+    /// after each minute. Callers that move the clock themselves call this method after a [`flush`](Self::flush).
+    /// Returns the number of minutes that this instance has judged; other instances may have judged other minutes. The
+    /// result is written between two rounds of folding: if another instance folds, it is interrupted briefly, and
+    /// continues.
     ///
     /// # Errors
     /// The store failed. The next call judges the minutes that this one has not judged.
@@ -119,8 +121,8 @@ impl Handle {
     }
 
     /// Tells the store that this instance is alive, and which version of the application it runs. Reads how many
-    /// instances and which versions the fleet has. A background task does this each second. Code that moves the clock
-    /// itself, and runs several instances, does it at least once per minute of the clock.
+    /// instances and which versions the fleet has. A background task does this in each flush interval. Callers that
+    /// move the clock themselves, and run several instances, call this method at least once per minute of the clock.
     ///
     /// A new version gets its [mark](Self::mark) with the next [`flush`](Self::flush). Later heartbeats announce the
     /// version.

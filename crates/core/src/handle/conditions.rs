@@ -10,8 +10,8 @@ use crate::condition::{Condition, ConditionEvent, Warning};
 use crate::task::lock;
 use tower_pulse_model::sorted;
 
-/// The time between two checks. A condition begins or ends when two checks in a row agree, so that a call which fails
-/// once is not a condition.
+/// The time between two checks. A condition begins or ends when two successive checks agree, so a call that fails once
+/// is no condition.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The least time between two log lines about the beginning of a condition.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(super) struct Watch {
 struct Seen {
     since: i64,
     is_ongoing: bool,
-    /// Whether the last check found it.
+    /// Whether the last check found the condition.
     is_there: bool,
     warnings: Vec<String>,
     logged_at: Option<Tick>,

@@ -152,13 +152,13 @@ const AWAY_AFTER: Duration = Duration::from_secs(5);
 /// The time after the start at which there is a warning about a layer without any request to a route.
 const NO_ROUTES_AFTER: Duration = Duration::from_secs(10);
 
-/// There is a warning if at least one in this many requests has a wait that makes no sense. A client may send anything
-/// now and then.
+/// There is a warning if at least 1/`SENSELESS_OF` of the requests have a wait that makes no sense. Fewer are
+/// tolerated, because a client may send any header.
 const SENSELESS_OF: u64 = 100;
 
 impl Stages {
-    /// Warnings about waits in front of this instance that made no sense in the last seconds, if there are more than a
-    /// few.
+    /// Warnings about waits in front of this instance that made no sense in the last seconds, if many requests had
+    /// them.
     fn queue_warnings(&self) -> Vec<Warning> {
         let (Some(_), Some(header)) = (&self.recorder.queue, &self.recorder.limits.queue_header)
         else {
@@ -227,7 +227,8 @@ impl QueueSince {
 }
 
 impl Stages {
-    /// Why requests have no route, or none is recorded although the layer is in use.
+    /// The warning that requests to routes seem to have no route, or that no request to a route is recorded although
+    /// the layer is in use.
     fn layer_warning(&self) -> Option<Warning> {
         let recording = &self.recorder.recording;
         let is_due = recording.has_layer() && recording.age() >= NO_ROUTES_AFTER;
@@ -290,8 +291,8 @@ impl Stages {
     }
 }
 
-/// The smallest ratio, of any kind of sample, of recorded amounts to recorded and missing ones. Below 1 if anything is
-/// missing.
+/// The ratio of recorded amounts to recorded and missing amounts: the smaller of the ratios of requests and of
+/// additions. Below 1 if anything is missing.
 fn completeness(recorded: Amounts, missing: Amounts) -> f64 {
     if missing.is_zero() {
         return 1.0;

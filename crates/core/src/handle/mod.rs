@@ -38,10 +38,10 @@ use tower_pulse_model::snapshot::Problem;
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 /// The wait of a flush when the store has lost the appended data again, doubled each time.
 const LOST_WAIT: Duration = Duration::from_millis(10);
-/// How long a shutdown may take to let another instance fold.
+/// How long a shutdown may take to release the lease to fold.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// An instance. Cheap to clone; all clones are one.
+/// An instance. Cheap to clone; all clones are the same instance.
 #[derive(Clone)]
 pub struct Handle(Arc<Inner>);
 
@@ -117,11 +117,11 @@ impl Handle {
     /// Sends everything that was recorded so far to the store, and returns when it can be read.
     ///
     /// # Errors
-    /// The store failed, or no instance has folded the data within 5 s. Nothing is lost: the next interval tries again.
-    /// Or a key holds something else, so that data for that key was dropped meanwhile.
+    /// The store failed, or no instance has folded the data within 5 s: nothing is lost, and the next flush tries
+    /// again. There is an error too if a key holds something else, and data for this key was dropped meanwhile.
     ///
     /// # Cancel safety
-    /// Dropping it loses nothing and doubles nothing.
+    /// Dropping the future loses nothing and counts nothing twice.
     // Boxed, so that this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn flush(&self) -> StoreFuture<'_, ()> {
@@ -140,7 +140,7 @@ impl Handle {
         Box::pin(async {
             let stages = &self.0.stages;
             let flushing = Box::pin(async {
-                // Before the flush waits: a flush in progress may take data that was added before this call.
+                // Read before the flush waits: a flush in progress may take data that was added before this call.
                 let before = stages.flusher.known_quarantined().await;
                 self.0.flushes.run(stages.flush()).await?;
                 Ok(stages.flusher.quarantined_since(before))
@@ -161,7 +161,7 @@ impl Handle {
     /// The store did not take everything within the timeout of a shutdown, or has lost data that it had taken.
     ///
     /// # Cancel safety
-    /// Dropping it loses nothing: call it again.
+    /// Dropping the future loses nothing: call this method again.
     #[inline(never)]
     pub fn shutdown(&self) -> BoxFuture<'_, Result<(), ShutdownError>> {
         Box::pin(async {
@@ -206,8 +206,7 @@ fn not_readable() -> StoreError {
 
 impl Stages {
     async fn flush(&self) -> Result<(), StoreError> {
-        // Each iteration but the last finds that the store has lost acknowledged data, or got it again at another
-        // position meanwhile.
+        // Another iteration follows if the store has lost acknowledged data, or got data again at another position.
         let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
             let readable = self.folder.until_readable(&newest.call);
@@ -218,8 +217,8 @@ impl Stages {
             tokio::time::sleep(wait).await;
             wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
         }
-        // So that health immediately shows the samples that folding could not use. A later heartbeat would show them
-        // anyway.
+        // Health then shows at once which samples folding could not use. Otherwise the next heartbeat would read that
+        // state.
         let _ = self.flusher.refresh_fleet().await;
         Ok(())
     }

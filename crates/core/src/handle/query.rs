@@ -9,8 +9,8 @@ use crate::health::Health;
 use crate::query::{Process, Reader, Source, reader};
 
 impl Handle {
-    /// Answers all questions of the dashboard, in Rust: see [`query`](crate::query). All routers of this `Pulse` use it
-    /// too, so that they share the reads of the store.
+    /// The reader, which answers all questions of the dashboard in Rust: see [`query`](crate::query). All routers of
+    /// this `Pulse` use the same reader, and share its reads of the store.
     pub fn query(&self) -> &Reader {
         self.0.query.get_or_init(|| {
             let stages = &self.0.stages;

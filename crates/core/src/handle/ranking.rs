@@ -50,7 +50,8 @@ impl RankingBuilder {
     }
 
     /// The length of the window: a multiple of the interval, up to 366 days and 1,500 intervals. 24 hours by default.
-    /// If instances differ, the longest period applies until nothing was added with it for that long.
+    /// If instances use different periods, the longest one applies, until no instance has added anything with it for
+    /// one such period.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
@@ -64,15 +65,15 @@ impl RankingBuilder {
         self
     }
 
-    /// The most ids, 1 to 100,000. Beyond, the ids with the smallest counts in the oldest interval leave the ranking,
-    /// and their counts are added to `dropped`. If instances add more new ids than that at once, those with the
-    /// smallest counts do not enter the ranking at all. 10,000 by default.
+    /// The most ids, 1 to 100,000; 10,000 by default. If a ranking has more, the ids with the smallest counts in the
+    /// oldest interval leave the ranking, and their counts are added to `dropped`. If instances add more new ids at
+    /// once, the ids with the smallest counts do not enter the ranking.
     pub fn max_ids(mut self, ids: usize) -> Self {
         self.max_ids = ids;
         self
     }
 
-    /// The ranking, which is shared by all callers who build it with this name and configuration.
+    /// The ranking. All callers that build a ranking of this name and configuration share it.
     ///
     /// # Errors
     /// A value is not allowed; the name was built with another configuration before; or this process has 100
@@ -143,7 +144,7 @@ fn checked_spec(
         let allowed = format!("1 to {MAX_IDS} is allowed");
         return Err(BuildError::new("max_ids", max_ids, allowed));
     }
-    // Each is at most 366 days in seconds, or 100,000.
+    // All numbers fit: intervals have at most 366 days in seconds, and there are at most 100,000 ids.
     Ok(RankingSpec {
         interval: slice as u32,
         slices: slices as u32,
@@ -151,19 +152,19 @@ fn checked_spec(
     })
 }
 
-/// Ids by the sums of their additions within a moving window: posts by likes in the past 24 hours, searches, tenants.
-/// Cheap to clone; all clones, and all rankings of this name in the fleet, are one.
+/// Ids in the order of the sums of their additions within a moving window, such as posts by their likes in the past 24
+/// hours. Cheap to clone. All clones, and all rankings of this name in the fleet, are the same ranking.
 ///
-/// The window is the current interval and those before it, `period / interval` intervals together. An id whose sum is 0
-/// is not in the ranking. Ids are cleaned as contexts are: invisible characters, and those that change the direction of
-/// text, are escaped, and an id of more than 256 bytes is cut and ends in a hash. A sum is exact up to 2<sup>53</sup>.
+/// The window consists of the last `period / interval` intervals, including the current one. An id whose sum is 0 is
+/// not in the ranking. Ids are cleaned like contexts: invisible characters, and characters that change the direction of
+/// text, are escaped. An id of more than 256 bytes is cut, and ends in a hash. A sum is exact up to 2<sup>53</sup>.
 #[derive(Clone, Debug)]
 pub struct Ranking {
     handle: Handle,
     entry: Arc<RankingEntry>,
 }
 
-/// A change of a ranking is not known to be in the store. Each variant begins with the name of the ranking.
+/// A change of a ranking may not be in the store. The first field of each variant is the name of the ranking.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RankingError {
@@ -222,21 +223,20 @@ impl Ranking {
     /// Adds `n` to an id, and returns when all instances can read it. Callers at the same time share a flush.
     ///
     /// # Errors
-    /// The store has not confirmed the addition, which stays recorded and is sent again: adding it again would count it
-    /// twice.
+    /// See [`RankingError`]. An unconfirmed addition stays recorded and is sent again: do not repeat it.
     ///
     /// # Cancel safety
-    /// `n` is added by the first poll. Dropping the future later loses nothing and doubles nothing.
+    /// `n` is added by the first poll. Dropping the future later loses nothing and counts nothing twice.
     pub async fn add_now(&self, id: &str, n: i64) -> Result<(), RankingError> {
         self.entry.add(id, n);
         self.flush().await
     }
 
-    /// Removes an id with everything that was added to it, in this process too, and returns when no instance can read
-    /// it any more. Later additions to it count.
+    /// Removes an id, and everything that was added to it, including additions that wait in this process. Returns when
+    /// no instance can read the id any more. Later additions to the id count.
     ///
     /// # Errors
-    /// The store has not confirmed it. The removal stays recorded and is sent again.
+    /// See [`RankingError`]. An unconfirmed removal stays recorded and is sent again.
     ///
     /// # Cancel safety
     /// The same as for [`add_now`](Self::add_now).
@@ -247,7 +247,7 @@ impl Ranking {
 
     async fn flush(&self) -> Result<(), RankingError> {
         let name = || self.entry.name.to_string();
-        // A flush now would take the lease to fold, which the shutdown has given up.
+        // A flush would take the lease to fold, which the shutdown has given up.
         if self.entry.is_closed() {
             return Err(RankingError::ShutDown(name()));
         }
@@ -279,8 +279,8 @@ impl Ranking {
         tables.iter().any(|table| journal.name_of(table) == key)
     }
 
-    /// The ids from `offset` on, `limit` at most, highest first. Equal sums are in descending order of the ids'
-    /// bytes.
+    /// At most `limit` ids from `offset` on, those with the highest sums first. Ids with equal sums are in descending
+    /// order of their bytes.
     ///
     /// # Errors
     /// The store cannot be read.

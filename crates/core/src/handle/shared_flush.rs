@@ -1,4 +1,4 @@
-//! One flush for all callers who wait for one at the same time.
+//! One flush for all callers that wait at the same time.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 
 use crate::error::StoreError;
 
-/// Callers who arrive during a flush wait for its end, and share the next one.
+/// Callers that arrive during a flush wait for its end, and share the next flush.
 #[derive(Default)]
 pub(super) struct SharedFlush {
     /// Number of flushes that have begun.
@@ -24,7 +24,7 @@ struct Ended {
 impl SharedFlush {
     /// Runs a flush that begins after this call, or waits for such a flush of another caller.
     ///
-    /// Cancel safe: if the caller that runs the flush is dropped, the next one that waits runs its own.
+    /// Cancel safe: if the caller that runs the flush is dropped, the next waiting caller runs its own flush.
     pub(super) async fn run(
         &self,
         flush: impl Future<Output = Result<(), StoreError>>,

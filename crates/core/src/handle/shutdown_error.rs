@@ -14,7 +14,7 @@ pub struct ShutdownError {
 impl std::fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { lost, source } = self;
-        // With the cause, as a program that ends prints only this text.
+        // Includes the cause, because a program that ends prints only this text.
         write!(
             f,
             "{lost} could not be flushed before the shutdown: {source}"

@@ -84,8 +84,8 @@ impl Stages {
         }
     }
 
-    /// The result of a future, or `None` after 5 s. There is no limit for a store in this process: then there is
-    /// nothing to wait for, and the runtime need not have timers enabled.
+    /// The result of a future, or `None` after 5 s. For a store in this process there is no limit: there is nothing to
+    /// wait for, and the runtime needs no timers.
     pub(super) async fn in_time<T>(&self, future: BoxFuture<'_, T>) -> Option<T> {
         match self.store.locality().deadline {
             None => Some(future.await),

@@ -1,9 +1,10 @@
 //! The resources that this process uses, and the scheduling delay of its runtime: measured continuously, and added to
 //! the minute reports of this instance.
 //!
-//! A task that sleeps for 100 ms measures how much later it runs: that is how long a ready task waits for a worker of
-//! the runtime, or the worker for a CPU. The task holds only the recorder, and ends with the other tasks of the
-//! instance. `delays` keeps the delays of a minute; `process` queries the system, with the feature `process`.
+//! A task sleeps for 100 ms, and measures how much later it runs. During this delay, a task that is ready waits for a
+//! worker of the runtime, or the worker waits for a CPU. The measuring task holds only the recorder, and ends with the
+//! other tasks of the instance. `delays` keeps the delays of a minute; `process` queries the system, with the feature
+//! `process`.
 
 mod delays;
 mod process;

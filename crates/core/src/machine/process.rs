@@ -1,5 +1,5 @@
-//! Measurements of this process by the operating system, with the feature `process`: all on Linux; CPU time and the
-//! limit of open files on other Unixes; nothing elsewhere.
+//! Measurements of this process by the operating system, with the feature `process`. Linux has all of them, other
+//! Unixes have CPU time and the limit of open files, and other systems have none.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Queries the system, on a thread that may block. All are `None` under a manual clock, which the system does not
-    /// know.
+    /// Queries the system, on a thread that may block. All values are `None` under a manual clock, because the system
+    /// measures real time.
     pub(super) async fn ask(clock: &Clock) -> Self {
         if cfg!(not(all(feature = "process", unix))) || clock.is_manual() {
             return Self::default();
@@ -57,8 +57,8 @@ fn number_in(status: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The number of open files. Newer kernels report it; otherwise they are counted, without the directory that is being
-/// read.
+/// The number of open files. Newer kernels report the number. For older kernels, the files are counted, without the
+/// directory that is being read.
 #[cfg(all(feature = "process", unix))]
 fn open_files() -> Option<u64> {
     const OPEN: &str = "/proc/self/fd";

@@ -1,9 +1,8 @@
 //! The request that this thread is working on. The layer marks it, so that a second layer of the same `Pulse` and the
 //! timers within the request find it.
 //!
-//! A request without timers costs two exchanges of one number per poll. Its first timer creates a [`Scope`], which
-//! the thread holds until the poll ends. The guard of the request then takes it, and gives it back at its next
-//! poll.
+//! A request without timers costs two exchanges of one number per poll. Its first timer creates a [`Scope`], which the
+//! thread holds until the poll ends. The guard of the request then takes the scope, and gives it back at the next poll.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -20,15 +19,15 @@ thread_local! {
     static SCOPES: RefCell<Vec<ActiveScope>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The bit of the mark that an inner layer, a timer or a [`Within`](super::Within) sets when it has left something on
-/// this thread for an outer layer to take. Ids of recorders do not use it.
+/// The bit of the mark which says that this thread has something for an outer layer to take. An inner layer, a timer or
+/// a [`Within`](super::Within) sets the bit. Ids of recorders do not use it.
 pub const UNSETTLED: u64 = 1 << 63;
 
 /// A scope that timers of its recorder find.
 struct ActiveScope {
     recorder: u32,
-    /// The mark when the scope was entered. `None` if the scope was created within a layer of another recorder, which
-    /// hides how deep its own layer is.
+    /// The mark when the scope was entered. `None` if the scope was created within a layer of another recorder: its
+    /// mark hides how deep the layer of the scope is.
     mark: Option<u64>,
     scope: Arc<Scope>,
 }
@@ -71,7 +70,7 @@ fn outer(mark: u64) -> u32 {
     ((mark & !UNSETTLED) >> 32) as u32
 }
 
-/// Tells the layer that has entered last, and is within another, that something was left for an outer layer.
+/// Tells the layer that has entered last that this thread has something for an outer layer.
 pub fn mark_unsettled() {
     let _ = ACTIVE.try_with(|active| active.set(active.get() | UNSETTLED));
 }

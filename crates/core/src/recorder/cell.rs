@@ -14,12 +14,12 @@ use tower_pulse_model::measures::{MEASURES, Measure, Measures, Merging};
 use tower_pulse_model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 use tower_pulse_model::slices::Merge;
 
-/// The nanoseconds that something took, how it ended, and whether that is an error.
+/// The nanoseconds of a sample, its outcome, and whether it is an error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample(pub(super) u64, pub(super) Outcome, pub(super) bool);
 
-/// The numbers that a sample adds to measures. A cell asks for them only where it adds them. An array made in advance
-/// would be written to the stack by each request, for the sake of code paths that are hardly ever taken.
+/// The numbers that a sample adds to measures. A cell asks for them only where it adds them. With an array of all
+/// numbers, each request would write to the stack for code paths that are rarely taken.
 pub(super) trait Measured: Copy {
     /// Calls `add` with each number. `nanos` is the duration of the sample.
     fn add_to(self, nanos: u64, add: impl FnMut(Measure, u64));
@@ -52,7 +52,7 @@ impl Buckets {
         bucket.store(n.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Moves the counts of a range of buckets. All others are 0.
+    /// Moves the counts of a range of buckets. All other buckets are 0.
     fn empty_into(&self, counts: &mut [u32; BUCKETS_PER_CELL], range: Range<usize>) {
         for (to, from) in counts[range.clone()].iter_mut().zip(&self.0[range]) {
             *to = from.load(Ordering::Relaxed);
@@ -89,7 +89,7 @@ pub(super) struct Cell {
     buckets: Buckets,
     /// The failures among the samples in `buckets`. Created with the first one.
     failures: OnceLock<Box<Buckets>>,
-    /// The samples in `buckets` that were censored. Created with the first one.
+    /// The censored samples in `buckets`: those that were cut off. Created with the first one.
     censored: OnceLock<Box<Buckets>>,
 }
 
@@ -100,10 +100,10 @@ pub(super) struct Scratch {
     measures: Measures,
     /// Outside the range of `times`, this and the arrays below hold leftovers of earlier copies.
     buckets: [u32; BUCKETS_PER_CELL],
-    /// The failures in the buckets; valid only if there may be any.
+    /// The failures in the buckets; valid only if `has_failures`.
     failures: [u32; BUCKETS_PER_CELL],
     has_failures: bool,
-    /// The samples in the buckets that were censored; valid only if there may be any.
+    /// The censored samples in the buckets; valid only if `has_censored`.
     censored: [u32; BUCKETS_PER_CELL],
     has_censored: bool,
 }
@@ -160,7 +160,7 @@ impl Cell {
         }
     }
 
-    /// Adds a sample, which all other sums have already, to the sums of errors, and to its part of the buckets.
+    /// Adds a sample to the sum of errors and to its part of the buckets. All other sums have the sample already.
     #[cold]
     fn record_unsuccessful(&self, Sample(nanos, outcome, error): Sample) {
         let errors = self.errors.load(Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl Cell {
             _ if error => &self.failures,
             Outcome::ClientError => &self.failures,
             Outcome::Cancelled | Outcome::BodyAborted => &self.censored,
-            // The user's rule says that it is not an error.
+            // By the user's rule, the sample is no error.
             _ => return,
         };
         part.get_or_init(|| Box::new(Buckets::new())).add(nanos);

@@ -38,7 +38,7 @@ impl Striped {
         }
     }
 
-    /// Returns whether the stripe of this thread was 0 before.
+    /// Adds `n`. Returns whether the stripe of this thread was 0 before.
     #[inline]
     pub(super) fn add(&self, n: i64) -> bool {
         let stripe = thread_number() & (self.stripes.len() - 1);
@@ -128,7 +128,7 @@ impl CounterEntry {
 
 /// A counter of anything, stored at every precision: see
 /// [counters](https://docs.rs/tower-pulse/latest/tower_pulse/guide/counters_rankings_rows/index.html#counters). Cheap
-/// to clone. Keep a counter that is used often.
+/// to clone. Keep a `Counter` that you use often.
 #[derive(Clone, Debug)]
 pub struct Counter(pub(super) Arc<CounterEntry>);
 

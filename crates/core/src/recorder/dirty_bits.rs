@@ -1,12 +1,12 @@
-//! Marks of the contexts that have something to drain.
+//! Dirty bits, which say which contexts have something to drain.
 //!
-//! A service may have thousands of contexts, but few are busy at any moment. A drain visits only those that were marked
-//! since the last drain. The thread that fills an empty part of a context sets its dirty bit, by one atomic operation
-//! that never waits, so that a busy context is marked once per drain and not by each request.
+//! A service may have thousands of contexts, but few are busy at any moment. A drain visits only those whose dirty bit
+//! was set since the last drain. The thread that fills an empty part of a context sets the context's dirty bit, by one
+//! atomic operation that never waits. So a busy context is marked once per drain, and not by each request.
 //!
 //! The order ensures that no sample is left behind: the dirty bit is set *after* the data it announces was written, and
-//! a drain takes the dirty bits *before* it reads the data. Either the drain finds the bit, and with it all data that was
-//! written before; or the bit is set later, and the next drain finds it.
+//! a drain takes the dirty bits *before* it reads the data. Either the drain finds the bit, and with it all data that
+//! was written before, or the bit is set later, and the next drain finds it.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ impl DirtyBits {
     /// Unsets the dirty bits that are set, and calls `visit` with their places.
     pub(super) fn take(&self, mut visit: impl FnMut(usize)) {
         for (word, at) in self.0.iter().zip((0..).step_by(BITS)) {
-            // Most words are 0, and reading one costs less than exchanging it. A dirty bit that is missed here was set after
-            // the drain began.
+            // Most words are 0, and reading a word costs less than exchanging it. A dirty bit that is missed here was
+            // set after the drain began.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -60,8 +60,8 @@ impl DirtyBits {
 impl DirtyBit {
     /// Sets the dirty bit: the next drain visits the context.
     pub(super) fn set(&self) {
-        // Also if the bit seems to be set: if a drain is about to take it, the drain must see the data that was written
-        // before, or leave the bit set.
+        // Done even if the bit seems to be set: a drain that is about to take the bit must either see the data that was
+        // written before, or leave the bit set.
         let word = &self.dirty_bits.0[self.place / BITS];
         word.fetch_or(1 << (self.place % BITS), Ordering::AcqRel);
     }

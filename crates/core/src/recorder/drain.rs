@@ -44,9 +44,9 @@ pub struct Drain {
 
 struct State {
     pending: Batch,
-    /// The second of the oldest sample that was taken and is not known to be in the store.
+    /// The second of the oldest sample that was taken and may not be in the store yet.
     taken_since: Option<i64>,
-    /// The number of marks that were taken and are not known to be in the store.
+    /// The number of marks that were taken and may not be in the store yet.
     taken_marks: usize,
     flush: FlushCounters,
     totals: HashMap<ContextId, Totals>,
@@ -143,7 +143,8 @@ impl Drain {
         (state.taken_since, state.taken_marks) = (None, 0);
     }
 
-    /// The second of the oldest sample that is not known to be in the store, in Unix seconds; `None` if all are.
+    /// The second of the oldest sample that may not be in the store yet, in Unix seconds; `None` if the store has all
+    /// samples.
     pub fn unsent_since(&self) -> Option<i64> {
         let state = lock(&self.state);
         earlier(state.pending.since, state.taken_since)
@@ -207,8 +208,8 @@ fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     one.into_iter().chain(other).min()
 }
 
-/// The second that a drain's samples are booked to. For the first drain of a second, however late, it is the
-/// second that has just ended; for any other, the current one.
+/// The second to which the samples of a drain belong. The first drain in a second, even a late one, drains the previous
+/// second. Any other drain drains the current second.
 fn second_of(before: i64, now: i64) -> i64 {
     let (before, now) = (before.div_euclid(SECOND), now.div_euclid(SECOND));
     if now > before { now - 1 } else { now }
@@ -260,7 +261,7 @@ impl Recorder {
                     state.slow.add(&mut state.pending, context, listed);
                 }
             }
-            // Timers first: a request is recorded before its timers are, so that timers never arrive without their
+            // Timers are drained first. A request is recorded before its timers, so timers never arrive without their
             // request.
             let timers = entry.timers.drain();
             let aggregate = entry.cells.drain(&mut state.scratch);
@@ -273,7 +274,7 @@ impl Recorder {
                 continue;
             }
             if entry.kind == Kind::Http {
-                // Without the timers, which say nothing about all contexts together.
+                // The timers are left out, because they say nothing about all contexts together.
                 all.merge(&aggregate);
                 state.reports.add(entry.id, &aggregate);
             }
@@ -321,8 +322,8 @@ impl Recorder {
         }
     }
 
-    /// The contexts to drain: those in which something happened since the last drain, or all of them. The marks of all
-    /// are taken before the first context is drained.
+    /// The contexts to drain: those in which something happened since the last drain, or all of them. The dirty bits of
+    /// all contexts are taken before the first context is drained.
     fn due<'a>(&'a self, entries: &'a Entries, all: bool) -> Vec<&'a ContextHandle> {
         let mut due: Vec<&ContextHandle> = Vec::new();
         let registries = [(&self.http, &entries.http), (&self.timers, &entries.timers)];
@@ -336,7 +337,7 @@ impl Recorder {
                 due.extend(entries.iter().map(|entry| &**entry));
             }
         }
-        // This context is in no registry, and has no mark that a drain takes.
+        // This context is in no registry, and has no dirty bit that a drain takes.
         due.push(&self.unmatched);
         due
     }
@@ -351,7 +352,7 @@ impl Recorder {
         let mut totals = HashMap::new();
         for entry in entries {
             let total = entry.value.total();
-            // The entry for the names beyond the maximum always exists.
+            // The overflow entry always exists, even if there are few names.
             if total != 0 || !Arc::ptr_eq(entry, &overflow) {
                 let sum: &mut i64 = totals.entry(entry.name.clone()).or_default();
                 *sum = sum.saturating_add(total);
@@ -360,7 +361,7 @@ impl Recorder {
         totals
     }
 
-    /// Returns a batch that could not be flushed to the pending batch.
+    /// Puts a batch that could not be flushed back into the pending batch.
     pub fn put_back(&self, batch: Batch) {
         let mut state = lock(&self.drain.state);
         state.taken_marks = state.taken_marks.saturating_sub(batch.marks.len());
@@ -370,7 +371,8 @@ impl Recorder {
         state.flush.lost += Amounts::of_details(details);
     }
 
-    /// Adds requests that the store has lost to the pending batch, as missing in the second of the newest.
+    /// Adds to the pending batch how many requests the store has lost. They count as missing in `second`, the second of
+    /// the newest of them.
     pub fn add_missing(&self, (second, requests): (i64, u64)) {
         if requests > 0 {
             let mut state = lock(&self.drain.state);
@@ -383,11 +385,11 @@ impl Recorder {
     /// Adds a mark to the pending batch.
     ///
     /// # Errors
-    /// Too many marks are not in the store yet, or the recorder is closed.
+    /// Too many marks wait for the store, or the recorder is closed.
     pub fn add_mark(&self, mark: Mark) -> Result<(), StoreError> {
         let mut state = lock(&self.drain.state);
         let refused = |why: String| StoreError::new(StoreErrorKind::Refused, why);
-        // The last flush takes the pending batch after the recorder is closed.
+        // After the recorder is closed, the last flush takes the pending batch, and a later mark would be lost.
         if self.recording.is_closed() {
             return Err(refused(
                 "the shutdown has begun: no mark is made".to_owned(),
@@ -401,7 +403,7 @@ impl Recorder {
         added.map_err(|error| refused(error.to_string()))
     }
 
-    /// Drains at the start of each second, whatever the flush interval.
+    /// Drains at the start of each second, with any flush interval.
     pub async fn drain_each_second(self: Arc<Self>) {
         loop {
             let clock = self.recording.clock();

@@ -1,5 +1,5 @@
-//! Exemplars: for each bucket of a context's durations, the newest listed request that has a trace id, so that a reader
-//! of a bucket finds a trace for it. They cost nothing if no trace ids are recorded.
+//! Exemplars lead a reader from a bucket of a context's durations to a trace. The exemplar of a bucket is its newest
+//! listed request with a trace id. Exemplars cost nothing if no trace ids are recorded.
 
 use super::slow::ListedRequest;
 use super::totals::{BOUNDS, PLACES};
@@ -48,7 +48,7 @@ impl Exemplars {
 
     /// Adds a request if it is the newest.
     pub fn add(&mut self, exemplar: &Exemplar, is_error: bool) {
-        // By the exact duration, because readers compare it with the bounds.
+        // The bucket of the exact duration, because readers compare the duration with the bounds.
         let seconds = exemplar.seconds();
         let place = BOUNDS.partition_point(|bound| *bound < seconds);
         if is_error {

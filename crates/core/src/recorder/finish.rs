@@ -77,7 +77,7 @@ impl ContextHandle {
         }
     }
 
-    /// Records a sample that was measured elsewhere, of a context that is not one of requests.
+    /// Records a sample of a timer that was measured elsewhere.
     pub fn record_measured(&self, duration: Duration, outcome: Outcome, error: bool) {
         let sample = Sample(nanos_of(duration), outcome, error);
         self.cells.record(thread_number(), sample, []);

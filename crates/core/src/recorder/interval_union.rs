@@ -1,9 +1,9 @@
 //! The time during which at least one of several intervals was in progress.
 
-/// The most intervals that are kept separate because something that is still running may join them.
+/// The most intervals that are kept separate, because a later interval may join them.
 const MAX_OPEN: usize = 64;
 
-/// The union of intervals that are added in the order of their ends. Times are nanoseconds since the same moment.
+/// The union of intervals that are added in the order of their ends. All times are nanoseconds since one moment.
 #[derive(Debug, Default)]
 pub(super) struct IntervalUnion {
     /// The length of the union of the intervals before `settled_until`.
@@ -36,7 +36,8 @@ impl IntervalUnion {
         }
         self.open.push((start, end));
         if self.open.len() > MAX_OPEN {
-            // The gap counts as well: something that has run since before covers it, unless it is discarded.
+            // The gap between them counts as well: a timer that began before the gap still runs and covers it, unless
+            // the timer is discarded.
             let (start, _) = self.open.remove(0);
             self.open[0].0 = start;
         }

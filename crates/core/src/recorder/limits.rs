@@ -29,7 +29,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits without one of bytes, and the default rules.
+    /// Limits with the default rules, and without a limit of bytes.
     pub fn new(max_contexts: usize, max_counters: usize) -> Self {
         Self {
             max_contexts,

@@ -71,8 +71,8 @@ impl ReportCollector {
         }
     }
 
-    /// Adds the measurements of the runtime and the process in a minute. The next drain reports them, also those of a
-    /// lone instance.
+    /// Adds the measurements of the runtime and the process in a minute. The next drain reports them, even if this
+    /// instance is the only one.
     pub(super) fn add_machine(&mut self, minute: i64, machine: MachineMinute) {
         self.machines.push((minute, machine));
     }

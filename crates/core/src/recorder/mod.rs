@@ -1,12 +1,13 @@
 //! Recording in this instance.
 //!
-//! The request path ends here. The layer passes on nanoseconds, which leave once a second. Read `cell` (the sums of a
-//! context), `shards` (where a sample is added), `registry` (under which name), `recording` (the state that all
-//! contexts share), `timer`, `counter` and `ranking` (other code), `response` and `request_outcome` (which responses
-//! are errors), `active`, `scope` and `timer_cells` (which timers ran within which requests), `queue` (how long
-//! requests have waited before), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one),
-//! `finish` (where a request ends), then `dirty_bits` (which contexts have something to drain), `drain` (from the cells to
-//! the batch), `minute_reports` (the minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
+//! The request path ends here: the layer passes the nanoseconds of each request to this module. Once a second, a drain
+//! moves the sums to the batch. Read `cell` (the sums of a context), `shards` (where a sample is added), `registry`
+//! (under which name), and `recording` (the state that all contexts share). Then read `timer`, `counter` and `ranking`
+//! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
+//! (which timers ran within which requests), `queue` (how long requests have waited before), `slow`, `slow_drain` and
+//! `details` (the slowest and the failed requests one by one), and `finish` (where a request ends). Last, read
+//! `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the batch), `minute_reports` (the
+//! minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
 mod cell;
@@ -256,8 +257,8 @@ impl Recorder {
         entry.record_ended(thread, nanos, ended, &RequestDetails::default(), []);
     }
 
-    /// The counter of this name. A reserved name is prefixed with a backslash, so that it is neither mixed up with
-    /// requests nor lost.
+    /// The counter of this name. A reserved name gets a backslash as its prefix, so its counts are not mixed with those
+    /// of requests.
     pub fn counter(&self, name: &str) -> Counter {
         let name = context::clean_name(name);
         let entry = |name: &str| {

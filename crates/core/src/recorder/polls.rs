@@ -5,7 +5,7 @@ use crate::clock::{Clock, Tick};
 use tower_pulse_model::measures::Measure;
 
 /// The polls of a request so far. A request that is ready at its first poll reads the clock only at its beginning and
-/// its end: that poll is all of its time.
+/// its end: this poll takes all of its time.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPolls {
     /// When the last poll began.
@@ -14,12 +14,11 @@ pub struct RequestPolls {
     time: u64,
     /// The longest of these polls, in ticks.
     longest: u64,
-    /// The number of polls that ended while the request went on, with [`BETWEEN`] if the request ends outside of a
-    /// poll.
+    /// The number of polls that ended while the request went on, and the bit [`BETWEEN`].
     ended: u32,
 }
 
-/// The bit that is set while no poll is in progress. No request has so many polls.
+/// The bit which says that the request was dropped outside of a poll. The number of polls never reaches this bit.
 const BETWEEN: u32 = 1 << 31;
 
 impl RequestPolls {

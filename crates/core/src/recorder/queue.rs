@@ -49,7 +49,7 @@ enum Wait {
     Unreadable,
 }
 
-/// The numbers of requests with such a header.
+/// The numbers of requests with the header of the queue.
 #[derive(Debug)]
 pub(super) struct QueueCounts {
     /// Requests whose wait was recorded. Counted without contention, as all requests may have the header.
@@ -114,7 +114,7 @@ impl QueueTime {
             count: 1,
             requests: 1,
             sum: nanos,
-            // The wait is over when the request's own time begins, so it covers none of it.
+            // The wait ends before the request's own time begins, so it covers no part of that time.
             covered: 0,
         };
         context.add_timers(0, [(self.timer.id, sums)]);
@@ -169,7 +169,7 @@ fn nanos_in(value: &[u8]) -> Option<i64> {
         return None;
     }
     let whole = digits(whole)?;
-    // The unit follows from the size: each limit is in the year 5138, or in 1973 in the next smaller unit.
+    // The unit follows from the size. Each limit is in the year 5138, or in 1973 if read in the next smaller unit.
     let mut unit: i64 = match whole {
         0..100_000_000_000 => 1_000_000_000,
         100_000_000_000..100_000_000_000_000 => 1_000_000,

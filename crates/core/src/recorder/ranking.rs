@@ -98,8 +98,8 @@ impl Rankings {
         rankings.map(|e| (e.name.clone(), e.spec)).collect()
     }
 
-    /// Moves the additions into a batch, booked to `second`, or drops them if the recorder is closed. Returns the sum
-    /// of their absolute values.
+    /// Moves the additions into a batch, as additions in `second`, or drops them if the recorder is closed. Returns the
+    /// sum of their absolute values.
     pub(super) fn drain(&self, batch: &mut Batch, second: i64) -> u64 {
         let rankings = lock(&self.0);
         let mut amount: u64 = 0;

@@ -8,8 +8,8 @@ use tower_pulse_model::outcome::Outcome;
 /// The outcome of a request that `Pulse::record` records: the status of its response, or an [`Outcome`] if there was no
 /// response.
 ///
-/// A status implies the outcome of its class. `count_as_error` decides whether it is an error, and gets a response
-/// without headers. An `Outcome` is an error if [`Outcome::is_error`] returns true.
+/// A status implies the outcome of its class. `count_as_error`, which gets a response without headers, decides whether
+/// the request is an error. An `Outcome` is an error if [`Outcome::is_error`] returns true.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestOutcome(Ending);
 

@@ -38,8 +38,8 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// Whether the response counts as an error by default: a status of 500 and above, or, if the request was a POST, as
-    /// gRPC requests are, a `grpc-status` header other than 0.
+    /// Whether the response counts as an error by default: its status is 500 or above, or it has a `grpc-status` header
+    /// other than 0 and the request was a POST, as in gRPC.
     #[inline]
     pub fn is_error(&self) -> bool {
         // A status outside of 100 to 599 counts as a server error.

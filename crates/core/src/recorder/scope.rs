@@ -10,11 +10,11 @@ use crate::task::lock;
 use tower_pulse_model::context::RecordId;
 use tower_pulse_model::timer_sums::{TimerSums, other};
 
-/// The timers of one request. Only a request in which a timer runs has one.
+/// The timers of one request. A request without timers has no scope.
 ///
-/// When the request ends, its sums are added to its context. Timers that are still running, in tasks that outlive the
-/// request, are added to the same context when they end. The time after the request's end does not count as covered. If
-/// the request is not recorded, nothing is added.
+/// When the request ends, the sums of its timers are added to its context. Timers that are still running, in tasks that
+/// outlive the request, are added to the same context when they end. The time after the request's end does not count as
+/// covered. If the request is not recorded, nothing is added.
 pub struct Scope {
     /// The moment at which the times in `state` begin.
     base: Tick,
@@ -100,7 +100,7 @@ impl Started {
 impl RequestTimers {
     /// Adds the sums to the context of the request.
     pub fn add_to(self, entry: &ContextHandle) {
-        // IntervalUnion time implies a timer, which has sums.
+        // Time is covered only by timers, and a timer has sums.
         if !self.sums.is_empty() {
             entry.add_timers(self.covered, self.sums);
         }

@@ -1,10 +1,10 @@
 //! Requests add their samples to shards: each context has one [cell](super::cell) per recording shard. A thread takes a
 //! shard for a dozen additions. No thread waits while any shard is free.
 //!
-//! A shard is taken by one atomic exchange and released by one store. A drain leaves it [`EMPTY`]. For the first thread
-//! that adds a sample afterwards, the exchange fails: it takes the shard as an empty one, and [marks](super::dirty_bits)
-//! the context for the next drain. All later threads find it [`FILLED`], and do no extra work. So a drain knows which
-//! contexts have samples, and skips the shards that have none.
+//! A shard is taken by one atomic exchange and released by one store. A drain leaves it [`EMPTY`]. The exchange then
+//! fails for the first thread that adds a sample: the thread takes the shard as an empty one, and
+//! [marks](super::dirty_bits) the context for the next drain. All later threads find it [`FILLED`], and do no extra
+//! work. So a drain knows which contexts have samples, and skips the shards that have none.
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::AtomicUsize;
@@ -15,14 +15,14 @@ use super::dirty_bits::DirtyBit;
 use super::sync::{AtomicU8, Ordering, TRIES, yield_now};
 use tower_pulse_model::aggregate::Aggregate;
 
-/// Maximum number of shards, however many worker threads there are.
+/// Maximum number of shards, for any number of worker threads.
 pub(super) const MAX_SHARDS: usize = 8;
 
 /// Minimum number of shards: one stays free while the other is drained.
 pub(super) const MIN_SHARDS: usize = 2;
 
-/// The shard is free, and its cell has samples. The context is marked, or a drain that has taken the dirty bit will drain
-/// it.
+/// The shard is free, and its cell has samples. The context's dirty bit is set, or a drain has taken the bit and will
+/// drain the context.
 const FILLED: u8 = 0;
 /// A thread has taken the shard.
 const TAKEN: u8 = 1;
@@ -126,7 +126,7 @@ impl Cells {
         self.dirty_bit.set();
     }
 
-    /// Sets the shortest duration that [is slow](Self::is_slow). Initially no duration is.
+    /// Sets the shortest duration that [is slow](Self::is_slow). Initially, no duration is slow.
     pub(super) fn set_slow_from(&self, nanos: u64) {
         for shard in &*self.shards {
             shard.slow_from.store(nanos, Ordering::Relaxed);

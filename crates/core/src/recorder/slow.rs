@@ -1,4 +1,4 @@
-//! The slowest requests and failed ones, one by one: from the request to the batch.
+//! The slowest and the failed requests, one by one, from the end of a request to the batch.
 //!
 //! A context has a threshold. A request that is shorter costs one comparison. A longer one is put on the context's
 //! list, which the drain moves to the batch once a second. The thresholds rise during the hour, because fewer and fewer
@@ -28,7 +28,7 @@ pub(super) struct ListedRequest {
     pub(super) path: Option<Box<str>>,
 }
 
-/// The longest durations of an hour, as many as there are slow requests per hour.
+/// The longest durations of an hour, one for each request that may be listed as slow.
 pub(super) struct LongestDurations {
     limit: usize,
     /// In nanoseconds, longest first.
@@ -182,8 +182,8 @@ impl SlowList {
 
     /// Moves the requests out, and sets the threshold for the next ones.
     ///
-    /// Since the last call the threshold of all contexts may have risen while that of the cells did not. Requests that
-    /// do not reach the risen one are left out here.
+    /// Since the last call, the threshold of all contexts may have risen above that of the cells. Slow requests below
+    /// the higher threshold are left out here.
     pub(super) fn drain(&self, cells: &Cells, drain: SlowDrain) -> ListedRequests {
         let mut state = lock(&self.state);
         let mut listed = std::mem::take(&mut state.listed);

@@ -1,5 +1,5 @@
-//! Drains the slowest and the failed requests: moves them from the lists of the contexts to the batch, and adapts the
-//! thresholds of the lists to those of the hour.
+//! Drains the slowest and the failed requests: moves them from the lists of the contexts to the batch, and sets the
+//! thresholds of the lists for the rest of the hour.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl SlowRequestDrain {
         self.drain = SlowDrain {
             begins_hour,
             ends_hour: hour != self.hour,
-            // A second old, and so never too high: it leaves out no request.
+            // From the last drain. Thresholds rise during the hour, so an old one is never too high.
             threshold_of_all: self.longest.threshold(),
         };
     }

@@ -10,8 +10,8 @@ use tower_pulse_model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
 /// The most tables of a context. A table is locked briefly, once per request that has timers.
 const MAX_TABLES: usize = 4;
 
-/// The most timers of a request, or of a context between two drains, that are counted separately. More than the
-/// [`MAX_TIMERS`] that are sent, so that those that took the most time can be chosen.
+/// The most timers of a request, or of a context between two drains, that are counted separately. Of these, the
+/// [`MAX_TIMERS`] with the most time are sent.
 pub(super) const MAX_LIVE: usize = 2 * MAX_TIMERS;
 
 /// Sums of the timers of a context since the last drain. Empty until a timer first runs within one of its requests;

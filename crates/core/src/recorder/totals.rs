@@ -9,9 +9,9 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse_model::outcome::OutcomeCounts;
 
-/// Upper bounds of the buckets in seconds: all bounds that a scraper may ask for. Those for this crate's own metric
-/// names are the defaults of Prometheus, plus 1 ms and 30 s because many services answer within 5 ms. Those for
-/// OpenTelemetry's names are the ones that its conventions advise.
+/// Upper bounds of the buckets in seconds: all bounds that a scraper may ask for. The bounds for this crate's own
+/// metric names are the defaults of Prometheus, plus 30 s, and 1 ms because many services answer within 5 ms. The
+/// bounds for OpenTelemetry's names are those of its conventions.
 pub const BOUNDS: [f64; 17] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     30.0,

@@ -78,8 +78,8 @@ pub(super) async fn merge(
     Ok(())
 }
 
-/// The time to live of the reports of a minute, in seconds. If the minute is ahead of `now`, as the clock of an
-/// instance may be, the time is longer by as much.
+/// The time to live of the reports of a minute, in seconds. If the minute is ahead of `now`, because the clock of an
+/// instance is ahead, the time is longer by the difference.
 fn ttl_of(table: &Table, now: i64) -> i64 {
     let ahead = match table {
         Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => *minute - now,

@@ -44,7 +44,7 @@ impl FoldLimits {
 /// The result of a part of the fold, boxed so that the future of a round is small.
 type Folding<'a> = BoxFuture<'a, Leased<()>>;
 
-/// All features. Some remember a part of the store, which is valid as long as the lease holds.
+/// All features. Some features remember a part of the store's data, which is valid as long as the lease holds.
 ///
 /// The methods are called in this order, again and again: [`between_rounds`](Self::between_rounds); then
 /// [`while_idle`](Self::while_idle) if there are no entries, or else [`before_round`](Self::before_round),

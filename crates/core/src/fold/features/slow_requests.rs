@@ -11,7 +11,7 @@ use tower_pulse_model::slices::Merge;
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::sorted::Map;
 
-/// Seconds for which the lists of an hour outlive the next hour, as clocks differ.
+/// The lists of an hour outlive the next hour by this many seconds, because clocks differ.
 const SPARE_TIME: i64 = 600;
 
 /// Merges the lists of a round with those of the store.
@@ -46,7 +46,7 @@ pub(super) async fn merge(
         (Table::SlowRequests { hour: *hour }, id.to_vec())
     }));
     let values = leased.load(&fields).await?;
-    // Both are in the order of the hours, then of the contexts.
+    // The added lists and the values have the same order: by hour, then by context.
     let values = values.into_iter().flatten();
     for (((hour, context), mut list), before) in added.into_iter().zip(values) {
         // A field that does not hold a list reads as empty, and is replaced.

@@ -14,8 +14,7 @@ pub(super) struct KnownRankings {
     pub(super) by_name: BTreeMap<Arc<str>, KnownRanking>,
     /// Whether all rankings of the store are known.
     pub(super) is_listed: bool,
-    /// Rankings whose surplus ids are to be dropped, as they had additions since the last time; the longest waiting
-    /// first.
+    /// Rankings that had additions since their surplus ids were last dropped; the longest waiting first.
     pub(super) to_limit: VecDeque<Arc<str>>,
 }
 
@@ -76,7 +75,7 @@ impl KnownRankings {
         self.by_name.iter()
     }
 
-    /// Lets the surplus ids of a ranking be dropped after the round.
+    /// Notes that the surplus ids of a ranking are to be dropped after the round.
     pub(super) fn touch(&mut self, name: &Arc<str>) {
         if !self.to_limit.contains(name) {
             self.to_limit.push_back(name.clone());

@@ -45,7 +45,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Reads all rankings, once. Those that are known already are kept.
+    /// Reads all rankings, once. Rankings that are known already keep their state.
     pub(super) async fn list(&mut self, journal: &dyn Journal) -> Result<(), StoreError> {
         if self.known.is_listed {
             return Ok(());

@@ -16,11 +16,12 @@ use tower_pulse_model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingStat
 use tower_pulse_model::round::{Round, partition, partition_of_id};
 use tower_pulse_model::sorted;
 
-/// The most ids that one step removes from a slice or a ranking. Planning yields to other tasks after as many ids.
+/// The most ids that one step removes from a slice or a ranking. Planning yields to other tasks after this number of
+/// ids.
 pub(super) const IDS_AT_ONCE: usize = 200;
-/// The number of new ids for which each ranking has room in each round.
+/// A ranking to which a round adds at most this number of ids has room for all of them during the round.
 const FEW_IDS: usize = 1_000;
-/// A margin that each time to live below contains, in seconds.
+/// A margin, in seconds, that each time to live below includes.
 const SPARE_TIME: i64 = 7 * 86_400;
 
 /// Time to live of the sums of a ranking after the last write, in seconds.
@@ -29,7 +30,7 @@ pub(super) fn ttl(spec: RankingSpec) -> i64 {
 }
 
 /// Time to live of a slice. The sums may be written as long as the slice is in the window. They must not outlive the
-/// slice: without it, its counts could no longer be subtracted from the sums.
+/// slice, because the counts of the slice must still be subtracted from them.
 fn slice_ttl(spec: RankingSpec) -> i64 {
     ttl(spec)
         .saturating_add(spec.period())
@@ -46,7 +47,7 @@ pub(super) fn totals_of(ranking: &Arc<str>) -> Table {
     Table::RankingTotals { ranking }
 }
 
-/// A count or a sum of the store. A value that is not an integer counts as 0, and is replaced.
+/// A count or a sum of the store. A value that is not a number counts as 0, and is replaced.
 pub(super) fn number(value: Option<&Vec<u8>>) -> i64 {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     let integer = |text: &str| text.parse::<i64>().ok();
@@ -235,8 +236,8 @@ impl Rankings {
         new.into_iter().take(surplus).map(|(_, _, id)| id).collect()
     }
 
-    /// The writes of the states of some rankings. Each step that adds to a ranking includes its state, so that the
-    /// ranking knows every slice that the sums contain.
+    /// The writes of the states of some rankings. Each step that adds to a ranking writes its state too, so the state
+    /// always lists every slice that the sums contain.
     pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
         let ranking = |name: &'_ Arc<str>| Some((name.clone(), self.known.get(name)?));
         let rankings = names.iter().filter_map(ranking);
@@ -255,7 +256,7 @@ impl Rankings {
 struct Added<'a> {
     name: &'a Arc<str>,
     delta: &'a RankingDelta,
-    /// Whether there are additions that an instance had no room for, and that are not counted yet.
+    /// Whether this round has to count additions that instances have dropped for lack of room.
     counts_dropped: bool,
     /// The slices that may contain a removed id.
     before: Vec<i64>,

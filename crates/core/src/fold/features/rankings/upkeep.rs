@@ -52,7 +52,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Drops ids of the rankings that had additions and have more ids than they may.
+    /// Drops the surplus ids of the rankings that had additions.
     pub(in crate::fold) async fn limit(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         let mut left = IDS_PER_ROUND;
         for _ in 0..self.known.to_limit.len() {
@@ -115,7 +115,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Forgets a configuration that no instance has used for additions for one period of the configuration.
+    /// Forgets a configuration with which no instance has added anything for one period of that configuration.
     async fn expire_specs(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -181,8 +181,8 @@ impl Rankings {
     }
 
     /// Takes ids out of a slice, and their counts out of the sums, in one step. With a `surplus`, stops when that many
-    /// ids have left the ranking, and adds the counts to the dropped ones. Returns the number of ids that were taken
-    /// out.
+    /// ids have left the ranking, and adds their counts to the dropped additions. Returns the number of ids that were
+    /// taken out.
     async fn take_out(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -251,8 +251,8 @@ impl Rankings {
         leased.write(&[write]).await
     }
 
-    /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, however many ids they
-    /// have. This also removes the sums of slices that another program has deleted.
+    /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, with any number of ids.
+    /// This also removes the sums of slices that another program has deleted.
     async fn end_ranking(&mut self, leased: &mut LeasedStore<'_>, name: &Arc<str>) -> Leased<()> {
         let Some(ranking) = self.known.get(name) else {
             return Ok(());

@@ -80,7 +80,7 @@ impl RecordTables {
         }
     }
 
-    /// Adds a round to the records. Those that are not remembered are read.
+    /// Adds a round to the records. Records that are not remembered are read first.
     pub(super) async fn add_round(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -182,8 +182,8 @@ fn record_writes(
     })
 }
 
-/// The time to live of the records of a slice, in seconds. If the slice is ahead of `now`, as the clock of an instance
-/// may be, the time is longer by as much.
+/// The time to live of the records of a slice, in seconds. If the slice is ahead of `now`, because the clock of an
+/// instance is ahead, the time is longer by the difference.
 fn ttl(at: TierSlice, tiers: Tiers, rolled: &RolledUp, now: i64) -> i64 {
     // A slice that is not rolled up yet must outlive an interruption of the whole service.
     let is_pending = at.0 == FINEST.seconds && !rolled.contains(at.1);

@@ -20,13 +20,13 @@ use tower_pulse_model::slices::Merge;
 /// Seconds from the end of an hour until the hour is applied: instances flush at least once a minute. Samples that
 /// arrive later are in the records, but not in the profiles.
 const LATE: i64 = 180;
-/// The most hours that are caught up: the records of half an hour are kept for 49.
+/// The most hours that are caught up: the records of half hours are kept for 49 hours.
 const MOST_HOURS: i64 = 48;
 /// The length, in seconds, of the slices that an hour is made from.
 const HALF_HOUR: u32 = 1_800;
-/// Seconds by which applied hours may be ahead of the hours that have ended, as samples of an instance whose clock is
-/// ahead can be. Hours further ahead were applied under a wrong clock, and are taken back. Otherwise no hour would be
-/// applied until the clock reaches them.
+/// Seconds by which applied hours may be ahead of the hours that have ended, because the clock of an instance may be
+/// ahead. Hours further ahead were applied under a wrong clock, and are taken back. Otherwise no hour would be applied
+/// until the clock reaches them.
 const MOST_AHEAD: i64 = 26 * HOUR;
 /// An instance counts as present between two reads of the journal that are at most this many seconds apart.
 const MOST_APART: i64 = 60;
@@ -118,7 +118,8 @@ struct CatchUp<'a> {
     room: usize,
     /// When the service was running, according to the store.
     running: RecordedTime,
-    /// Whether the store knows when no instance was running. A store with all instances in one process does.
+    /// Whether the store knows its gaps, in which no instance was running. A store whose instances are all in one
+    /// process knows them.
     knows_gaps: bool,
     presence: &'a Presence,
 }
@@ -131,7 +132,7 @@ impl CatchUp<'_> {
         let seconds: i64 = seconds
             .map(|((_, start), ids)| self.recorded_seconds(start, !ids.is_empty()))
             .sum();
-        // At most 60.
+        // At most 60 minutes.
         self.applied.push(hour, ((seconds + 59) / 60) as u8);
         let mut contexts: Vec<RecordId> = ids.into_iter().flatten().collect();
         contexts.order();
@@ -146,9 +147,9 @@ impl CatchUp<'_> {
         Ok(())
     }
 
-    /// How much of half an hour was recorded, in seconds. If the store does not know when no instance was running, all
-    /// of a half hour with records counts as recorded. In a half hour without records, the time counts during which
-    /// this instance was present to fold.
+    /// The number of recorded seconds in a half hour. If the store does not know its gaps, a half hour with records
+    /// counts as recorded completely. A half hour without records counts for as long as this instance was present to
+    /// fold.
     fn recorded_seconds(&self, start: i64, has_records: bool) -> i64 {
         let end = start + i64::from(HALF_HOUR);
         match self.knows_gaps || has_records {
@@ -244,7 +245,7 @@ impl Presence {
         self.until = now;
     }
 
-    /// The number of seconds between two moments for which it was present.
+    /// The number of seconds between two moments during which the instance was present.
     fn seconds(&self, from: i64, to: i64) -> i64 {
         (to.min(self.until) - from.max(self.since)).max(0)
     }

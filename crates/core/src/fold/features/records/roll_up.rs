@@ -40,8 +40,8 @@ impl RecordTables {
     }
 
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
-    /// over half-way begins again. No minute is added twice, because each record of a coarser tier says up to which
-    /// minute it includes the finest tier.
+    /// over half-way begins again. No minute is added twice, because each record of a coarser tier stores the minute up
+    /// to which it includes the finest tier.
     async fn roll_up(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         self.history.agree(leased).await?;
         let (tiers, newest_at) = (self.history.tiers(), leased.lease.newest_at);
