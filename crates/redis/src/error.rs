@@ -106,8 +106,8 @@ impl ServerInfo {
         }
     }
 
-    /// Converts an error of the client, and names the keys of the call if the error concerns them. Those of a script may
-    /// be others than the one of another type.
+    /// Converts an error of the client, and names the keys of the call if the error concerns them. For a script, these
+    /// may include keys of the right type.
     pub(super) fn explain_about(
         &self,
         error: &RedisError,

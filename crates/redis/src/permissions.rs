@@ -14,7 +14,7 @@ use super::keys::Keys;
 /// The [`commands`] of a store, for keys with a prefix.
 pub(super) struct Permissions(Vec<Cmd>);
 
-/// The reason why the permissions of a connection are not known to suffice.
+/// The reason why a connection is not known to have all permissions.
 pub(super) enum Refusal {
     /// A command is denied: its index, and the details of the answer.
     Denied(usize, String),
@@ -74,7 +74,7 @@ impl Permissions {
     }
 }
 
-/// The server's description of itself, empty where the user may not ask. Used for warnings only.
+/// The answer to INFO, which only warnings use. Empty if the user may not run INFO.
 pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> RedisResult<String> {
     match cmd("INFO").query_async(connection).await {
         Ok(Value::BulkString(text)) => Ok(String::from_utf8_lossy(&text).into_owned()),

@@ -14,7 +14,7 @@ use tower_pulse_model::order::InOrder;
 
 /// The names per command, so that no command blocks the server.
 const NAMES_AT_ONCE: usize = 1_000;
-/// The most pipelines per list, however many members of `known:` are not names of counters.
+/// The most pipelines per list, even if many members of `known:` are not names of counters.
 const MAX_PIPELINES: usize = MAX_COUNTER_NAMES / NAMES_AT_ONCE;
 
 /// A range of adjacent members of `known:`: the bounds of ZRANGEBYLEX.
@@ -33,7 +33,7 @@ impl Range {
         reserved.order();
         let mut mins = vec![format!("[{precision}:")];
         let mut maxs = Vec::new();
-        // `;` follows `:`. Between `hits` and `hits:` there may be `hits!`.
+        // `;` follows `:` in ASCII. A name such as `hits!` lies between `hits` and `hits:`.
         for name in reserved {
             maxs.push(format!("({precision}:{name}"));
             mins.push(format!("({precision}:{name}"));
