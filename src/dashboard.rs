@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::pulse::PageOptions;
 use tower_pulse_core::handle::HandleOptions;
 use tower_pulse_core::query::answers::Reader;
-use tower_pulse_core::query::{Source, StoreReader, reader};
+use tower_pulse_core::query::{Source, reader};
 use tower_pulse_core::skew;
 use tower_pulse_core::store::Store;
 
@@ -33,7 +33,7 @@ use tower_pulse_core::store::Store;
 #[derive(Clone)]
 pub struct Dashboard {
     query: Reader,
-    #[cfg(feature = "admin")]
+    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     page: PageOptions,
 }
 
@@ -48,32 +48,15 @@ impl std::fmt::Debug for Dashboard {
 impl Dashboard {
     /// Creates the dashboard of a store, which must be read-only.
     pub(crate) fn new(store: Arc<dyn Store>, options: HandleOptions, page: PageOptions) -> Self {
-        #[cfg(not(feature = "admin"))]
-        drop(page);
-        let targets = Arc::new(options.targets);
-        let clock = skew::following(options.clock);
-        let nothing_unsent = Arc::new(|| None);
-        let query = reader(Source {
-            reader: StoreReader::new(
-                store.clone(),
-                clock.clone(),
-                nothing_unsent,
-                targets.clone(),
-                options.query_bytes,
-            )
-            .with_skew(),
-            precisions: store.precisions().clone(),
+        let query = reader(Source::new(
             store,
-            clock,
-            targets,
-            notices: options.notices,
-            process: None,
-        });
-        Self {
-            query,
-            #[cfg(feature = "admin")]
-            page,
-        }
+            skew::following(options.clock),
+            options.targets,
+            options.query_bytes,
+            options.notices,
+            None,
+        ));
+        Self { query, page }
     }
 
     /// Returns the reader that answers in Rust all that the dashboard shows: see [`query`](crate::query).

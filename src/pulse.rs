@@ -29,12 +29,11 @@ pub struct Pulse(Arc<Inner>);
 
 /// Settings that only the page uses.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "admin"), allow(dead_code))]
 pub(crate) struct PageOptions {
     /// The name of the service.
-    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     pub(crate) service: Option<String>,
     /// The URL of a trace, with a placeholder for its id.
-    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     pub(crate) trace_url: Option<String>,
 }
 
@@ -42,7 +41,7 @@ struct Inner {
     handle: Handle,
     store: Store,
     skips: IgnoreList,
-    #[cfg(feature = "admin")]
+    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     page: PageOptions,
     #[cfg(feature = "admin")]
     posts: Arc<tower_pulse_admin::PostLimit>,
@@ -65,15 +64,12 @@ impl std::fmt::Debug for Pulse {
 
 impl Pulse {
     pub(crate) fn new(handle: Handle, skips: IgnoreList, page: PageOptions) -> Self {
-        #[cfg(not(feature = "admin"))]
-        drop(page);
         #[cfg(feature = "admin")]
         let posts = Arc::new(tower_pulse_admin::PostLimit::new(handle.clock().clone()));
         Self(Arc::new(Inner {
             store: Store::from(handle.store().clone()),
             handle,
             skips,
-            #[cfg(feature = "admin")]
             page,
             #[cfg(feature = "admin")]
             posts,

@@ -25,9 +25,9 @@ use std::sync::Arc;
 
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store as backend;
+use tower_pulse_core::store::CounterQuery;
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::store::read::RankedId;
-use tower_pulse_core::store::{CounterQuery, SlowestQuery};
 #[cfg(feature = "redis")]
 pub use tower_pulse_redis::RedisCredentials;
 
@@ -62,12 +62,7 @@ impl Store {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn slowest(&self, limit: usize) -> Result<Vec<(String, f64)>, StoreError> {
-        let slowest = self
-            .0
-            .query()
-            .slowest(&SlowestQuery::new(limit))
-            .await?
-            .into_iter();
+        let slowest = self.0.query().slowest(limit).await?.into_iter();
         Ok(slowest.map(|of| (of.context, of.mean)).collect())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
-use super::route::{Route, Routes};
+use super::route::{LayerOptions, Route, Routes};
 use super::service::PulseService;
 use super::source::{Head, IgnoreList, Source};
 use tower_pulse_core::recorder::Recorder;
@@ -30,20 +30,18 @@ use tower_pulse_core::recorder::Recorder;
 /// ```
 #[derive(Clone, Debug)]
 pub struct PulseLayer<const BODY_END: bool = false> {
-    recorder: Arc<Recorder>,
-    source: Source,
-    skips: IgnoreList,
-    fallback_only: bool,
+    options: LayerOptions,
 }
 
 impl PulseLayer {
     pub(crate) fn new(recorder: Arc<Recorder>, source: Source, skips: IgnoreList) -> Self {
-        Self {
+        let options = LayerOptions {
             recorder,
             source,
             skips,
             fallback_only: false,
-        }
+        };
+        Self { options }
     }
 
     /// Makes the layer that the admin router has around its fallback. When the admin router is merged, its fallback
@@ -51,7 +49,7 @@ impl PulseLayer {
     /// the requests that match no route, but only if the user has added a layer too.
     #[cfg(feature = "admin")]
     pub(crate) fn standing_in(mut self) -> Self {
-        self.fallback_only = true;
+        self.options.fallback_only = true;
         self
     }
 
@@ -79,7 +77,7 @@ impl PulseLayer {
     /// ```
     #[must_use]
     pub fn named(mut self, context: impl Into<String>) -> Self {
-        self.source = Source::Named(context.into().into());
+        self.options.source = Source::Named(context.into().into());
         self
     }
 
@@ -87,7 +85,7 @@ impl PulseLayer {
     #[cfg(feature = "axum")]
     #[must_use]
     pub fn path_only(mut self) -> Self {
-        self.source = Source::Matched { with_method: false };
+        self.options.source = Source::Matched { with_method: false };
         self
     }
 
@@ -109,7 +107,7 @@ impl PulseLayer {
     where
         F: Fn(&Head<'_>) -> Option<Cow<'static, str>> + Send + Sync + 'static,
     {
-        self.source = Source::Function(Arc::new(function));
+        self.options.source = Source::Function(Arc::new(function));
         self
     }
 
@@ -118,25 +116,8 @@ impl PulseLayer {
     /// `CONNECT`, `text/event-stream` and `application/grpc*` are still timed until the head.
     pub fn until_body_end(self) -> PulseLayer<true> {
         PulseLayer {
-            recorder: self.recorder,
-            source: self.source,
-            skips: self.skips,
-            fallback_only: self.fallback_only,
+            options: self.options,
         }
-    }
-}
-
-impl<const BODY_END: bool> PulseLayer<BODY_END> {
-    fn routes(&self) -> Routes {
-        if !self.fallback_only {
-            self.recorder.recording.layer_added();
-        }
-        Routes::new(Route::new(
-            self.recorder.clone(),
-            self.source.clone(),
-            self.skips.clone(),
-            self.fallback_only,
-        ))
     }
 }
 
@@ -144,7 +125,10 @@ impl<S, const BODY_END: bool> Layer<S> for PulseLayer<BODY_END> {
     type Service = PulseService<S, BODY_END>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let routes = self.routes();
+        if !self.options.fallback_only {
+            self.options.recorder.recording.layer_added();
+        }
+        let routes = Routes::new(Route::new(self.options.clone()));
         PulseService { inner, routes }
     }
 }

@@ -95,6 +95,15 @@ impl Clone for Routes {
     }
 }
 
+/// What a layer records, and by which names.
+#[derive(Clone, Debug)]
+pub(super) struct LayerOptions {
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) source: Source,
+    pub(super) skips: IgnoreList,
+    pub(super) fallback_only: bool,
+}
+
 /// State that the clones of one layered service share. Under axum's `Router::layer` the state is for one route and
 /// method. Clones in several places of a router share it too, so the slot is compared with each request.
 #[derive(Debug)]
@@ -102,10 +111,7 @@ impl Clone for Routes {
 pub(super) struct Route {
     /// The state of the recorder, kept here to spare each request an indirection.
     pub(super) recording: Arc<RecordingState>,
-    recorder: Arc<Recorder>,
-    source: Source,
-    skips: IgnoreList,
-    fallback_only: bool,
+    layer: LayerOptions,
     /// The header with the time at which the proxy took a request, and this route's own handle of the timer `queue`.
     queue: Option<Queue>,
     sharing: Sharing,
@@ -247,7 +253,7 @@ impl PendingContext {
     /// Registers the context.
     #[cold]
     pub(super) fn entry(self) -> Arc<ContextHandle> {
-        let entry = self.route.recorder.entry(Kind::Http, &self.name);
+        let entry = self.route.layer.recorder.entry(Kind::Http, &self.name);
         #[cfg(feature = "axum")]
         if let Some(key) = self.key {
             self.route.remember(key, &entry);
@@ -257,33 +263,15 @@ impl PendingContext {
 }
 
 impl Route {
-    pub(super) fn new(
-        recorder: Arc<Recorder>,
-        source: Source,
-        skips: IgnoreList,
-        fallback_only: bool,
-    ) -> Self {
+    pub(super) fn new(layer: LayerOptions) -> Self {
         Self {
-            recording: recorder.recording.clone(),
-            queue: recorder.queue.as_ref().map(Queue::clone_unshared),
-            recorder,
-            source,
-            skips,
-            fallback_only,
+            recording: layer.recorder.recording.clone(),
+            queue: layer.recorder.queue.as_ref().map(Queue::clone_unshared),
+            layer,
             sharing: Sharing::default(),
             #[cfg(feature = "axum")]
             slot: OnceLock::new(),
         }
-    }
-
-    /// Returns a copy with an empty slot.
-    fn fresh(&self) -> Self {
-        Self::new(
-            self.recorder.clone(),
-            self.source.clone(),
-            self.skips.clone(),
-            self.fallback_only,
-        )
     }
 
     /// Counts a change of the thread that clones the service. Races make the count inexact, which is harmless.
@@ -301,7 +289,8 @@ impl Route {
 
     #[cold]
     fn split_per_shard(&self) {
-        let others = (1..self.recorder.shards()).map(|_| Arc::new(self.fresh()));
+        let others =
+            (1..self.layer.recorder.shards()).map(|_| Arc::new(Self::new(self.layer.clone())));
         let _ = self.sharing.others.set(others.collect());
     }
 
@@ -330,7 +319,7 @@ impl Route {
     /// The context of a request; `None` if it is not recorded.
     pub(super) fn target(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
         #[cfg(feature = "axum")]
-        if let Source::Matched { with_method } = self.source
+        if let Source::Matched { with_method } = self.layer.source
             && let Some(path) = Template::of(head.extensions)
         {
             return match self.slot.get() {
@@ -350,7 +339,7 @@ impl Route {
         if !slot.needs_head {
             return Some(target);
         }
-        if self.skips.contain_path_of(head) {
+        if self.layer.skips.contain_path_of(head) {
             return None;
         }
         Some(self.detailed(target, head))
@@ -373,7 +362,7 @@ impl Route {
         thread_local! {
             static NAME: RefCell<String> = const { RefCell::new(String::new()) };
         }
-        if self.skips.contain(path.as_str()) || self.skips.contain_path_of(head) {
+        if self.layer.skips.contain(path.as_str()) || self.layer.skips.contain_path_of(head) {
             return None;
         }
         let write = |name: &mut String| {
@@ -387,7 +376,7 @@ impl Route {
         let registered = NAME.try_with(|name| {
             let mut name = name.try_borrow_mut().ok()?;
             write(&mut name);
-            self.recorder.existing_http(&clean_name(&name))
+            self.layer.recorder.existing_http(&clean_name(&name))
         });
         let key = (head.method.clone(), Template::new(path));
         if let Ok(Some(entry)) = registered {
@@ -409,21 +398,21 @@ impl Route {
         // If a request of another context has filled the slot, this context is looked up by name each time.
         self.slot.get_or_init(|| Slot {
             method,
-            is_of_all_methods: matches!(self.source, Source::Matched { with_method: false }),
+            is_of_all_methods: matches!(self.layer.source, Source::Matched { with_method: false }),
             entry: entry.clone_unshared(),
             needs_head: self.recording.details().any()
                 || self.queue.is_some()
-                || self.skips.may_match(path.as_str()),
+                || self.layer.skips.may_match(path.as_str()),
             path,
         });
     }
 
     /// The context of a request without a route template.
     fn other(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
-        if self.skips.contain_path_of(head) {
+        if self.layer.skips.contain_path_of(head) {
             return None;
         }
-        if self.fallback_only && !self.recording.has_layer() {
+        if self.layer.fallback_only && !self.recording.has_layer() {
             return None;
         }
         self.named(head)
@@ -433,7 +422,7 @@ impl Route {
     /// layer.
     #[cold]
     pub(super) fn context_override(self: &Arc<Self>, head: &Head<'_>) -> Option<ContextOverride> {
-        let only_unmatched = match &self.source {
+        let only_unmatched = match &self.layer.source {
             #[cfg(feature = "axum")]
             Source::Matched { .. } => {
                 Template::of(head.extensions)?;
@@ -456,21 +445,23 @@ impl Route {
 
     /// The context from the layer's name or function; `None` if the function returns none.
     fn named(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
-        let name = match &self.source {
+        let name = match &self.layer.source {
             #[cfg(feature = "axum")]
             Source::Matched { .. } => Cow::Borrowed(UNMATCHED),
             Source::Named(name) => Cow::Borrowed(&**name),
             Source::Function(function) => function(head)?,
         };
-        Some(match self.recorder.existing_http(&clean_name(&name)) {
-            Some(entry) => Target::Registered(entry),
-            None => Target::Unregistered(Box::new(PendingContext {
-                name: name.into_owned().into(),
-                route: self.clone(),
-                details: Detailed::default(),
-                #[cfg(feature = "axum")]
-                key: None,
-            })),
-        })
+        Some(
+            match self.layer.recorder.existing_http(&clean_name(&name)) {
+                Some(entry) => Target::Registered(entry),
+                None => Target::Unregistered(Box::new(PendingContext {
+                    name: name.into_owned().into(),
+                    route: self.clone(),
+                    details: Detailed::default(),
+                    #[cfg(feature = "axum")]
+                    key: None,
+                })),
+            },
+        )
     }
 }

@@ -101,7 +101,7 @@ impl dyn Ground + '_ {
             (instances, versions)
         });
         let instances = instances.iter().flatten().flat_map(|(_, of)| &of.contexts);
-        let versions = versions.iter().flat_map(|one| &one.records);
+        let versions = versions.iter().flatten().flat_map(|(_, records)| records);
         [
             requests_of(instances.map(|(_, sums)| &sums.histogram)),
             requests_of(versions.map(|(_, sums)| &sums.histogram)),

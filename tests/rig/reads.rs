@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_pulse::{Pulse, StoreError};
-use tower_pulse_core::store::{CounterQuery, SliceCount, SlowestQuery};
+use tower_pulse_core::store::{CounterQuery, SliceCount};
 use tower_pulse_core::store::{Heartbeat, RecordQuery, Store};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
@@ -139,7 +139,7 @@ pub trait StoreReads: Store {
 
     /// The slowest contexts with their means in seconds, slowest first.
     async fn slowest_means(&self) -> Result<Vec<(String, f64)>, StoreError> {
-        let ranking = self.query().slowest(&SlowestQuery::default()).await?;
+        let ranking = self.query().slowest(100).await?;
         let ranking = ranking.into_iter();
         Ok(ranking
             .map(|ranked| (ranked.context, ranked.mean))

@@ -28,7 +28,11 @@ impl Page {
         let service = source.service.as_deref().map(escape_hidden);
         let (service, version) = (service.as_deref(), source.app_version.as_deref());
         let is_instance = source.instance.is_some();
-        let precisions = query::source(&source.query).precisions.counters.iter();
+        let precisions = query::source(&source.query)
+            .store
+            .precisions()
+            .counters
+            .iter();
         let precisions: Vec<_> = precisions.map(|precision| precision.seconds).collect();
         let config = |may_write| {
             json!({
@@ -36,7 +40,7 @@ impl Page {
                 "version": version,
                 "precisions": precisions,
                 // The durations below which requests should stay, in seconds.
-                "target": query::source(&source.query).target_seconds(),
+                "target": query::source(&source.query).targets.seconds(),
                 "trace_url": source.trace_url,
                 "is_instance": is_instance,
                 // Whether marks can be added and removed, and changes be acknowledged.

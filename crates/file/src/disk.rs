@@ -2,7 +2,7 @@
 //! format, and the process that holds the file. The database begins behind it.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +15,8 @@ use tower_pulse_core::task::lock;
 pub(super) const HEADER: u64 = 4_096;
 /// The first bytes of each file.
 const MAGIC: &[u8; 16] = b"tower-pulse file";
+/// The length of the magic number, the version and the process, in bytes.
+const NOTED: usize = MAGIC.len() + 8;
 /// The version of the file's format. A file of a newer version is left alone.
 const VERSION: u32 = 1;
 /// The size of the buffer of a copy, in bytes.
@@ -53,27 +55,13 @@ pub(super) struct PlainIo;
 
 impl FileIo for PlainIo {}
 
-#[cfg(unix)]
-fn read_at(file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
-}
-
-#[cfg(unix)]
-fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
-}
-
 // The store's thread is the only user of the file, so nothing else moves its cursor.
-#[cfg(not(unix))]
 fn read_at(mut file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
     file.seek(SeekFrom::Start(offset))?;
     file.read_exact(out)
 }
 
-#[cfg(not(unix))]
 fn write_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-    use std::io::{Seek, SeekFrom, Write};
     file.seek(SeekFrom::Start(offset))?;
     file.write_all(bytes)
 }
@@ -159,27 +147,24 @@ impl Disk {
     /// Refuses a file of another program or of a newer version, before anything is written to it.
     fn check_header(&self) -> Result<(), Trouble> {
         let len = self.file.metadata()?.len();
-        let mut header = [0; 20];
+        let process = std::process::id();
         if len > 0 {
+            let mut header = [0; NOTED];
             let known = header.len().min(len as usize);
             self.io.read(&self.file, 0, &mut header[..known])?;
-            let (magic, version) = header.split_at(MAGIC.len());
-            if magic != MAGIC {
+            let Some([version, holder]) = numbers(&header) else {
                 return Err(Trouble::Foreign);
-            }
+            };
             if len < HEADER {
                 return Err(Trouble::Damaged("its first page is cut off".to_owned()));
             }
-            // The array has 20 bytes, so 4 are left after the magic number.
-            let version = u32::from_be_bytes(version.try_into().unwrap_or_default());
             if version > VERSION {
                 return Err(Trouble::Newer(version));
             }
-        }
-        let process = std::process::id();
-        if len > 0 && holder(&self.file) == Some(process) {
-            // This process opened the file before. Without a write, it can be read even if the disk is full.
-            return Ok(());
+            if holder == process {
+                // This process opened the file before. Without a write, it can be read even if the disk is full.
+                return Ok(());
+            }
         }
         let mut page = [&MAGIC[..], &VERSION.to_be_bytes()].concat();
         page.extend_from_slice(&process.to_be_bytes());
@@ -191,11 +176,16 @@ impl Disk {
 
 /// The process that is noted in a file's header.
 fn holder(file: &File) -> Option<u32> {
-    let mut header = [0; 24];
+    let mut header = [0; NOTED];
     read_at(file, 0, &mut header).ok()?;
-    let (start, process) = header.split_at(20);
-    let process = u32::from_be_bytes(process.try_into().ok()?);
-    start.starts_with(MAGIC).then_some(process)
+    numbers(&header).map(|[_, process]| process)
+}
+
+/// The version and the process in a header; `None` if another program has written it.
+fn numbers(header: &[u8; NOTED]) -> Option<[u32; 2]> {
+    let numbers = header.strip_prefix(MAGIC)?.chunks_exact(4);
+    let mut numbers = numbers.map(|number| number.try_into().map_or(0, u32::from_be_bytes));
+    Some([numbers.next()?, numbers.next()?])
 }
 
 impl StorageBackend for Disk {

@@ -12,9 +12,8 @@ use std::sync::Arc;
 use redb::{Database, ReadableTable, TableDefinition};
 
 use super::fields::{Definition, EXTENTS, FileFields, fields_of, remove_range};
-use super::trouble::Trouble;
 use tower_pulse_core::store::in_process::{Counters, Heartbeats, State, Tables};
-use tower_pulse_model::pack;
+use tower_pulse_model::pack::{self, Packed};
 use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::Revision;
 
@@ -38,6 +37,15 @@ pub(super) struct Earlier {
 /// A state, and when it was written in Unix seconds; `None` for a new one.
 pub(super) type Loaded = (State, Option<i64>);
 
+/// Unpacks a stored value.
+fn unpack<T: Packed>(bytes: &[u8]) -> Result<T, redb::Error> {
+    pack::unpack(bytes).ok_or_else(unreadable)
+}
+
+fn unreadable() -> redb::Error {
+    redb::Error::Corrupted("its state cannot be read".to_owned())
+}
+
 /// Begins a transaction, and loads the state. A file without one gets a new state, of the given `generation`, that
 /// begins `now`.
 pub(super) fn load(
@@ -46,19 +54,7 @@ pub(super) fn load(
     generation: String,
     now: i64,
     earlier: &Earlier,
-) -> Result<Loaded, Trouble> {
-    load_state(path, database, generation, now, earlier)?
-        .ok_or_else(|| Trouble::Damaged("its state cannot be read".to_owned()))
-}
-
-/// Loads the stored state; `None` if it cannot be read.
-fn load_state(
-    path: &Arc<Path>,
-    database: &Database,
-    generation: String,
-    now: i64,
-    earlier: &Earlier,
-) -> Result<Option<Loaded>, redb::Error> {
+) -> Result<Loaded, redb::Error> {
     let transaction = database.begin_write()?;
     let kept = {
         let stored = transaction.open_table(STATE)?;
@@ -70,28 +66,18 @@ fn load_state(
         let (name, extent) = extent?;
         // Tables that only a later version knows are kept.
         if let Some(table) = pack::unpack(name.value()) {
-            let Some(extent) = pack::unpack(extent.value()) else {
-                return Ok(None);
-            };
-            extents.insert(table, extent);
+            extents.insert(table, unpack(extent.value())?);
         }
     }
     let mut entries = VecDeque::new();
     for entry in transaction.open_table(ENTRIES)?.iter()? {
-        let Some(entry) = pack::unpack(entry?.1.value()) else {
-            return Ok(None);
-        };
-        entries.push_back(entry);
+        entries.push_back(unpack(entry?.1.value())?);
     }
     let mut counters = Counters::default();
     for counter in transaction.open_table(COUNTERS)?.iter()? {
         let (key, slices) = counter?;
-        let counter = pack::unpack::<(String, u32)>(key.value());
-        let (Some((name, precision)), Some(slices)) = (counter, pack::unpack(slices.value()))
-        else {
-            return Ok(None);
-        };
-        counters.set(&name, precision, slices);
+        let (name, precision): (String, u32) = unpack(key.value())?;
+        counters.set(&name, precision, unpack(slices.value())?);
     }
     counters.changed = Some(Map::default());
     let fields = FileFields {
@@ -103,16 +89,14 @@ fn load_state(
     state.counters = counters;
     state.heartbeats = earlier.heartbeats.clone();
     let Some(kept) = kept else {
-        return Ok(extents.is_empty().then_some((state, None)));
+        let is_new = extents.is_empty();
+        return is_new.then_some((state, None)).ok_or_else(unreadable);
     };
-    let Some(kept) = pack::unpack(&kept) else {
-        return Ok(None);
-    };
-    state.kept = kept;
+    state.kept = unpack(&kept)?;
     state.kept.journal.entries = entries;
     state.tables = Tables::reopened(state.tables.into_fields(), extents, earlier.writes);
     let written_at = Some(state.kept.written_at);
-    Ok(Some((state, written_at)))
+    Ok((state, written_at))
 }
 
 /// Writes the changes of the state, and commits the transaction, which makes them durable.

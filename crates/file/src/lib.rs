@@ -19,7 +19,6 @@ mod worker;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -45,7 +44,8 @@ pub struct FileStore;
 struct Thread {
     path: Arc<Path>,
     requests: Sender<(Access, Work)>,
-    waiting: Arc<AtomicUsize>,
+    /// Each waiting call holds a clone.
+    waiting: Arc<()>,
     report: Arc<Report>,
 }
 
@@ -91,31 +91,15 @@ impl FileStore {
     }
 }
 
-/// Counts one waiting call until it is dropped.
-struct Waiting(Arc<AtomicUsize>);
-
-impl Waiting {
-    fn new(waiting: &Arc<AtomicUsize>) -> Self {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Self(waiting.clone())
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Executor for Thread {
     fn describe(&self) -> String {
         format!("file {}", self.path.display())
     }
 
-    /// Hands work to the thread, unless too many calls [wait](Waiting), this one included.
+    /// Hands work to the thread, unless too many calls wait, this one included.
     fn begin(&self, access: Access, work: Work) -> Result<()> {
-        let waiting = Waiting::new(&self.waiting);
-        if self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
+        let waiting = self.waiting.clone();
+        if Arc::strong_count(&waiting) > 1 + MAX_WAITING {
             let message = format!("{} does not answer: its disk is slow", self.path.display());
             return Err(StoreError::new(StoreErrorKind::TimedOut, message));
         }

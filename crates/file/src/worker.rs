@@ -161,9 +161,7 @@ impl Worker {
             });
         }
         self.guarded(|worker| {
-            if worker.open.as_ref().is_some_and(|open| open.is_dirty) {
-                worker.commit();
-            }
+            worker.commit_changes();
             worker.look();
         });
     }
@@ -225,9 +223,7 @@ impl Worker {
 
     fn work(&mut self, access: Access, work: Work) {
         if access == Access::Durable {
-            if self.open.as_ref().is_some_and(|open| open.is_dirty) {
-                self.commit();
-            }
+            self.commit_changes();
             self.look();
         }
         // While a move fails, the data ends with this process.
@@ -253,6 +249,12 @@ impl Worker {
                 let message = told.unwrap_or_else(|| "the file is not open yet".to_owned());
                 StoreError::new(StoreErrorKind::Unreachable, message)
             }
+        }
+    }
+
+    fn commit_changes(&mut self) {
+        if self.open.as_ref().is_some_and(|open| open.is_dirty) {
+            self.commit();
         }
     }
 
@@ -301,13 +303,7 @@ impl Worker {
     fn attempt(&mut self) {
         self.tried = self.options.clock.tick();
         if self.open.is_none() {
-            match self.open_file() {
-                Ok(open) => self.open = Some(open),
-                Err(trouble) => {
-                    self.explain(trouble);
-                    return;
-                }
-            }
+            self.reopen();
         }
         self.bound();
         let now = self.options.clock.now_seconds();
@@ -339,6 +335,11 @@ impl Worker {
         self.full += u32::from(matches!(trouble, Trouble::Full));
         self.must_check |= trouble.is_damage() || matches!(trouble, Trouble::Panicked);
         self.explain(trouble);
+        self.reopen();
+    }
+
+    /// Opens the file, or tells the operator why it cannot be opened.
+    fn reopen(&mut self) {
         match self.open_file() {
             Ok(open) => self.open = Some(open),
             Err(trouble) => self.explain(trouble),

@@ -185,9 +185,8 @@ impl Batch {
 
     /// The number of contexts, counters, rankings, reports and marks.
     pub fn len(&self) -> usize {
-        let sections = self.sections();
-        let names = sections.iter().map(|section| section.len());
-        self.contexts.len() + names.sum::<usize>()
+        let names = self.contexts.len() + self.counters.len() + self.rankings.len();
+        names + self.reports.len() + self.marks.len()
     }
 
     /// The amounts of all kinds.

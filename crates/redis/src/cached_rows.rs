@@ -12,7 +12,7 @@ use super::keys::RowKeys;
 use super::rows::{CachedRow, State};
 use super::value::{int, items, shown, text, unix_seconds};
 use tower_pulse_core::condition::Condition;
-use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
+use tower_pulse_core::error::Result;
 
 /// The most bytes of several rows in one answer.
 const ANSWER_BYTES: usize = 1 << 20;
@@ -87,7 +87,7 @@ impl RedisStore {
             let _large = self.connections.large().await;
             (self.connections.pipeline(Role::Large, &pipeline)).await?
         } else {
-            self.connect_soon().await?;
+            self.connections.connect_soon(Role::Read).await?;
             self.read(&mut pipeline).await?
         };
         let mut replies = replies.into_iter().map(|reply| reply.unwrap_or(Value::Nil));
@@ -119,16 +119,6 @@ impl RedisStore {
             });
         }
         Ok(longer)
-    }
-
-    /// Connects within the response timeout, as the store may be unreachable.
-    async fn connect_soon(&self) -> Result<()> {
-        let patience = self.connections.response_timeout();
-        let connecting = tokio::time::timeout(patience, self.connections.connected(Role::Read));
-        connecting.await.unwrap_or_else(|_| {
-            let message = format!("no answer within {patience:?}");
-            Err(StoreError::new(StoreErrorKind::TimedOut, message))
-        })
     }
 
     /// Returns a longer row with the next size to ask for, unless the row is larger than the cache allows.

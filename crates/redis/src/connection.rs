@@ -16,19 +16,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex};
 use std::time::{Duration, Instant};
 
-use redis::{Pipeline, RedisError};
+use redis::{Pipeline, RedisError, RedisResult};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 pub(super) use self::dial::{Connection, Dialer, Role};
 #[cfg(feature = "row-cache")]
 pub(super) use self::large::LARGE_ROW;
+use super::call_keys::{distinct_keys, is_script};
 use super::error::{ServerInfo, is_of_another_type};
 use super::keys::Keys;
 use super::options::RedisOptions;
-use super::permissions::{Permissions, Refusal, is_denial, server_info};
+use super::permissions::{Permissions, is_denial, server_info};
 use super::server::Server;
-use super::subject::{distinct_keys, is_script};
 use super::topology::Topology;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
@@ -80,7 +80,7 @@ struct SlotState {
     /// Counts connections.
     generation: u64,
     /// The last failed attempt to connect. Calls that waited for this attempt report the same error.
-    failure: Option<(Instant, StoreErrorKind, String)>,
+    failure: Option<(Instant, StoreError)>,
 }
 
 impl Connections {
@@ -178,28 +178,24 @@ impl Connections {
         if let (Some(connection), None) = (&state.connection, &state.denied) {
             return Ok(connection.clone());
         }
-        if let Some((at, kind, message)) = &state.failure
+        if let Some((at, error)) = &state.failure
             && *at >= called
         {
-            return Err(StoreError::new(*kind, message.clone()));
+            return Err(error.clone());
         }
         let connecting = self.connect(role, state);
         let connected = tokio::time::timeout(self.connect_deadline, connecting).await;
         match connected.unwrap_or_else(|_| Err(self.too_late(&self.server_info))) {
-            Ok(connection) => {
+            Ok(mut connection) => {
                 state.generation += 1;
                 state.failure = None;
-                let generation = Some(state.generation);
-                let connection = Connection {
-                    generation,
-                    ..connection
-                };
+                connection.generation = Some(state.generation);
                 state.connection = Some(connection.clone());
                 self.slot(role).answered();
                 Ok(connection)
             }
             Err(error) => {
-                state.failure = Some((Instant::now(), error.kind(), error.to_string()));
+                state.failure = Some((Instant::now(), error.clone()));
                 Err(error)
             }
         }
@@ -215,8 +211,8 @@ impl Connections {
         let mut kept = state.connection.take().zip(state.denied.take());
         if let Some((connection, denied)) = &mut kept {
             let checked = self.permissions.check(denied.clone(), connection).await;
-            if let Err(Refusal::Denied(at, detail)) = checked {
-                return Err(self.deny(state, kept.map(|(it, _)| it), at, &detail));
+            if let Ok(Some(denied)) = checked {
+                return Err(self.deny(state, kept.map(|(it, _)| it), denied));
             }
             kept = kept.filter(|_| checked.is_ok());
         }
@@ -226,12 +222,12 @@ impl Connections {
         };
         if let Role::Write = role {
             let probed = self.probe(&mut connection).await;
-            if let Err(refusal) = probed {
+            if !matches!(probed, Ok(None)) {
                 self.topology.doubt();
-                return Err(match refusal {
-                    Refusal::Failed(error) => self.server_info.explain(&error),
-                    Refusal::Denied(at, detail) => self.deny(state, Some(connection), at, &detail),
-                });
+            }
+            let denied = probed.map_err(|error| self.server_info.explain(&error))?;
+            if let Some(denied) = denied {
+                return Err(self.deny(state, Some(connection), denied));
             }
         }
         Ok(connection)
@@ -242,15 +238,14 @@ impl Connections {
         &self,
         state: &mut SlotState,
         connection: Option<Connection>,
-        at: usize,
-        detail: &str,
+        (at, detail): (usize, String),
     ) -> StoreError {
         (state.connection, state.denied) = (connection, Some(at..at + 1));
-        self.server_info.answered("NOPERM", detail)
+        self.server_info.answered("NOPERM", &detail)
     }
 
-    /// Reads the kind and version of the server, and checks that the user may run all commands of this crate.
-    async fn probe(&self, connection: &mut Connection) -> Result<(), Refusal> {
+    /// Reads the kind and version of the server, and returns the first command of this crate that the user may not run.
+    async fn probe(&self, connection: &mut Connection) -> RedisResult<Option<(usize, String)>> {
         let info = server_info(&mut connection.commands).await?;
         self.set_server(&info);
         self.permissions.check(ALL, connection).await
@@ -275,13 +270,13 @@ impl Connections {
             None => self.server_info.explain_about(&error, &keys, is_script),
         };
         let detail = error.detail().unwrap_or_default();
-        let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
+        let is_denied = is_denial(&error);
         // The error of a script may not name the denied command.
         let mut denied = None;
         if is_script
             && is_denied
             && !detail.contains("permissions to run")
-            && let Err(Refusal::Denied(at, detail)) =
+            && let Ok(Some((at, detail))) =
                 self.permissions.check(ALL, &mut connection.clone()).await
         {
             explained = self.server_info.answered("NOPERM", &detail);
@@ -314,19 +309,14 @@ impl Connections {
             self.topology.doubt();
         }
         let mut state = slot.state.lock().await;
-        let SlotState {
-            connection: current,
-            asking,
-            ..
-        } = &mut *state;
         let is_this = |it: &mut Connection| it.generation == connection.generation;
         if connection.generation.is_none() {
-            *asking = None;
-        } else if is_denied && current.as_mut().is_some_and(is_this) {
+            state.asking = None;
+        } else if is_denied && state.connection.as_mut().is_some_and(is_this) {
             state.denied = Some(denied.unwrap_or(ALL));
         } else {
             // A newer connection is not dropped.
-            current.take_if(is_this);
+            state.connection.take_if(is_this);
         }
         explained
     }

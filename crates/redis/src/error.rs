@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use redis::{ConnectionInfo, ErrorKind, RedisError, ServerError};
+use redis::{ConnectionInfo, ErrorKind, RedisError};
 
+use super::call_keys::named;
 use super::commands::commands;
 use super::keys::Keys;
 use super::options::RedisOptions;
-use super::subject::named;
 use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
@@ -232,11 +232,6 @@ pub(super) fn is_permission(text: &str) -> bool {
 pub(super) fn is_of_another_type(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     error.code() == Some("WRONGTYPE") || detail.contains("wrong kind of value")
-}
-
-/// Whether an error concerns only the one key of its command. A proxy may answer anything with an `ERR` of its own.
-pub(super) fn is_of_a_key(error: &ServerError) -> bool {
-    error.code() == "WRONGTYPE"
 }
 
 #[cfg(test)]

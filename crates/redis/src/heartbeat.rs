@@ -37,23 +37,20 @@ impl RedisStore {
         let sent = Instant::now();
         let mut pipeline = pipe();
         let fields = pipeline.cmd("HSET").arg(&instance);
-        fields.arg("at").arg(heartbeat.at);
-        fields.arg("in_flight").arg(heartbeat.in_flight);
-        fields.arg("dropped").arg(heartbeat.dropped);
-        fields.arg("every").arg(heartbeat.every);
-        fields.arg("version").arg(env!("CARGO_PKG_VERSION"));
-        fields
-            .arg("cleaning")
-            .arg(heartbeat.cleaning.as_deref().unwrap_or_default());
-        if let Some(name) = &heartbeat.name {
-            fields.arg("name").arg(&**name);
-        }
-        if let Some(skew) = heartbeat.skew {
-            fields.arg("skew").arg(skew);
-        }
-        if let Some(version) = &heartbeat.version {
-            fields.arg("app_version").arg(&**version);
-        }
+        fields.arg(("at", heartbeat.at, "every", heartbeat.every));
+        fields.arg((
+            "in_flight",
+            heartbeat.in_flight,
+            "dropped",
+            heartbeat.dropped,
+        ));
+        let cleaning = heartbeat.cleaning.as_deref().unwrap_or_default();
+        fields.arg(("version", env!("CARGO_PKG_VERSION"), "cleaning", cleaning));
+        // A field without a value is left out.
+        fields.arg(heartbeat.name.as_deref().map(|name| ("name", name)));
+        fields.arg(heartbeat.skew.map(|skew| ("skew", skew)));
+        let version = heartbeat.version.as_deref();
+        fields.arg(version.map(|version| ("app_version", version)));
         let alive = pipeline.cmd("ZADD").arg(&instances);
         alive.arg(heartbeat.at).arg(&heartbeat.instance);
         let mut keys = vec![&*instance, &*instances];

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use redis::{Arg, Cmd, Pipeline, Value, cmd};
 
 use super::RedisStore;
+use super::call_keys::words;
 use super::connection::Role;
-use super::subject::{keys_of, words};
 use super::value::{bytes, count, into_items, items, shown};
 use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{Result, StoreErrorKind};
@@ -221,9 +221,10 @@ impl RedisStore {
 
     /// The part of a command to send, from the answers to its [`questions`].
     fn part(&self, command: &Cmd, questions: &[Cmd], sizes: &[usize]) -> Part {
+        let words = words(command);
         let note = |question: &Cmd, most, size| {
             self.large_keys.note(question, most, size > most, || {
-                let key = shown(keys_of(command).first().unwrap_or(&&[][..]));
+                let key = shown(words.get(1).copied().unwrap_or_default());
                 Condition::UnreadableKey.warning(format!("{key}: {TOO_LARGE}"))
             })
         };
@@ -232,7 +233,6 @@ impl RedisStore {
             bytes: 0,
             left_out: Vec::new(),
         };
-        let words = words(command);
         match (&words[..], sizes) {
             ([b"HMGET", key, fields @ ..], _) => {
                 let mut rest = cmd("HMGET");

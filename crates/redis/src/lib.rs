@@ -12,6 +12,7 @@
 mod append;
 #[cfg(feature = "row-cache")]
 mod cached_rows;
+mod call_keys;
 mod commands;
 mod connection;
 mod credentials;
@@ -31,7 +32,6 @@ pub mod rows;
 mod script;
 mod server;
 mod status;
-mod subject;
 mod tables;
 #[cfg(feature = "tls")]
 mod tls;
@@ -57,8 +57,8 @@ use tower_pulse_core::store::journal::Journal;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
     Append, Appended, AppendedCall, Cleaned, CounterQuery, CounterSeries, FencedBatch, Fleet,
-    Generation, Heartbeat, Pass, Query, Readable, RecordCache, SlowestQuery, Store, StoreFuture,
-    StoreStatus, Upkeep, check_precisions,
+    Generation, Heartbeat, Pass, Query, Readable, RecordCache, Store, StoreFuture, StoreStatus,
+    Upkeep, check_precisions,
 };
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -225,13 +225,13 @@ impl Query for RedisStore {
         Box::pin(self.read_counter_names(precisions))
     }
 
-    fn slowest<'a>(&'a self, query: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>> {
+    fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>> {
         match self.exports() {
-            Some(exports) => exports.slowest(query.limit.min(RANKING_LEN)),
+            Some(exports) => exports.slowest(limit.min(RANKING_LEN)),
             None => {
                 let clock = self.clock.clone().unwrap_or_else(Clock::system);
                 let now = clock.now_seconds();
-                let (since, limit) = (now.saturating_sub(RANKED_SECONDS), query.limit);
+                let since = now.saturating_sub(RANKED_SECONDS);
                 let slowest = tower_pulse_core::store::read::slowest(self, since, limit, now);
                 Box::pin(slowest)
             }

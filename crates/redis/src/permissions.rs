@@ -8,25 +8,11 @@ use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 
 use super::commands::commands;
 use super::connection::Connection;
-use super::error::is_permission;
+use super::error::real_code;
 use super::keys::Keys;
 
 /// The [`commands`] of a store, for keys with a prefix.
 pub(super) struct Permissions(Vec<Cmd>);
-
-/// The reason why a connection is not known to have all permissions.
-pub(super) enum Refusal {
-    /// A command is denied: its index, and the details of the answer.
-    Denied(usize, String),
-    /// The check failed.
-    Failed(RedisError),
-}
-
-impl From<RedisError> for Refusal {
-    fn from(error: RedisError) -> Self {
-        Self::Failed(error)
-    }
-}
 
 impl Permissions {
     pub(super) fn new(keys: &Keys, is_read_only: bool) -> Self {
@@ -48,29 +34,29 @@ impl Permissions {
         Self(commands.collect())
     }
 
-    /// Checks the commands in a range of indexes at once.
+    /// Checks the commands in a range of indexes at once. Returns the index of the first that is denied, and the
+    /// details of the answer.
     pub(super) async fn check(
         &self,
         places: Range<usize>,
         connection: &mut Connection,
-    ) -> Result<(), Refusal> {
+    ) -> RedisResult<Option<(usize, String)>> {
         let mut pipeline = Pipeline::new();
         for command in self.0.iter().take(places.end).skip(places.start) {
             pipeline.add_command(command.clone());
         }
-        let replies: RedisResult<Vec<Value>> = connection
+        let replies = connection
             .commands
             .send_packed_commands(&pipeline, 0, pipeline.len())
-            .await;
-        for (at, reply) in replies?.into_iter().enumerate() {
-            if let Value::ServerError(error) = reply {
-                let detail = error.details().unwrap_or_default();
-                if is_denial(error.code(), detail) {
-                    return Err(Refusal::Denied(places.start + at, detail.to_owned()));
-                }
-            }
-        }
-        Ok(())
+            .await?;
+        let denied = replies.into_iter().enumerate().find_map(|(at, reply)| {
+            let error = reply.extract_error().err().filter(is_denial)?;
+            Some((
+                places.start + at,
+                error.detail().unwrap_or_default().to_owned(),
+            ))
+        });
+        Ok(denied)
     }
 }
 
@@ -87,11 +73,11 @@ pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> Redis
 /// users do.
 pub(super) fn is_refusal(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
-    let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
-    is_denied || error.code().is_some() && detail.contains("unknown")
+    is_denial(error) || error.code().is_some() && detail.contains("unknown")
 }
 
 /// Whether a user was denied a command. The connection remains usable.
-pub(super) fn is_denial(code: &str, detail: &str) -> bool {
-    code == "NOPERM" || is_permission(detail)
+pub(super) fn is_denial(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    error.code().map(|code| real_code(code, detail)) == Some("NOPERM")
 }

@@ -7,8 +7,8 @@ use redis::{Cmd, Script, ToRedisArgs};
 
 /// A script, which the server caches under its hash.
 pub(super) struct Lua {
-    source: LazyLock<Cow<'static, str>>,
-    hash: LazyLock<String>,
+    pub(super) source: LazyLock<Cow<'static, str>>,
+    pub(super) hash: LazyLock<String>,
 }
 
 /// Declares a script: one file, or several files joined in this order.
@@ -90,17 +90,9 @@ impl Invocation {
         self.args.append(&mut other.args);
     }
 
-    /// The command for a server that has cached the script.
-    pub(super) fn by_hash(&self, lua: &Lua) -> Cmd {
-        self.command("EVALSHA", &lua.hash)
-    }
-
-    /// The command for a server that has not cached the script: it contains the source, which the server then caches.
-    pub(super) fn by_source(&self, lua: &Lua) -> Cmd {
-        self.command("EVAL", &lua.source)
-    }
-
-    fn command(&self, name: &str, script: &str) -> Cmd {
+    /// The call of a script: EVALSHA with the hash of a script that the server has cached, or EVAL with the source,
+    /// which the server then caches.
+    pub(super) fn command(&self, name: &str, script: &str) -> Cmd {
         let bytes: usize = self.keys.iter().chain(&self.args).map(Vec::len).sum();
         let mut command = Cmd::with_capacity(
             3 + self.keys.len() + self.args.len(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::task::JoinSet;
 
 use super::places::Place;
 use tower_pulse_core::task::BoxFuture;
@@ -59,28 +60,20 @@ pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize)
                 .map(Some)
                 .map_err(|error| format!("it cannot be written as JSON: {error}"))
         });
-        // A task of its own, so that a panic ends only the task.
-        let mut task = AbortOnDrop(tokio::spawn(load));
+        // A task of its own, so that a panic ends only the task, and that it ends with this future.
+        let mut task = JoinSet::new();
+        task.spawn(load);
         Box::pin(async move {
-            match tokio::time::timeout(deadline, &mut task.0).await {
+            match tokio::time::timeout(deadline, task.join_next()).await {
                 Err(_) => Err(format!("it took longer than {deadline:?}")),
-                Ok(Err(panic)) if panic.is_panic() => Err("the loader panicked".to_owned()),
-                Ok(Err(_)) => Err("the runtime shut down".to_owned()),
-                Ok(Ok(Ok(Some(json)))) if json.len() > max_bytes => Err(format!(
+                Ok(Some(Err(panic))) if panic.is_panic() => Err("the loader panicked".to_owned()),
+                Ok(None | Some(Err(_))) => Err("the runtime shut down".to_owned()),
+                Ok(Some(Ok(Ok(Some(json))))) if json.len() > max_bytes => Err(format!(
                     "it has {} bytes, more than `max_bytes`, {max_bytes}",
                     json.len()
                 )),
-                Ok(Ok(loaded)) => loaded,
+                Ok(Some(Ok(loaded))) => loaded,
             }
         })
     })
-}
-
-/// A task that is aborted when its handle is dropped.
-struct AbortOnDrop(tokio::task::JoinHandle<LoadedRow>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

@@ -37,7 +37,7 @@ use tower_pulse_core::flush::FlushOptions;
 use tower_pulse_core::handle::{Handle, HandleOptions};
 use tower_pulse_core::health::{Health, Status};
 use tower_pulse_core::query::answers::Reader;
-use tower_pulse_core::query::{Process, StoreReader, reader};
+use tower_pulse_core::query::{Process, reader};
 use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::recorder::{Limits, Unrecorded};
 use tower_pulse_core::store::Store;
@@ -98,22 +98,15 @@ pub(super) fn query_with(
     targets: Targets,
     process: CannedProcess,
 ) -> Reader {
-    let targets = Arc::new(targets);
-    reader(tower_pulse_core::query::Source {
-        reader: StoreReader::new(
-            store.clone(),
-            clock.clone(),
-            Arc::new(|| None),
-            targets.clone(),
-            64 << 20,
-        ),
+    let process = Some(Arc::new(process) as Arc<dyn Process>);
+    reader(tower_pulse_core::query::Source::new(
         store,
         clock,
-        precisions: Precisions::default(),
         targets,
-        notices: Default::default(),
-        process: Some(Arc::new(process)),
-    })
+        64 << 20,
+        Default::default(),
+        process,
+    ))
 }
 
 /// The canned state of this process.
@@ -122,6 +115,10 @@ pub(super) struct CannedProcess(pub(super) fn() -> Health);
 impl Process for CannedProcess {
     fn health(&self) -> Health {
         (self.0)()
+    }
+
+    fn unsent(&self) -> Option<tower_pulse_core::flush::Unsent> {
+        None
     }
 
     fn counters(&self) -> HashMap<Arc<str>, i64> {

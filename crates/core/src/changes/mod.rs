@@ -18,13 +18,13 @@ mod usual;
 
 use std::sync::{Arc, Mutex};
 
-pub use self::session::JudgedScope;
-use self::session::Session;
+use self::session::{JudgedScope, Session};
 pub use self::tables::{Findings, Tables};
 use crate::callbacks::{Callback, Callbacks};
 use crate::clock::Clock;
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::fold::Folder;
+use crate::recorder::Recorder;
 use crate::store::conditional_write::Written;
 use crate::store::judgement::read_judged;
 use crate::store::{Store, StoreFuture};
@@ -45,8 +45,8 @@ pub struct Judge {
     clock: Clock,
     /// Writes judgements.
     folder: Arc<Folder>,
-    /// The time, in Unix seconds, of the oldest sample of this instance that is not known to be in the store.
-    unsent_since: Box<dyn Fn() -> Option<i64> + Send + Sync>,
+    /// Knows the samples of this instance that are not known to be in the store.
+    recorder: Arc<Recorder>,
     /// The contexts that are judged.
     scope: JudgedScope,
     /// Taken out while a minute is judged: if the future is dropped then, the slot stays empty, and the next call
@@ -74,15 +74,18 @@ impl Judge {
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
-        scope: JudgedScope,
         folder: Arc<Folder>,
-        unsent_since: impl Fn() -> Option<i64> + Send + Sync + 'static,
+        recorder: Arc<Recorder>,
     ) -> Self {
+        let scope = JudgedScope {
+            max_contexts: recorder.limits.max_contexts,
+            has_queue: recorder.limits.queue_header.is_some(),
+        };
         Self {
             store,
             clock,
             folder,
-            unsent_since: Box::new(unsent_since),
+            recorder,
             scope,
             session: tokio::sync::Mutex::default(),
             callbacks: Callbacks::new("on_change"),
@@ -130,7 +133,7 @@ impl Judge {
         let journal = self.store.journal();
         // This is read before the store's status: each sample that counts as sent here is then in the store when the
         // status is read.
-        let unsent_since = (self.unsent_since)().unwrap_or(i64::MAX);
+        let unsent_since = self.recorder.drain.unsent_since().unwrap_or(i64::MAX);
         let readable = self
             .store
             .upkeep()

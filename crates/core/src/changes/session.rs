@@ -53,7 +53,7 @@ pub(super) struct Session {
 
 /// The contexts that are judged.
 #[derive(Clone, Copy, Debug)]
-pub struct JudgedScope {
+pub(super) struct JudgedScope {
     /// The most contexts that are judged.
     pub max_contexts: usize,
     /// Whether the queue in front of the service is judged too.

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Handle, Stages};
+use crate::flush::Unsent;
 use crate::health::Health;
-use crate::query::{Process, Reader, Source, StoreReader, reader};
+use crate::query::{Process, Reader, Source, reader};
 
 impl Handle {
     /// Answers all questions of the dashboard, in Rust: see [`query`](crate::query). All routers of this `Pulse` use it
@@ -13,25 +14,15 @@ impl Handle {
     pub fn query(&self) -> &Reader {
         self.0.query.get_or_init(|| {
             let stages = &self.0.stages;
-            let flusher = stages.flusher.clone();
-            let unsent = Arc::new(move || flusher.unsent());
-            let targets = Arc::new(stages.options.targets.clone());
-            let (store, clock) = (stages.store.clone(), stages.options.clock.clone());
-            reader(Source {
-                reader: StoreReader::new(
-                    store.clone(),
-                    clock.clone(),
-                    unsent,
-                    targets.clone(),
-                    stages.options.query_bytes,
-                ),
-                store,
-                clock,
-                precisions: stages.options.precisions.clone(),
-                targets,
-                notices: stages.options.notices.clone(),
-                process: Some(stages.clone()),
-            })
+            let options = &stages.options;
+            reader(Source::new(
+                stages.store.clone(),
+                options.clock.clone(),
+                options.targets.clone(),
+                options.query_bytes,
+                options.notices.clone(),
+                Some(stages.clone()),
+            ))
         })
     }
 }
@@ -39,6 +30,10 @@ impl Handle {
 impl Process for Stages {
     fn health(&self) -> Health {
         self.health()
+    }
+
+    fn unsent(&self) -> Option<Unsent> {
+        self.flusher.unsent()
     }
 
     fn counters(&self) -> HashMap<Arc<str>, i64> {

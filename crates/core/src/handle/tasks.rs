@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::{Handle, HandleOptions, Inner, Stages};
-use crate::changes::{Judge, JudgedScope};
+use crate::changes::Judge;
 use crate::cleaner::Cleaner;
 use crate::flush::Flusher;
 use crate::fold::{FoldLimits, Folder};
@@ -69,20 +69,7 @@ impl Stages {
             leaderless,
         );
         let folder = Arc::new(folder);
-        let unsent_since = {
-            let recorder = recorder.clone();
-            move || recorder.drain.unsent_since()
-        };
-        let judge = Judge::new(
-            store.clone(),
-            clock,
-            JudgedScope {
-                max_contexts,
-                has_queue: options.limits.queue_header.is_some(),
-            },
-            folder.clone(),
-            unsent_since,
-        );
+        let judge = Judge::new(store.clone(), clock, folder.clone(), recorder.clone());
         Self {
             recorder,
             flusher: Arc::new(flusher),

@@ -29,4 +29,3 @@ pub(crate) use self::answers::*;
 pub use self::question::named;
 pub use self::reader::{reader, source};
 pub use self::source::{Process, Source};
-pub use self::store_reader::StoreReader;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::store_reader::StoreReader;
 use crate::clock::Clock;
+use crate::flush::Unsent;
 use crate::health::{Health, Notices};
 use crate::store::Store;
 use crate::targets::Targets;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
-use tower_pulse_model::slice::Precisions;
 
 /// The data of all answers.
 pub struct Source {
@@ -20,8 +20,6 @@ pub struct Source {
     pub store: Arc<dyn Store>,
     /// The time source.
     pub clock: Clock,
-    /// The precisions of the counters.
-    pub precisions: Precisions,
     /// The targets of requests.
     pub targets: Arc<Targets>,
     /// The warnings about the configuration, and the wrong credentials.
@@ -34,6 +32,9 @@ pub struct Source {
 pub trait Process: Send + Sync {
     /// The health of this instance.
     fn health(&self) -> Health;
+
+    /// The samples of this instance that the store may not have yet.
+    fn unsent(&self) -> Option<Unsent>;
 
     /// The totals of the user's counters in this instance since its start.
     fn counters(&self) -> HashMap<Arc<str>, i64>;
@@ -48,9 +49,26 @@ pub trait Process: Send + Sync {
 }
 
 impl Source {
-    /// The target: the time that requests should stay below, in seconds.
-    pub fn target_seconds(&self) -> Option<f64> {
-        self.targets.seconds()
+    /// The data of a store. `query_bytes` bounds the caches. A process that is no instance detects a wrong clock, and
+    /// uses the store's time then.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        targets: Targets,
+        query_bytes: usize,
+        notices: Notices,
+        process: Option<Arc<dyn Process>>,
+    ) -> Self {
+        let targets = Arc::new(targets);
+        let shared = (store.clone(), clock.clone(), targets.clone());
+        Self {
+            reader: StoreReader::new(shared, query_bytes, process.clone()),
+            store,
+            clock,
+            targets,
+            notices,
+            process,
+        }
     }
 
     /// The totals of the user's counters in this instance since its start.

@@ -12,13 +12,13 @@ use super::instance_minutes::beside_others::BesideOthers;
 use super::instance_minutes::{InstanceMinutes, InstanceSums};
 use super::key::Key;
 use super::reads::{self, Reads};
+use super::source::Process;
 use super::span::Span;
 use super::windows::Windows;
 use super::windows::points::WindowPoints;
 use super::windows::sums::{RunningTimer, TargetSums, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
-use crate::flush::Unsent;
 use crate::query::window::{Window, WindowSlices, recorded_until};
 #[cfg(feature = "row-cache")]
 use crate::row_lists::{ListRows, RowList, RowsQuery};
@@ -26,8 +26,8 @@ use crate::skew::Skew;
 use crate::store::judgement::{ChangeLog, read_changes_after};
 use crate::store::table_reads::Purpose;
 use crate::store::{
-    CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus,
-    history, marks, profiles,
+    CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, Store, StoreStatus, history, marks,
+    profiles,
 };
 #[cfg(feature = "rankings")]
 use crate::store::{RankingPage, RankingQuery};
@@ -43,13 +43,10 @@ use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slice::Precision;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::slow_request::SlowRequests;
-use tower_pulse_model::slowest::RankedContext;
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
 use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot};
 use tower_pulse_model::tiers::Tiers;
 use tower_pulse_model::timer_sums;
-
-/// Returns the samples of this instance that the store may not have yet.
-type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
 
 /// Bytes of a profile.
 const PROFILE: usize = WEEK_HOURS * size_of::<ProfileHour>();
@@ -67,7 +64,7 @@ pub struct ReadStatus {
 pub struct StoreReader {
     store: Arc<dyn Store>,
     clock: Clock,
-    unsent: UnsentSource,
+    process: Option<Arc<dyn Process>>,
     /// The measured error of the clock; `None` in an instance, which measures it elsewhere.
     pub(super) skew: Option<Skew>,
     reads: Reads,
@@ -91,16 +88,14 @@ pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
 impl StoreReader {
     /// Creates a reader of a store. `query_bytes` bounds its caches.
     pub fn new(
-        store: Arc<dyn Store>,
-        clock: Clock,
-        unsent: UnsentSource,
-        targets: Arc<Targets>,
+        (store, clock, targets): (Arc<dyn Store>, Clock, Arc<Targets>),
         query_bytes: usize,
+        process: Option<Arc<dyn Process>>,
     ) -> Self {
         let share = |sixteenths: usize| query_bytes / 16 * sixteenths;
         Self {
-            unsent,
-            skew: None,
+            skew: process.is_none().then(Skew::default),
+            process,
             windows: Windows::new(store.clone(), clock.clone(), targets, share(8)),
             instance_minutes: InstanceMinutes::new(store.clone(), clock.clone(), share(2)),
             reads: Reads::new(clock.clone(), [4, 1, 1].map(share)),
@@ -110,12 +105,6 @@ impl StoreReader {
             store,
             clock,
         }
-    }
-
-    /// Makes the reader detect a wrong clock, and use the store's time then.
-    pub fn with_skew(self) -> Self {
-        let skew = Some(Skew::default());
-        Self { skew, ..self }
     }
 
     /// The current state of the fleet.
@@ -280,7 +269,7 @@ impl StoreReader {
 
     /// The ranking of the slowest contexts.
     pub async fn slowest(&self) -> Shared<Vec<RankedContext>> {
-        let read = async { self.store.query().slowest(&SlowestQuery::default()).await };
+        let read = async { self.store.query().slowest(RANKING_LEN).await };
         self.reads.get(Key::Slowest, |_| 0, read).await
     }
 
@@ -389,7 +378,7 @@ impl StoreReader {
             let now = self.now();
             let sent = self.clock.wall_nanos();
             // Taken before the store is asked, whose answer may include samples that are sent meanwhile.
-            let unsent = (self.unsent)();
+            let unsent = self.process.as_ref().and_then(|process| process.unsent());
             let (mut store, tiers) = tokio::try_join!(
                 async { Ok(self.store.upkeep().status(now).await?) },
                 self.tiers()

@@ -31,9 +31,7 @@ pub use self::append::{
 };
 use self::journal::Journal;
 use self::locality::{Locality, ON_SERVER};
-pub use self::query::{
-    CounterQuery, CounterSeries, MAX_COUNTER_NAMES, Query, RECENT_SLICES, SlowestQuery,
-};
+pub use self::query::{CounterQuery, CounterSeries, MAX_COUNTER_NAMES, Query, RECENT_SLICES};
 #[cfg(feature = "query")]
 pub use self::read::BookStatistics;
 pub use self::read::{

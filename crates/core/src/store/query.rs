@@ -15,7 +15,7 @@ use crate::store::StoreFuture;
 use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slice::SliceCount;
 use tower_pulse_model::slow_request::SlowRequests;
-use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
+use tower_pulse_model::slowest::RankedContext;
 #[cfg(feature = "query")]
 use tower_pulse_model::snapshot::ContextSnapshot;
 use tower_pulse_model::snapshot::FleetSnapshot;
@@ -73,27 +73,6 @@ impl CounterSeries {
     }
 }
 
-/// Asks for the slowest contexts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct SlowestQuery {
-    /// How many contexts to return, 100 at the most.
-    pub limit: usize,
-}
-
-impl SlowestQuery {
-    /// Asks for the `limit` slowest contexts.
-    pub fn new(limit: usize) -> Self {
-        Self { limit }
-    }
-}
-
-impl Default for SlowestQuery {
-    fn default() -> Self {
-        Self { limit: RANKING_LEN }
-    }
-}
-
 /// Answers queries.
 ///
 /// # Cancel safety
@@ -122,8 +101,8 @@ pub trait Query: Send + Sync {
     /// [`MAX_COUNTER_NAMES`].
     fn counter_names<'a>(&'a self, precisions: &'a [u32]) -> StoreFuture<'a, Vec<String>>;
 
-    /// The slowest contexts, slowest first.
-    fn slowest<'a>(&'a self, query: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>>;
+    /// The slowest contexts, slowest first: at most `limit`, and at most 100.
+    fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>>;
 
     /// The contexts of a name, of any kind, with their statistics of the hour of `now` and of the hour before. Problems
     /// are left out.

@@ -111,9 +111,7 @@ impl Worker {
         // The database is closed only if the new file can be created.
         let new = Disk::open(&part, self.options.io.clone(), self.options.file_bytes);
         let new = new.inspect_err(|_| drop(fs::remove_file(&part)))?;
-        if self.open.as_ref().is_some_and(|open| open.is_dirty) {
-            self.commit();
-        }
+        self.commit_changes();
         self.close();
         if let Err(error) = held.copy_to(&new).and_then(|()| rename(&part, &target)) {
             drop(fs::remove_file(&part));

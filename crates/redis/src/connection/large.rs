@@ -1,11 +1,9 @@
 //! Calls with a value that is, or may be, too large for the shared connections.
 
-use std::time::Duration;
-
 use tokio::sync::MutexGuard;
 
 use super::{Connections, Role};
-use tower_pulse_core::error::Result;
+use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 
 /// The largest row that is read or written on a shared connection.
 pub(crate) const LARGE_ROW: usize = 4 << 20;
@@ -26,14 +24,13 @@ impl Connections {
         }
     }
 
-    /// The longest time for a command.
-    pub(crate) fn response_timeout(&self) -> Duration {
-        self.dialer.response_timeout(Role::Write)
-    }
-
-    /// Connects unless already connected.
-    pub(crate) async fn connected(&self, role: Role) -> Result<()> {
-        self.connection(role).await.map(drop)
+    /// Connects within the response timeout, as the store may be unreachable.
+    pub(crate) async fn connect_soon(&self, role: Role) -> Result<()> {
+        let patience = self.dialer.response_timeout(role);
+        let connected = tokio::time::timeout(patience, self.connection(role)).await;
+        let message = || format!("no answer within {patience:?}");
+        connected.map_err(|_| StoreError::new(StoreErrorKind::TimedOut, message()))??;
+        Ok(())
     }
 }
 

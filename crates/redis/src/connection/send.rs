@@ -8,7 +8,7 @@ use redis::{Cmd, Pipeline, Value, cmd};
 
 use super::{Connection, Connections, Role};
 use crate::commands::{is_read, is_time};
-use crate::error::{is_of_a_key, is_of_another_type};
+use crate::error::is_of_another_type;
 use crate::script::{Invocation, Lua};
 use crate::topology::{Address, Redirect};
 use crate::value::shown;
@@ -30,11 +30,11 @@ impl Connections {
     /// need the permission for SCRIPT LOAD.
     pub(crate) async fn run(&self, role: Role, lua: &Lua, script: &Invocation) -> Result<Value> {
         self.check(|| false)?;
-        let mut pipeline = alone(script.by_hash(lua));
+        let mut pipeline = alone(script.command("EVALSHA", &lua.hash));
         let mut answer = self.exchange(role, &pipeline).await?;
         if matches!(&answer.0[..], [Value::ServerError(error)] if error.code() == "NOSCRIPT") {
             // The script has not run yet, so it is not executed twice.
-            pipeline = alone(script.by_source(lua));
+            pipeline = alone(script.command("EVAL", &lua.source));
             answer = self.exchange(role, &pipeline).await?;
         }
         self.only(role, &pipeline, answer).await
@@ -56,7 +56,7 @@ impl Connections {
         for (command, reply) in pipeline.cmd_iter().zip(replies) {
             results.push(match reply {
                 Value::ServerError(error)
-                    if is_of_a_key(&error) || self.is_read_only && is_time(command) =>
+                    if error.code() == "WRONGTYPE" || self.is_read_only && is_time(command) =>
                 {
                     let detail = error.details().unwrap_or_default();
                     let answer = format!("{} {detail}", error.code());
@@ -200,10 +200,8 @@ impl Connections {
         let dialled = tokio::time::timeout(self.connect_deadline, dialling).await;
         let dialled =
             dialled.unwrap_or_else(|_| Err(self.too_late(&self.server_info.of_node(node))));
-        let connection = Connection {
-            changes,
-            ..dialled?
-        };
+        let mut connection = dialled?;
+        connection.changes = changes;
         state.asking = Some(connection.clone());
         Ok(connection)
     }

@@ -1,6 +1,6 @@
 //! Reads the samples of other programs from the statistics of contexts, and from the ranking of the slowest.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use redis::{Value, pipe};
@@ -33,55 +33,43 @@ const NAMES_AT_ONCE: usize = 500;
 /// The bytes that are shown of an unusable name.
 const SHOWN_BYTES: usize = 100;
 
-/// The contexts of the store.
-#[derive(Default)]
-struct Listing {
-    /// The kinds of contexts by their name.
-    kinds: HashMap<String, Vec<Kind>>,
-    /// The names of contexts that only the book's functions have recorded.
-    foreign: HashSet<String>,
-}
+/// The kinds of contexts by their name; none for a name that only the book's functions have recorded.
+type Kinds = HashMap<String, Vec<Kind>>;
 
 /// A context to read.
 struct Listed {
     id: ContextId,
     /// Whether a context of another kind has the same name, so that they share the book's keys.
     is_shared: bool,
+    /// Whether only the book's functions have recorded it.
+    is_foreign: bool,
 }
 
-impl Listing {
-    /// Adds a context. Add contexts that only the book's functions have recorded last, with `None`.
-    fn add(&mut self, name: &str, kind: Option<Kind>) {
-        let kinds = self.kinds.entry(name.to_owned()).or_default();
-        match kind {
-            Some(kind) if !kinds.contains(&kind) => kinds.push(kind),
-            None if kinds.is_empty() => {
-                kinds.push(kind_of(name));
-                self.foreign.insert(name.to_owned());
-            }
-            Some(_) | None => {}
+/// The contexts: first those that only the book's functions have recorded, each group ordered by name, then by kind.
+fn listed(names: Kinds) -> Vec<Listed> {
+    let contexts = names.into_iter().flat_map(|(name, mut kinds)| {
+        let (is_shared, is_foreign) = (kinds.len() > 1, kinds.is_empty());
+        if is_foreign {
+            kinds.push(kind_of(&name));
         }
-    }
-
-    /// The contexts, ordered by name, then by kind.
-    fn into_contexts(self) -> Vec<Listed> {
-        let names = self.kinds.into_iter();
-        let contexts = names.flat_map(|(name, kinds)| {
-            let (is_shared, name) = (kinds.len() > 1, Arc::<str>::from(name));
-            kinds.into_iter().map(move |kind| Listed {
-                id: ContextId::new(kind, name.clone()),
-                is_shared,
-            })
-        });
-        let mut contexts: Vec<Listed> = contexts.collect();
-        contexts.order_by(|a, b| (&a.id.name, a.id.kind).cmp(&(&b.id.name, b.id.kind)));
-        contexts
-    }
+        let name = Arc::<str>::from(name);
+        kinds.into_iter().map(move |kind| Listed {
+            id: ContextId::new(kind, name.clone()),
+            is_shared,
+            is_foreign,
+        })
+    });
+    let mut contexts: Vec<Listed> = contexts.collect();
+    contexts.order_by(|a, b| {
+        let order = b.is_foreign.cmp(&a.is_foreign);
+        order.then_with(|| (&a.id.name, a.id.kind).cmp(&(&b.id.name, b.id.kind)))
+    });
+    contexts
 }
 
 impl RedisStore {
     /// Lists the contexts.
-    async fn read_listing(&self, problems: &mut Vec<Problem>) -> Result<Listing> {
+    async fn read_names(&self, problems: &mut Vec<Problem>) -> Result<Kinds> {
         let keys = &self.keys;
         // In another order, a context that is recorded for the first time meanwhile would seem to be recorded only by
         // the book's functions.
@@ -101,7 +89,7 @@ impl RedisStore {
         replies.append(&mut self.read(&mut own).await?);
         let mut replies = Replies::new(replies, problems);
         let members = sources.map(|(key, kind)| (replies.next(&key), key, kind));
-        let mut listing = Listing::default();
+        let mut names = Kinds::new();
         for (members, key, kind) in members.into_iter().rev() {
             let members = members.as_ref().map_or(&[][..], items);
             if members.len() > MAX_NAMES {
@@ -125,11 +113,12 @@ impl RedisStore {
                     replies.problem(&key, format!("member `{start}` {reason}"));
                     continue;
                 };
-                listing.add(name, kind);
+                let kinds = names.entry(name.to_owned()).or_default();
+                kinds.extend(kind.filter(|kind| !kinds.contains(kind)));
             }
         }
-        listing.kinds.remove(ALL);
-        Ok(listing)
+        names.remove(ALL);
+        Ok(names)
     }
 
     /// Adds the commands that read the statistics of a name.
@@ -205,17 +194,15 @@ impl Exports for RedisStore {
     fn statistics_page(&self, offset: usize, now: i64) -> StoreFuture<'_, ExportedPage> {
         Box::pin(async move {
             let mut problems = Vec::new();
-            let listing = self.read_listing(&mut problems).await?;
+            let names = self.read_names(&mut problems).await?;
             yield_now().await;
-            let foreign = listing.foreign.clone();
-            let listed = listing.into_contexts().into_iter();
+            let mut listed = listed(names);
             yield_now().await;
-            let (mut listed, others): (Vec<Listed>, Vec<Listed>) =
-                listed.partition(|context| foreign.contains(&*context.id.name));
-            listed.extend(others);
+            let foreign = listed.iter().filter(|context| context.is_foreign).count();
             listed.push(Listed {
                 id: ContextId::all(),
                 is_shared: false,
+                is_foreign: false,
             });
             let total = listed.len();
             let page = listed.into_iter().skip(offset).take(MAX_EXPORTED_CONTEXTS);
@@ -237,7 +224,7 @@ impl Exports for RedisStore {
             Ok(ExportedPage {
                 contexts: contexts.collect(),
                 total,
-                foreign: foreign.len(),
+                foreign,
                 problems,
             })
         })

@@ -29,10 +29,7 @@ impl RedisStore {
             let [stage, position, cursor, counts @ ..] = at else {
                 return Err(self.not_understood("clean.lua"));
             };
-            next = [stage, position, cursor].map(|part| match int(part) {
-                Some(number) => number.to_string(),
-                None => String::new(),
-            });
+            next = [stage, position, cursor].map(|part| or_empty(int(part)));
             let sums = [
                 &mut cleaned.examined,
                 &mut cleaned.slices,

@@ -70,20 +70,10 @@ pub(super) fn parse_all<U: AsRef<str>>(
 }
 
 fn differ_in_address_only(one: &ConnectionInfo, other: &ConnectionInfo) -> bool {
-    let settings = |info: &ConnectionInfo| {
-        let settings = info.redis_settings();
-        let owned = |text: Option<&str>| text.map(str::to_owned);
-        (
-            owned(settings.username()),
-            owned(settings.password()),
-            settings.db(),
-        )
-    };
-    let transport = |info: &ConnectionInfo| match info.addr() {
-        ConnectionAddr::TcpTls { insecure, .. } => Some(*insecure),
-        _ => None,
-    };
-    settings(one) == settings(other) && transport(one) == transport(other)
+    let [a, b] = [one, other].map(ConnectionInfo::redis_settings);
+    let is_tls = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+    (a.username(), a.password(), a.db()) == (b.username(), b.password(), b.db())
+        && is_tls(one) == is_tls(other)
 }
 
 /// Parses the name of a service, or a URL whose host is the name. If the Sentinels use TLS, the primary must, too.

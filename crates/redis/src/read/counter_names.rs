@@ -31,24 +31,20 @@ impl Range {
     fn of_user_counters(precision: u32) -> Vec<Self> {
         let mut reserved = Metric::ALL.map(Metric::as_str);
         reserved.order();
-        let mut mins = vec![format!("[{precision}:")];
-        let mut maxs = Vec::new();
-        // `;` follows `:` in ASCII. A name such as `hits!` lies between `hits` and `hits:`.
+        let mut bounds = vec![format!("[{precision}:")];
         for name in reserved {
-            maxs.push(format!("({precision}:{name}"));
-            mins.push(format!("({precision}:{name}"));
-            maxs.push(format!("({precision}:{name}:"));
-            mins.push(format!("[{precision}:{name};"));
+            let counter = format!("{precision}:{name}");
+            // `;` follows `:` in ASCII. A name such as `hits!` lies between `hits` and `hits:`.
+            bounds.extend([format!("({counter}"), format!("({counter}")]);
+            bounds.extend([format!("({counter}:"), format!("[{counter};")]);
         }
-        maxs.push(format!("({precision};"));
-        let bounds = mins.into_iter().zip(maxs);
-        bounds
-            .map(|(min, max)| Self {
-                precision,
-                min: min.into_bytes(),
-                max: max.into_bytes(),
-            })
-            .collect()
+        bounds.push(format!("({precision};"));
+        let ranges = bounds.chunks_exact(2).map(|bounds| Self {
+            precision,
+            min: bounds[0].clone().into_bytes(),
+            max: bounds[1].clone().into_bytes(),
+        });
+        ranges.collect()
     }
 
     /// The rest of the range after a member.

@@ -16,8 +16,8 @@ pub(super) fn named_by_sentinel(reply: &Value) -> Option<Address> {
     }
 }
 
-/// Reads the answer to CLUSTER SLOTS: `first slot, last slot, owner, replicas…`, where each node is `host, port, id, …`.
-/// A missing or empty host is that of the node which was asked. Returns the owner of a slot, and all nodes.
+/// Reads the answer to CLUSTER SLOTS: `first slot, last slot, owner, replicas…`, where each node is `host, port, id,
+/// …`. A missing or empty host is that of the node which was asked. Returns the owner of a slot, and all nodes.
 pub(super) fn named_by_node(
     reply: &Value,
     slot: u16,

@@ -167,13 +167,9 @@ impl Topology {
             None => self.ask().await?,
         };
         let connected = self.connect_to(dialer, &server, role).await;
-        if connected.is_err() {
-            self.doubt();
-        }
-        connected.map(|connection| Connection {
-            changes,
-            ..connection
-        })
+        let mut connection = connected.inspect_err(|_| self.doubt())?;
+        connection.changes = changes;
+        Ok(connection)
     }
 
     async fn connect_to(

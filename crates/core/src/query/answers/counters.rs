@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::resolution::{MAX_ROW_POINTS, Resolution};
 use super::row_series::{SeriesSpan, most_rows};
 use super::{DEFAULT_PRECISION, NameFilter, check_given, check_limit, check_points};
-use crate::query::error::QueryError;
-use crate::query::source::Source;
 use crate::query::span::Span;
-use crate::query::window::Window;
+use crate::query::{QueryError, Source, Window};
 use crate::store::{CounterQuery, CounterSeries};
 use tower_pulse_model::context::{ALL, Metric};
 use tower_pulse_model::order::InOrder;
@@ -108,7 +106,7 @@ pub(in crate::query) async fn counters(
     query: &CountersQuery,
 ) -> Result<Counters, QueryError> {
     let limit = check_limit(query.limit, most_rows(query.series))?;
-    let (precisions, now) = (&source.precisions, source.clock.now_seconds());
+    let (precisions, now) = (source.store.precisions(), source.clock.now_seconds());
     let window = query.window.filter(|_| query.series);
     let bounds = window.map(|window| window.bounds(now));
     let of_window = match (&bounds, query.precision) {
@@ -192,7 +190,7 @@ pub(in crate::query) async fn counter(
 ) -> Result<CounterSamples, QueryError> {
     let name = &*query.name;
     check_given("name", name)?;
-    let precision = chosen(query.precision, &source.precisions)?;
+    let precision = chosen(query.precision, source.store.precisions())?;
     let mut samples = slices(source, name, precision.seconds).await?;
     // There may be many older slices, which the next cleaning removes.
     if let Some((newest, _)) = samples.last().copied() {
@@ -236,7 +234,7 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
             return Ok(true);
         }
     }
-    for precision in source.precisions.counters.iter().rev() {
+    for precision in source.store.precisions().counters.iter().rev() {
         if !slices(source, name, precision.seconds).await?.is_empty() {
             return Ok(true);
         }

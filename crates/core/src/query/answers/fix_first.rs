@@ -10,11 +10,9 @@ use super::instances::Reported;
 use super::measured::{ContextName, Measured, share};
 use super::row_series::MAX_SERIES_ROWS;
 use crate::query::coop_budget::CoopBudget;
-use crate::query::error::QueryError;
-use crate::query::source::Source;
-use crate::query::span::{Covered, Span};
-use crate::query::window::Window;
+use crate::query::span::Span;
 use crate::query::windows::sums::WindowSums;
+use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_detect::change::{Change, ChangeKind};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
@@ -252,7 +250,7 @@ async fn since(
         Some(instance) => of_instance(source, instance, window, span).await?,
         None => of_page(source, &one.id, window, span).await?,
     };
-    let (kind, target) = (one.id.kind, source.target_seconds());
+    let (kind, target) = (one.id.kind, source.targets.seconds());
     let measured = Measured::of_sums(kind, &sums, &covered, target);
     let measured = measured.unwrap_or_else(|| Measured::none(kind));
     let per_minute = covered.per_minute(measured.total);

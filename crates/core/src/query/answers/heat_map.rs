@@ -7,11 +7,8 @@ use super::measured::Measured;
 use super::metric::SliceTimes;
 use super::resolution::Resolution;
 use super::series::{context_id, recorded};
-use crate::query::error::QueryError;
 use crate::query::question::or_any;
-use crate::query::source::Source;
-use crate::query::span::Covered;
-use crate::query::window::Window;
+use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 
@@ -85,7 +82,7 @@ pub(in crate::query) async fn heat_map(
     let asked = query.window.bounds(now);
     let tiers = source.reader.tiers().await?;
     // Counters have no histograms.
-    let resolutions = Resolution::all(&source.precisions, false, tiers);
+    let resolutions = Resolution::all(source.store.precisions(), false, tiers);
     let resolution = Resolution::choose(&resolutions, query.precision, Some(&asked), now)?;
     let (slices, precision) = (resolution.slices(&asked), resolution.precision);
     let length = slices.seconds() / i64::from(precision);

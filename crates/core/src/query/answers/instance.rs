@@ -8,11 +8,8 @@ use super::instance_verdict::{Compare, InstanceVerdict};
 use super::instances::{FleetRows, InstanceRow, Reported, reported};
 use super::measured::{ContextName, Measured};
 use super::{MAX_ROWS, check_given, check_limit};
-use crate::query::error::QueryError;
 use crate::query::instance_minutes::beside_others::{ContextBeside, MinuteBeside};
-use crate::query::source::Source;
-use crate::query::span::Covered;
-use crate::query::window::Window;
+use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
@@ -190,7 +187,7 @@ pub(in crate::query) async fn instance(
         .reader
         .beside_others(reported.minutes(), &row.instance)
         .await?;
-    let target = source.target_seconds();
+    let target = source.targets.seconds();
     let compare = Compare::new(&row);
     let mut verdict = InstanceVerdict::default();
     let mut paths = Vec::new();

@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::{Measured, share};
 use super::{MAX_ROWS, check_limit};
-use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
-use crate::query::source::Source;
-use crate::query::span::{Covered, Span};
-use crate::query::window::{Window, WindowSlices};
+use crate::query::span::Span;
+use crate::query::window::WindowSlices;
+use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
@@ -149,7 +148,7 @@ impl FleetRows {
         let mut covered = covered.with_missing(source, &span).await?;
         let fleet = source.reader.fleet().await?;
         let log = source.reader.changes().await?;
-        let target = source.target_seconds();
+        let target = source.targets.seconds();
 
         let errors = sums.iter().map(|(_, of)| of.sums.histogram.error());
         let mut error = errors.fold(0.0, f64::max);

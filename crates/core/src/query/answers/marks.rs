@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::query::error::QueryError;
-use crate::query::source::Source;
+use crate::query::{QueryError, Source};
 use tower_pulse_model::mark::Mark;
 
 /// The newest 50 marks of versions and the newest 50 others.

@@ -6,11 +6,9 @@ use super::compared::ComparedWindow;
 use super::measured::Times;
 use super::path_targets::{BurningPath, burning_paths};
 use crate::advice::Advice;
-use crate::query::error::QueryError;
-use crate::query::source::Source;
 use crate::query::span::Span;
-use crate::query::window::Window;
 use crate::query::windows::sums::PartSums;
+use crate::query::{QueryError, Source, Window};
 use crate::store::RECENT_SLICES;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::snapshot::FleetSnapshot;
@@ -103,7 +101,7 @@ pub(in crate::query) async fn overview(
     let fleet = source.reader.fleet().await?;
     let book = source.reader.book().await?;
     let span = source.reader.recorded_span().await?;
-    let finest = source.precisions.counters.first();
+    let finest = source.store.precisions().counters.first();
     let precision = finest.map_or(1, |finest| i64::from(finest.seconds));
     Ok(Overview {
         hour: HourTotal::new(&hours.now),
@@ -113,7 +111,7 @@ pub(in crate::query) async fn overview(
         contexts: fleet.contexts + book.foreign(),
         timers: fleet.timers,
         instances: fleet.instances,
-        target: source.target_seconds(),
+        target: source.targets.seconds(),
         burning: burning_paths(source).await?,
         advice: advice(&sums.as_ref().unwrap_or(&hours).now),
         window: sums.map(|sums| ComparedWindow::new(&sums, &ContextId::all(), &[])),

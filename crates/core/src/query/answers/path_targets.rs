@@ -3,11 +3,8 @@
 use serde::Serialize;
 
 use super::measured::{ContextName, share};
-use crate::query::error::QueryError;
-use crate::query::source::Source;
-use crate::query::span::Covered;
-use crate::query::window::Window;
 use crate::query::windows::sums::TargetCounts;
+use crate::query::{Covered, QueryError, Source, Window};
 use crate::targets::PathTarget;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::order::InOrder;

@@ -14,12 +14,9 @@ use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
 use super::{NameFilter, check_limit, check_points};
 use crate::query::book::Book;
 use crate::query::coop_budget::CoopBudget;
-use crate::query::error::QueryError;
 use crate::query::question::{kind_or_all, or_any, or_none};
-use crate::query::source::Source;
-use crate::query::span::Covered;
-use crate::query::window::Window;
 use crate::query::windows::sums::WindowSums;
+use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::records::RecordId;
@@ -344,7 +341,7 @@ pub(in crate::query) async fn paths(
         now: sums.now.covered,
         before: sums.before.covered,
         error: sums.error(),
-        target: source.target_seconds(),
+        target: source.targets.seconds(),
         total,
         series,
     })

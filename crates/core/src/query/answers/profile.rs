@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::ContextName;
 use super::of_kind;
-use crate::query::error::QueryError;
 use crate::query::question::or_any;
-use crate::query::source::Source;
+use crate::query::{QueryError, Source};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::profile::{Profile as Stored, ProfileHour};
 

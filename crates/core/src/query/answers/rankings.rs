@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::{MAX_ROWS, check_given, check_limit};
-use crate::query::error::QueryError;
-use crate::query::source::Source;
+use crate::query::{QueryError, Source};
 use crate::store::RankingPage;
 use crate::store::read::RankedId;
 use tower_pulse_model::order::InOrder;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{MAX_ROWS, check_limit};
-use crate::query::error::QueryError;
-use crate::query::source::Source;
+use crate::query::{QueryError, Source};
 use crate::row_lists::{FailedRow, RowInfo, RowList, RowSums, RowsQuery};
 
 /// The scheduled rows of a row cache.

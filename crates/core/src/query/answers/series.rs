@@ -5,11 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::metric::{SeriesMetric, SeriesValue};
 use super::resolution::Resolution;
 use super::{check_points, of_kind};
-use crate::query::error::QueryError;
 use crate::query::question::or_any;
-use crate::query::source::Source;
-use crate::query::span::{Covered, Span};
-use crate::query::window::{Window, WindowSlices};
+use crate::query::span::Span;
+use crate::query::window::WindowSlices;
+use crate::query::{Covered, QueryError, Source, Window};
 use crate::store::CounterQuery;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::records::SliceSums;
@@ -72,7 +71,7 @@ pub(in crate::query) async fn series(
     let bounds = (query.window).map(|window| window.bounds(now));
     let has_counters = !metric.counters().is_empty();
     let tiers = source.reader.tiers().await?;
-    let mut resolutions = Resolution::all(&source.precisions, has_counters, tiers);
+    let mut resolutions = Resolution::all(source.store.precisions(), has_counters, tiers);
     let given = query.precision;
     if given.is_none() && bounds.is_some() && !source.store.has_context_counters() {
         resolutions.retain(|one| !one.is_counter);

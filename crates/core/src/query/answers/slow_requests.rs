@@ -5,8 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::measured::ContextName;
-use crate::query::error::QueryError;
-use crate::query::source::Source;
+use crate::query::{QueryError, Source};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};

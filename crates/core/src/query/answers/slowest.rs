@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::ContextName;
 use super::{MAX_ROWS, check_limit};
-use crate::query::error::QueryError;
-use crate::query::source::Source;
-use crate::query::window::Window;
+use crate::query::{QueryError, Source, Window};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::slowest::RankedContext;
 

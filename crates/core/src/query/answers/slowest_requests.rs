@@ -13,11 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::slow_requests::ListedRequest;
 use super::{MAX_ROWS, NameFilter, check_limit, check_number};
-use crate::query::error::QueryError;
-use crate::query::source::Source;
-use crate::query::span::Covered;
-use crate::query::window::{Window, WindowSlices};
+use crate::query::window::WindowSlices;
 use crate::query::windows::sums::Summary;
+use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::outcome::Outcome;

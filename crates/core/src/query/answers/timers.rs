@@ -3,10 +3,8 @@
 use serde::Serialize;
 
 use super::measured::{ContextName, fails_more, share};
-use crate::query::error::QueryError;
-use crate::query::source::Source;
-use crate::query::window::Window;
 use crate::query::windows::sums::{PartSums, RunningTimer};
+use crate::query::{QueryError, Source, Window};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::{InOrder, keep_first};

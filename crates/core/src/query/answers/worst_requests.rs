@@ -1,13 +1,11 @@
 //! The requests of a page to look at first.
 
+use crate::query::{QueryError, Source, Window};
 use serde::Serialize;
 use tower_pulse_model::order::InOrder;
 
 use super::changes::ongoing_on;
 use super::slow_requests::{ListedRequest, both_hours};
-use crate::query::error::QueryError;
-use crate::query::source::Source;
-use crate::query::window::Window;
 use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};

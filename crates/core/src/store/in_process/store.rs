@@ -6,9 +6,7 @@ use crate::condition::{Condition, Warning};
 use crate::store::journal::Journal;
 use crate::store::locality::{IN_PROCESS, Locality};
 use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
-use crate::store::{
-    CounterQuery, CounterSeries, Query, SlowestQuery, Store, StoreFuture, Upkeep, read,
-};
+use crate::store::{CounterQuery, CounterSeries, Query, Store, StoreFuture, Upkeep, read};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -105,8 +103,8 @@ impl Query for InProcessStore {
         }))
     }
 
-    fn slowest<'a>(&'a self, query: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>> {
-        let limit = query.limit.min(RANKING_LEN);
+    fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>> {
+        let limit = limit.min(RANKING_LEN);
         Box::pin(async move {
             let since = self
                 .with(Access::Read, |state| Ok(state.kept.ranked_since))
