@@ -12,7 +12,7 @@ use tower_pulse::{Clock, Pulse};
 
 const NOW: i64 = 1_700_001_000;
 
-/// Contexts of the service that is scraped, and how long a scrape should take at most.
+/// The number of contexts of the scraped service, and the longest time that a scrape should take.
 const SCRAPED_CONTEXTS: u64 = 2_000;
 const SCRAPE_GOAL: Duration = Duration::from_millis(10);
 
@@ -74,7 +74,7 @@ fn millis(duration: Duration) -> String {
 }
 
 fn main() {
-    // `cargo test --benches` and the like only check that it runs.
+    // Without `--bench`, as in `cargo test --benches`, only check that the bench starts.
     if std::env::args().any(|argument| argument == "--bench") {
         scrapes();
     }

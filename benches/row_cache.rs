@@ -1,4 +1,5 @@
-//! The row cache beside a bare GET: `cargo bench -p pulse-benches --bench row_cache`. It takes about a minute and a half; `ROWS_SECONDS=10` measures the lateness for ten seconds instead of sixty.
+//! Compares the row cache with a bare GET: `cargo bench -p pulse-benches --bench row_cache`. The bench takes about a
+//! minute and a half; `ROWS_SECONDS=10` measures the lateness for ten seconds instead of sixty.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use tower_pulse::Pulse;
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
 
-/// How long the loader takes.
+/// The time that the loader takes.
 const LOAD: Duration = Duration::from_millis(5);
 const ROUNDS: usize = 7;
 const READS: usize = 1_000;
@@ -84,7 +85,7 @@ async fn micros(reads: impl AsyncFn()) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / READS as f64
 }
 
-/// Reads one after the other, round by round, so that the noise of the machine meets all alike.
+/// Reads by each method in turn, round by round, so that the noise of the machine affects all methods equally.
 async fn reads() {
     let server = RedisServer::start().await;
     let (pulse, builder, _) = instance(&server);
@@ -127,7 +128,7 @@ async fn reads() {
     pulse.shutdown().await.unwrap();
 }
 
-/// As many refreshes as there is time for: rows that are always late.
+/// Measures as many refreshes as there is time for: all rows are always late.
 async fn refreshes() {
     const SPAN: Duration = Duration::from_secs(5);
     let server = RedisServer::start().await;
@@ -142,7 +143,7 @@ async fn refreshes() {
     let (before, sent) = (loader.loads(), commands(&server).await);
     tokio::time::sleep(SPAN).await;
     let loads = (loader.loads() - before) as f64;
-    // What scripts call counts as well.
+    // The commands that scripts call count as well.
     let per_refresh = (commands(&server).await - sent) as f64 / loads;
     pulse.shutdown().await.unwrap();
     println!(
@@ -153,7 +154,7 @@ async fn refreshes() {
     println!();
 }
 
-/// 1,000 rows at 1 s, two daemons.
+/// Measures the lateness of 1,000 rows with an interval of 1 s, with two daemons.
 async fn lateness() {
     let span = std::env::var("ROWS_SECONDS").map_or(60, |seconds| seconds.parse().unwrap());
     let server = RedisServer::start().await;
@@ -166,7 +167,7 @@ async fn lateness() {
         .unwrap();
     let rows = (0..1_000).map(|id| (id.to_string(), Duration::from_secs(1)));
     cache.schedule_many(rows).await.unwrap();
-    // The first turns are spread.
+    // The first refreshes of the rows are spread.
     tokio::time::sleep(Duration::from_secs(3)).await;
     loader.0.lock().unwrap().clear();
     tokio::time::sleep(Duration::from_secs(span)).await;
@@ -174,7 +175,7 @@ async fn lateness() {
     let (mut late, mut twice, mut missed) = (Vec::new(), 0, 0);
     for times in loads.values() {
         let since = |time: &Instant| time.duration_since(times[0]).as_secs_f64();
-        // A turn is at a whole number of seconds after the first that was on time.
+        // Each refresh is due a whole number of seconds after the first one that was on time.
         let phase = times
             .iter()
             .map(since)

@@ -1,10 +1,10 @@
-//! What the windows of the page cost with 2,000 busy contexts and two weeks of records in Redis: first looks and later
-//! ones with their goals, how long they hold a worker, how long the host's own requests take meanwhile, the first answer
-//! about each window, an answer and the commands of a second in steady state, and memory:
-//! `cargo bench -p pulse-benches --bench windows`.
+//! The cost of the page's windows with 2,000 busy contexts and two weeks of records in Redis:
+//! `cargo bench -p pulse-benches --bench windows`. The bench measures first and later looks with their goals, the times
+//! for which they hold a worker, the times of the host's own requests meanwhile, the first answer about each window, an
+//! answer and the commands of a second in steady state, and memory.
 //!
-//! The records are written straight into Redis, as the fold leaves them, and the newest slices are written anew each
-//! second. `WINDOWS_CONTEXTS` and `WINDOWS_SECONDS` change the size. Nothing folds or cleans meanwhile.
+//! The bench writes the records into Redis as the fold would, and replaces the newest slices each second.
+//! `WINDOWS_CONTEXTS` and `WINDOWS_SECONDS` change the size. No instance folds or cleans meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use tower_pulse_model::tier::{FINEST, RolledUp, TIERS};
 
 const PREFIX: &str = "pulse:";
 const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
-/// Requests of a context and minute.
+/// The requests per context and minute.
 const REQUESTS: usize = 60;
 
 fn setting(name: &str, default: usize) -> usize {
@@ -77,7 +77,7 @@ struct Bench {
 /// The commands of this bench and of connections.
 const OF_BENCH: &str = "hset info zadd client|setinfo client|setname slowlog|get ping config|get";
 
-/// The server's usage by reading commands.
+/// The server's usage by read commands.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     commands: f64,
@@ -145,7 +145,7 @@ impl Bench {
         let _: u64 = issue(&mut self.connection, "HSET", (key, fields)).await;
     }
 
-    /// The usage by the commands that the page sends, of which this bench sends none itself.
+    /// The usage by the commands that the page sends; this bench itself sends other commands.
     async fn usage(&mut self) -> Usage {
         let stats: String = issue(&mut self.connection, "INFO", "commandstats").await;
         let mut usage = Usage::default();
@@ -206,7 +206,7 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// Looks of which the median counts, and the window that they are at.
+/// The number of looks, whose median counts, and the window that they read.
 const LOOKS: usize = 7;
 const LOOKED_AT: &str = "1h";
 
@@ -220,20 +220,20 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A page of a process that has not looked yet.
+/// The router of a new process, which has not read any window.
 fn new_page(bench: &Bench) -> Router {
     let builder = Pulse::builder().redis(bench.server.url());
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     pulse.router(Access::open())
 }
 
-/// First looks at a window and the one before it, each by a new reader.
+/// Measures first looks at a window and the one before it, each by a new reader.
 async fn first_looks(bench: &mut Bench) {
     let (mut commands, mut redis, mut took) = (Vec::new(), Vec::new(), Vec::new());
     let began = processor_millis(std::process::id());
     for _ in 0..LOOKS {
         let app = new_page(bench);
-        // The connection is there.
+        // This request opens the connection.
         get_ok(&app, "/api/health").await;
         let start = bench.usage().await;
         took.push(millis(get(&app, LOOKED_AT).await.1));
@@ -249,7 +249,7 @@ async fn first_looks(bench: &mut Bench) {
     println!("| ms of this process's processors, on average | {processor:.0} | |");
 }
 
-/// How long a thread has waited for a processor.
+/// The time for which a thread has waited for a processor.
 fn waited(schedule: &File) -> Duration {
     let mut text = [0; 64];
     let length = schedule.read_at(&mut text, 0).unwrap_or(0);
@@ -258,7 +258,7 @@ fn waited(schedule: &File) -> Duration {
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
-/// Some looks, whose answers nobody reads.
+/// Makes some looks, without reading the answers.
 async fn look(app: &Router, uri: &str, looks: usize, pause: Duration) {
     for _ in 0..looks {
         let request = Request::get(uri).body(Body::empty()).unwrap();
@@ -268,9 +268,9 @@ async fn look(app: &Router, uri: &str, looks: usize, pause: Duration) {
     }
 }
 
-/// The longest time that a runtime of one thread took to return to a task that is always ready, during a first look and
-/// during later ones, without the time it waited for a processor. Of several tries the shortest, as others use the
-/// machine too.
+/// The longest time after which a runtime of one thread returned to a task that is always ready, during a first look
+/// and during later ones, without waits for a processor. The shortest of several tries counts, as other processes use
+/// the machine too.
 fn longest_holds(bench: &Bench, uri: &str) -> [f64; 2] {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();
@@ -301,8 +301,8 @@ fn longest_holds(bench: &Bench, uri: &str) -> [f64; 2] {
     least
 }
 
-/// How long requests of the host take meanwhile, in milliseconds: those that answer at once, sent each millisecond
-/// through the layer. Ordered.
+/// The durations of the host's own requests while `meanwhile` runs, in milliseconds, sorted. A request that answers at
+/// once is sent through the layer each millisecond.
 async fn host_latencies(pulse: &Pulse, meanwhile: impl Future<Output = ()>) -> Vec<f64> {
     let host = Router::new()
         .route("/", axum::routing::get(|| async { "found" }))
@@ -313,7 +313,7 @@ async fn host_latencies(pulse: &Pulse, meanwhile: impl Future<Output = ()>) -> V
             tokio::time::sleep(Duration::from_millis(1)).await;
             let start = Instant::now();
             let request = Request::get("/").body(Body::empty()).unwrap();
-            // A task of its own, as a server's connection is: it waits for a worker.
+            // A task of its own, like a connection of a server, waits for a worker.
             let answering = tokio::spawn(host.clone().oneshot(request));
             assert_eq!(answering.await.unwrap().unwrap().status(), StatusCode::OK);
             took.push(millis(start.elapsed()));
@@ -327,7 +327,7 @@ async fn host_latencies(pulse: &Pulse, meanwhile: impl Future<Output = ()>) -> V
     took
 }
 
-/// The host's latency at rest and while this process reads windows that it has not read before.
+/// Measures the host's latency at rest, and while this process reads windows for the first time.
 async fn host_while_reading(bench: &Bench) {
     println!(
         "\n| a request of the host, ms | requests | median | p99 | longest |\n|---|---:|---:|---:|---:|"
@@ -440,7 +440,7 @@ async fn main() {
                 }
             }
             for window in windows {
-                // Two pages that look at the same window.
+                // Two pages look at the same window.
                 let (a, b) = tokio::join!(get(&app, window), get(&app, window));
                 took.insert((a.1, took.len()), ());
                 took.insert((b.1, took.len()), ());

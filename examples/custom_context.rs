@@ -1,5 +1,5 @@
 //! Your own contexts: by tenant, by GraphQL operation, by any value with few alternatives.
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ fn by_plan(head: &Head<'_>) -> Option<Cow<'static, str>> {
     let plan = match head.headers.get("x-plan").map(|value| value.as_bytes()) {
         Some(b"enterprise") => "enterprise",
         Some(b"team") => "team",
-        // Never use a value that the client sent: it could send any.
+        // Never use a client's value unchecked: a client can send any value.
         _ => "free",
     };
     Some(format!("{plan} {}", route.as_str()).into())

@@ -4,11 +4,11 @@
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `REDIS_URL` | the Redis, or a replica of it; its user need not be allowed to write | `redis://127.0.0.1/` |
-//! | `PULSE_TOKEN` | bearer token, or the password to any user name | must be set |
-//! | `PULSE_SERVICE`, `PULSE_PREFIX` | as the instances have them | none, and `pulse:` or `pulse:{service}:` |
-//! | `PULSE_PATH` | where the dashboard is | `/admin/pulse` |
+//! | `PULSE_TOKEN` | the bearer token, or the password for any user name | must be set |
+//! | `PULSE_SERVICE`, `PULSE_PREFIX` | the same as in the instances | none, and `pulse:` or `pulse:{service}:` |
+//! | `PULSE_PATH` | the path of the dashboard | `/admin/pulse` |
 //! | `LISTEN` | address and port | `127.0.0.1:3001` |
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use pulse_examples::signal::shutdown_signal;
 use tower_pulse::{Dashboard, admin::Access};

@@ -3,16 +3,16 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `POST /posts/{id}/like?n=1` | 204 when everybody can read it; 202 when it is recorded, and the store has not confirmed it yet; 503 when it is dropped |
+//! | `POST /posts/{id}/like?n=1` | 204 when every instance can read the likes; 202 when they are recorded, but the store has not confirmed them yet; 503 when they are dropped |
 //! | `GET /top?offset=0&limit=10` | `[{"id": "7", "score": 1}]`, highest first |
 //! | `GET /admin/pulse` | the dashboard; the ranking is at `/admin/pulse/api/rankings?name=posts` |
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `LISTEN` | loopback address and port | `127.0.0.1:3000` |
-//! | `REDIS_URL` | where to keep everything | absent: in memory |
-//! | `PULSE_PREFIX` | what every key begins with; empty gives exactly the article's keys | `pulse:` |
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+//! | `REDIS_URL` | the Redis that keeps everything | absent: in memory |
+//! | `PULSE_PREFIX` | the prefix of every key; an empty one gives exactly the article's keys | `pulse:` |
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -74,7 +74,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, app)
         .with_graceful_shutdown(shutdown_signal())
         .await?;
-    // A store that is away does not make the end an error. The crate has logged it.
+    // An unreachable store is no error of the example: the crate has logged it.
     let _ = pulse.shutdown().await;
     Ok(())
 }
@@ -92,7 +92,7 @@ async fn like(
     };
     match posts.add_now(&id, likes).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        // It is recorded, and sent again by itself: the client must not repeat it.
+        // The likes are recorded, and the crate sends them again: the client must not repeat the request.
         Err(error @ RankingError::Unconfirmed(..)) => {
             (StatusCode::ACCEPTED, format!("{error}\n")).into_response()
         }

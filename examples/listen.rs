@@ -5,18 +5,18 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpSocket;
 
-/// Finds out whether an address can be listened on, without listening: a client that connects before the service is ready
-/// is refused, and not cut off.
+/// Checks that a service can listen on an address, without listening yet. A client that connects before the service is
+/// ready is refused, and not cut off.
 ///
 /// # Errors
 ///
-/// The error of the system, such as that another process listens there.
+/// The system's error, for example if another process listens on the address.
 pub fn can_be_bound(address: SocketAddr) -> io::Result<()> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }?;
-    // As that of a listener, so that connections of an earlier run are in nobody's way.
+    // A listener sets this option too, so that connections of an earlier run do not block the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)
 }

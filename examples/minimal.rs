@@ -1,5 +1,5 @@
 //! The minimal setup: all data in memory, the dashboard at /admin/pulse.
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use axum::{Router, routing::get};
 use tower_pulse::{Pulse, admin::Access};

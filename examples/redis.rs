@@ -1,7 +1,7 @@
 //! A fleet: all instances write to one Redis, and every dashboard shows their sum.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example redis`
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The signals that end an example.
 
-/// Waits for Ctrl-C, or SIGTERM, which operators' tools send.
+/// Waits for Ctrl-C or SIGTERM.
 pub async fn shutdown_signal() {
     let interrupt = async {
-        // Without a handler the process ends by the signal itself.
+        // If the handler cannot be installed, the signal itself ends the process.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await
         }

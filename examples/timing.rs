@@ -1,5 +1,5 @@
 //! Timing and counting any code, without HTTP.
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 use std::time::Duration;
 

@@ -55,7 +55,7 @@ use tower_pulse_redis::RedisOptions;
 pub struct Builder<Of = Pulse> {
     of: PhantomData<fn() -> Of>,
     backend: Backend,
-    /// The first method that named a store, and another one that did.
+    /// The first method that set the store, and another one, if there is one.
     store_named_by: [Option<&'static str>; 2],
     /// The configuration of the recording, up to what `build` derives.
     options: HandleOptions,
@@ -96,7 +96,7 @@ enum Backend {
 
 impl<Of> std::fmt::Debug for Builder<Of> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the backend: its URL may have a password in it.
+        // Omits the backend, whose URL may have a password.
         f.debug_struct("Builder")
             .field("prefix", &self.prefix)
             .field("precisions", &self.precisions)
@@ -192,18 +192,18 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// The number of slices that are kept of each precision, the newest ones: 1 to 10,000, 120 by default.
+    /// The number of slices that are kept at each precision: 1 to 10,000, 120 by default. Older slices are removed.
     pub fn retained_slices(mut self, slices: u32) -> Self {
         self.retained_slices = slices;
         self
     }
 
-    /// The bytes, roughly, of windows and answers that are held for the admin router and [`Pulse::query`]: 1 MiB to 1
-    /// TiB, 64 MiB by default, which is enough for 2,000 busy contexts in all windows that have a name.
+    /// The approximate bytes of windows and answers that are kept for the admin router and [`Pulse::query`]: 1 MiB to 1
+    /// TiB, 64 MiB by default. The default is enough for 2,000 busy contexts in all named windows.
     ///
-    /// Above it, the windows that were asked for longest ago are dropped, and read again when they are asked for. A
-    /// single window that does not fit is answered by an error that names this setting: a window takes some 8 kB for
-    /// each busy context. Answers that are being sent do not count.
+    /// Above this bound, the least recently asked windows are dropped. The next question about a dropped window reads
+    /// the window again. A single window that does not fit is answered by an error that names this setting. A window
+    /// takes some 8 kB for each busy context. Answers that are being sent do not count.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -215,14 +215,15 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// Whether the book's keys are written to Redis, for other programs to read. On by default. Off, Redis does about a
-    /// third of the work, and the only counters of single contexts are those at the precisions of histograms.
+    /// Whether the book's keys are written to Redis, for other programs to read. On by default. If this is off, Redis
+    /// does about a third of the work, and the only counters of single contexts are those at the precisions of
+    /// histograms.
     pub fn book_keys(mut self, on: bool) -> Self {
         self.book_keys = on;
         self
     }
 
-    /// The clock that the time is read from, for tests.
+    /// The clock of the instance, for tests that move the time.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.options.clock = clock;
         self
@@ -231,11 +232,11 @@ impl<Of> Builder<Of> {
 
 impl Builder {
     /// The name of this instance in slow and failed requests, in reports and in [`Health`](crate::Health): 1 to 100
-    /// bytes without control characters. Other characters that show nothing, or turn the direction of text, are
-    /// escaped. By default the name of the host with a short random suffix, such as `web-1-3fa9c2`.
+    /// bytes without control characters. Other invisible characters, and those that change the direction of text, are
+    /// escaped. The default is the name of the host with a short random suffix, such as `web-1-3fa9c2`.
     ///
     /// Instances of the same name are shown as one; nothing else depends on the name. The leases of folding and
-    /// cleaning name their holder with the instance's id behind a colon.
+    /// cleaning name their holder by its name, a colon and the instance's id.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -250,7 +251,7 @@ impl Builder {
 
     /// The time between two flushes: 10 ms to 60 s. By default 1 s, and up to 10 s in a fleet of more than 400
     /// instances. An instance flushes earlier if half of a [ranking](crate::Pulse::ranking)'s `max_ids`, and at least
-    /// 1,000 ids, wait for the store, as some would soon be dropped.
+    /// 1,000 ids, wait for the store. Otherwise the ranking would soon drop ids.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
         self.options.flush.interval = Some(interval);
         self
@@ -275,12 +276,12 @@ impl Builder {
         self
     }
 
-    /// The length of the history, by the day: 15 to 400 days, rounded up to whole ones. By default there is none, and
-    /// data is kept for 15 days, by six hours.
+    /// The length of the history, which has slices of a day: 15 to 400 days, rounded up to whole days. Without a
+    /// history (the default), data is kept for 15 days, in slices of six hours.
     ///
     /// A history adds a record for each context and day, UTC, with everything that the page shows of a window; see the
-    /// [sizes](crate::guide::sizing#a-history). The windows `30d` and `90d`, and the window before them, reach as far
-    /// back as the history does. The history begins when an instance first asks for it: earlier days are shown as not
+    /// [sizes](crate::guide::sizing#a-history). The windows `30d` and `90d`, and the windows before them, cover only
+    /// the days of the history. The history begins when an instance first asks for it: earlier days are shown as not
     /// recorded. A store in memory keeps it until the process ends, within [`memory_bytes`](Self::memory_bytes).
     ///
     /// Set the same length in all instances of a service. Otherwise the longest wins within half a minute, and health
@@ -312,15 +313,15 @@ impl Builder {
         self
     }
 
-    /// The most contexts, timers included, that are recorded one by one: 1 to 100,000, 2,000 by default. Further ones
-    /// are counted together as `<overflow>`, and health warns.
+    /// The most contexts, timers included, that are recorded one by one: 1 to 100,000, 2,000 by default. Further
+    /// contexts are counted together as `<overflow>`, and health warns.
     pub fn max_contexts(mut self, contexts: usize) -> Self {
         self.options.limits.max_contexts = contexts;
         self
     }
 
-    /// The most named counters that are counted one by one: 1 to 100,000, 1,000 by default. Further ones are counted as
-    /// `<overflow>`.
+    /// The most named counters that are counted one by one: 1 to 100,000, 1,000 by default. Further counters are
+    /// counted together as `<overflow>`.
     pub fn max_counters(mut self, counters: usize) -> Self {
         self.options.limits.max_counters = counters;
         self
@@ -333,30 +334,30 @@ impl Builder {
         self
     }
 
-    /// The bytes, roughly, of records that may wait for the store: at least 1 MiB, 64 MiB by default.
+    /// The approximate bytes of records that may wait for the store: at least 1 MiB, 64 MiB by default.
     ///
-    /// Above it, as after hours without Redis, slices are merged into wider ones and histograms become coarser. No
-    /// request is lost, but percentiles of that time are available by the half hour or by six hours only.
+    /// Above this bound, for example after hours without Redis, slices are merged into wider ones and histograms become
+    /// coarser. No request is lost, but percentiles of that time are available by the half hour or by six hours only.
     pub fn pending_bytes(mut self, bytes: usize) -> Self {
         self.options.limits.pending_bytes = bytes;
         self
     }
 
-    /// The bytes, roughly, of the records of a store in memory: at least 1 MiB, 256 MiB by default. Above it the oldest
-    /// minutes are removed first, then the oldest half hours.
+    /// The approximate bytes of the records of a store in memory: at least 1 MiB, 256 MiB by default. Above this bound,
+    /// the oldest minutes are removed first, then the oldest half hours.
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.memory_bytes = bytes;
         self
     }
 
-    /// The most bytes of calls that wait in Redis to be folded: 1 MiB to 1 GiB, 64 MiB by default. At the bound every
-    /// instance keeps its samples in its own memory, as in an outage.
+    /// The most bytes of calls that wait in Redis to be folded: 1 MiB to 1 GiB, 64 MiB by default. At the bound, every
+    /// instance keeps its samples in its own memory, as during an outage of Redis.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.journal_bytes = bytes;
         self
     }
 
-    /// The number of contexts that a step of folding covers, for tests that stop in the middle of a round.
+    /// The number of contexts in a step of folding, for tests that stop in the middle of a round.
     #[cfg(any(test, feature = "__test_store"))]
     pub fn fold_step_contexts(mut self, contexts: usize) -> Self {
         self.options.fold_step_contexts = Some(contexts.max(1));
@@ -370,16 +371,17 @@ impl Builder {
         self
     }
 
-    /// Paths or route templates that are not recorded. `/assets/*` stands for all paths below `/assets`. A path is the
-    /// one that the client asks for, also within a nested router. Requests to the admin router are never recorded.
+    /// Paths or route templates that are not recorded. `/assets/*` stands for all paths below `/assets`. Paths are
+    /// compared with the whole path that the client sends, also within a nested router. Requests to the admin router
+    /// are never recorded.
     pub fn ignore<P: Into<String>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.ignore.extend(paths.into_iter().map(Into::into));
         self
     }
 
     /// The version of the application, such as a release or a commit: 1 to 200 bytes without control characters. Other
-    /// characters that show nothing, or turn the direction of text, are escaped. Without it, instances of an old
-    /// version and of a new one cannot be told apart.
+    /// invisible characters, and those that change the direction of text, are escaped. Without a version, instances of
+    /// an old and of a new release cannot be told apart.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -399,10 +401,9 @@ impl Builder {
         self
     }
 
-    /// Sets the rule for which responses count as errors: those for which the function returns `true`. The rule
-    /// replaces the default, [`ResponseHead::is_error`]. The function runs once for each response, so it must be fast
-    /// and must not panic. Service errors and panics always count as errors. The outcome (`4xx`, `5xx`, …) stays that
-    /// of the status.
+    /// Sets a function that returns whether a response counts as an error. The function replaces the default rule,
+    /// [`ResponseHead::is_error`]. The function runs once for each response, so it must be fast and must not panic.
+    /// Service errors and panics always count as errors. The function does not change the outcome (`4xx`, `5xx`, …).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -428,12 +429,12 @@ impl Builder {
     }
 
     /// Whether the [slowest requests](crate::guide::slow_requests) and the newest failed ones are listed with their
-    /// trace id. The id is read from the header `traceparent`, or else from `x-request-id`, of which at most 64 bytes
-    /// of visible ASCII are recorded. A scraper that asks `metrics` for OpenMetrics gets some of the ids, as exemplars.
-    /// Off by default.
+    /// trace id. The id is read from the header `traceparent`, or else from `x-request-id`. At most 64 bytes of visible
+    /// ASCII are recorded. A scraper that asks `metrics` for OpenMetrics gets some of the ids, as exemplars. Off by
+    /// default.
     ///
-    /// The layer reads the id as the request reaches it, so a middleware that sets `x-request-id` must be around the
-    /// layer. Each request then costs one or two header look-ups, and no allocation.
+    /// The layer reads the id before it calls the inner service, so a middleware that sets `x-request-id` must be
+    /// around the layer. Each request then costs one or two header look-ups, and no allocation.
     pub fn keep_trace_ids(mut self, on: bool) -> Self {
         self.options.limits.details.trace_ids = on;
         self
@@ -459,11 +460,11 @@ impl Builder {
         self
     }
 
-    /// The header in which the proxy in front says when it took a request; the usual name is `x-request-start`. The
-    /// wait until the layer begins is recorded as the timer `queue`: per path, before the time of its requests and not
-    /// a part of it. The value is a Unix time in seconds, milliseconds, microseconds or nanoseconds, with or without
-    /// `t=` before it. [Where the time goes](crate::guide::request_timers#the-queue-in-front) has the line for each
-    /// proxy.
+    /// The header in which the proxy in front gives the time at which it took a request; the usual name is
+    /// `x-request-start`. The wait from that time until the layer begins is recorded per path, as the timer `queue`.
+    /// The wait is not a part of the request's time. The value is a Unix time in seconds, milliseconds, microseconds or
+    /// nanoseconds, with or without `t=` before it. [Where the time
+    /// goes](crate::guide::request_timers#the-queue-in-front) shows the setting of each proxy.
     ///
     /// Off by default: a client can send the header too, so the proxy must replace it. A wait below zero counts as 0,
     /// and one of more than a minute is ignored; [`Health`](crate::Health) counts both.

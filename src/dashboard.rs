@@ -1,4 +1,4 @@
-//! The dashboard of a store that others write to.
+//! The dashboard of a store to which other processes write.
 
 #[cfg(feature = "admin")]
 mod router;
@@ -14,9 +14,9 @@ use tower_pulse_core::store::Store;
 
 /// The dashboard as a process of its own, for a Redis that the instances of a service write to.
 ///
-/// The dashboard only reads, and is not an instance: no list of instances has it, and it makes no marks. The Redis user
-/// needs the permission for commands that read, and the Redis may be a replica. There are no background tasks: the
-/// store is read only for a question. If nothing is recorded yet, the page says so.
+/// The dashboard only reads. The dashboard is not an instance: lists of instances omit it, and it makes no marks. The
+/// Redis user needs the permission for commands that read, and the Redis may be a replica. There are no background
+/// tasks: only questions read the store. If nothing is recorded yet, the page says so.
 ///
 /// ```no_run
 /// # #[cfg(feature = "admin")]
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Dashboard {
 }
 
 impl Dashboard {
-    /// Creates the dashboard of a store that refuses to write.
+    /// Creates the dashboard of a store, which must be read-only.
     pub(crate) fn new(store: Arc<dyn Store>, options: HandleOptions, page: PageOptions) -> Self {
         let query = reader(Source::new(
             store,

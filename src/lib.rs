@@ -1,8 +1,8 @@
 //! Middleware for tower and axum that shows which pages of a service are hot, slow, failing, or slower than before.
 //!
-//! The middleware times each request, and keeps statistics, counters at many precisions and histograms of each path, and
-//! a ranking of the 100 slowest paths: in memory, in a file, or in Redis for a whole fleet. An admin router (dashboard,
-//! JSON, Prometheus) is mounted in the same service.
+//! The middleware times each request, keeps statistics, histograms and counters at many precisions of each path, and
+//! ranks the 100 slowest paths. The data is in memory, in a file, or in Redis for a whole fleet. An admin router
+//! (dashboard, JSON, Prometheus) is mounted in the same service.
 //!
 //! ```
 //! # #[cfg(feature = "admin")]
@@ -31,14 +31,14 @@
 //!            admin router (JSON, dashboard, Prometheus) ◀── answers ─────────────────────┘    cleaner
 //! ```
 //!
-//! A request never talks to the store: it adds to a cell of its context, in tens of nanoseconds. Once a second a task
+//! A request never calls the store: it adds to a cell of its context, in tens of nanoseconds. Once a second a task
 //! drains the cells into a batch. At each flush interval the batch is appended to the store's journal, in numbered
 //! calls. A call that is sent again takes effect once. One instance of the fleet folds the journal into the tables that
 //! are read, so the load of the store grows little with the fleet.
 //!
-//! While the store is away, the process merges its batches: counts and histogram buckets add up. The number of
-//! contexts bounds the merged batch, not the length of the outage. A store in memory keeps the journal and the tables in
-//! this process, where one `Pulse` flushes and folds.
+//! While the store is unreachable, the process merges its batches by adding counts and histogram buckets. The size of
+//! the merged batch depends on the number of contexts, not on the length of the outage. A store in memory keeps the
+//! journal and the tables in this process, where one `Pulse` flushes and folds.
 //!
 //! # What is counted
 //!
@@ -46,13 +46,13 @@
 //! share `<unmatched>`, and contexts after the first [`max_contexts`](Builder::max_contexts) share `<overflow>`.
 //!
 //! Each request adds 1 to the counters `hits` and `hits:{context}`, its microseconds to `micros:{context}`, and one
-//! value to the statistics of its context. An error also adds 1 to `errors` and `errors:{context}`. By default, errors
-//! are a 5xx, a service error, a panic, and a gRPC status that is not OK in the response to a POST.
+//! value to the statistics of its context. An error also adds 1 to `errors` and `errors:{context}`. By default, a 5xx,
+//! a service error, a panic, and a gRPC status other than OK in the response to a POST are errors.
 //! [`Builder::count_as_error`] replaces this rule for responses.
 //!
 //! [`Pulse::timer`], [`Pulse::time`] and [`Pulse::try_time`] record other code in the same way, and [`Pulse::record`]
 //! records requests that were measured elsewhere. [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks
-//! ids by the sum of what was added to each within a moving window.
+//! ids by the amounts that were added to them within a moving window.
 //!
 //! # Where to read on
 //!
@@ -68,11 +68,11 @@
 //!
 //! # Crates in the interface
 //!
-//! The public interface has types of these crates, and follows their major versions: `http` 1, `http-body` 1,
-//! `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature `redis`) and `serde` 1
-//! (features `query` and `row-cache`). [Compatibility](guide::compatibility) has the other promises. The crates
-//! `tower-pulse-…` are internal: use their types through this crate. Items that are not re-exported here change without
-//! notice.
+//! The public interface has types of these crates, so a new major version of one is a new major version of this crate:
+//! `http` 1, `http-body` 1, `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature
+//! `redis`) and `serde` 1 (features `query` and `row-cache`). [Compatibility](guide::compatibility) has the other
+//! promises. The crates `tower-pulse-…` are internal: use their types through this crate. Items that are not
+//! re-exported here change without notice.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]

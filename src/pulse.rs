@@ -116,8 +116,8 @@ impl Pulse {
         PulseLayer::new(self.recorder().clone(), source, self.0.skips.clone())
     }
 
-    /// Starts a timer that runs until it is dropped, under a context of its own: a query, a template, a job. See
-    /// [where the time goes](crate::guide::request_timers).
+    /// Starts a timer of a query, a template or a job, under a context of its own. The timer runs until it is dropped.
+    /// See [where the time goes](crate::guide::request_timers).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -194,14 +194,14 @@ impl Pulse {
     /// A request that a [`layer`](Self::layer) of this `Pulse` measures within the future keeps its own timers.
     ///
     /// # Cancel safety
-    /// As that of the future.
+    /// The same as of the wrapped future.
     pub fn within<F: Future>(&self, future: F) -> Within<F> {
         Within::new(&self.recorder().recording, future)
     }
 
-    /// Records an HTTP request that was measured elsewhere: in a proxy, in a server of another protocol, in a log. The
-    /// request counts in the clock's current second, under `context` and in the sum of all requests, as with the layer.
-    /// A duration above 7 days counts as 7 days.
+    /// Records an HTTP request that was measured elsewhere, for example in a proxy or a log. The request counts in the
+    /// clock's current second, under `context` and in the sum of all requests, as with the layer. A duration above 7
+    /// days counts as 7 days.
     ///
     /// The contexts must be few, such as method and route template: never a raw path.
     /// [`max_contexts`](crate::Builder::max_contexts) applies, and [`ignore`](crate::Builder::ignore) does not.
@@ -256,7 +256,7 @@ impl Pulse {
         self.recorder().counter(name)
     }
 
-    /// The counter of this name.
+    /// Returns the counter of this name, as [`counter`](Self::counter) does, or an error.
     ///
     /// # Errors
     /// The name is empty or reserved.
@@ -265,8 +265,9 @@ impl Pulse {
         Ok(self.counter(name))
     }
 
-    /// Configures a ranking of anything within a moving window, by default 24 hours by the hour. See
-    /// [rankings](crate::guide::counters_rankings_rows#rankings-within-a-moving-window). Build it once, and keep it.
+    /// Configures a ranking of ids within a moving window, which by default is 24 hours long and moves each hour. See
+    /// [rankings](crate::guide::counters_rankings_rows#rankings-within-a-moving-window). Build the ranking once, and
+    /// keep it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -291,12 +292,13 @@ impl Pulse {
         tower_pulse_core::handle::RankingBuilder::new(self.0.handle.clone(), name)
     }
 
-    /// The store of this `Pulse`, to be read in code.
+    /// Returns the store of this `Pulse`, to read its data in code.
     pub fn store(&self) -> &Store {
         &self.0.store
     }
 
-    /// Returns the functions of the background tasks, for a caller that drives the clock: a replay of a log, a test.
+    /// Returns the work of the background tasks as functions, for a caller that moves the clock, such as a test or a
+    /// replay of a log.
     pub fn simulation(&self) -> Simulation<'_> {
         Simulation::new(&self.0.handle)
     }
@@ -306,9 +308,9 @@ impl Pulse {
     /// second before you ask the same question again.
     ///
     /// # Errors
-    /// The store failed, or no instance has folded the samples within 5 s. Nothing is lost: the next interval tries
-    /// again, and the journal is folded later. Or a key holds something else, and its part was dropped: the error names
-    /// the key. All other data is in the store.
+    /// The store failed, or no instance has folded the samples within 5 s. Nothing is lost in these cases: the next
+    /// flush sends the samples again, and the journal is folded later. If a key has a foreign value, the error names
+    /// the key: the data for this key was dropped, and all other data is in the store.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing, and nothing counts twice.
@@ -321,14 +323,14 @@ impl Pulse {
         self.0.handle.health()
     }
 
-    /// Stops the background tasks, flushes all pending samples, and waits for both. Samples recorded afterwards are
-    /// counted as dropped. A second call returns when the first one is done.
+    /// Stops the background tasks, flushes all pending samples, and returns when both is done. Samples recorded
+    /// afterwards are counted as dropped. A second call returns when the first one is done.
     ///
     /// # Errors
     /// The store did not take everything within
     /// [`shutdown_timeout`](crate::Builder::shutdown_timeout): requests, additions to counters or to rankings. Or the
-    /// store has lost samples that it had acknowledged. Samples that the store has, but that are not folded yet, are no
-    /// error: this call folds them while there is time, or else another instance, or the next one that starts.
+    /// store has lost samples that it had acknowledged. Samples that wait in the journal are no error: this call folds
+    /// them if there is time, or else another instance does, or the next one that starts.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: call it again.

@@ -1,5 +1,5 @@
 //! The data of the dashboard, in Rust: [`Pulse::query`](crate::Pulse::query) returns the [`Reader`]. The most useful
-//! answers are types; all answers of the API are available as JSON.
+//! answers are Rust types; all answers of the API are available as JSON.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,13 +24,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A question is a type whose fields are parameters of the API, with the same defaults:
-//! `PathsQuery::default().with(|of| of.limit = Some(3))`, with the trait [`Question`] in scope. Or a question is a
-//! text, for [`Reader::json`]. The [API](crate::guide::api) lists the questions, and its [objects](crate::guide::objects) the fields of their
-//! answers.
+//! A question is a type whose fields are the parameters of the API, with the same defaults, or a text for
+//! [`Reader::json`]. With the trait [`Question`] in scope, `PathsQuery::default().with(|of| of.limit = Some(3))` makes
+//! a question in one expression. The [API](crate::guide::api) lists the questions, and its
+//! [objects](crate::guide::objects) the fields of their answers.
 //!
 //! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
-//! The API and the page render these answers: their JSON has the same names, and adds only what is drawn.
+//! The API and the page show these answers: their JSON has the same names, and adds only data for drawing.
 //!
 //! An answer about a window gives the time that the window covers ([`Covered`]), the share of it that was recorded
 //! (`complete`), the moment up to which the answer is complete (`as_of`), and the largest relative error of its

@@ -1,7 +1,7 @@
 //! Rows in Redis that are refreshed on schedule: [cached rows](crate::guide::counters_rankings_rows#cached-rows).
 //!
-//! A hot page loads the same rows over and over. Schedule these rows, and let the page read them from the cache: you
-//! choose how old they may be, and the database is asked once per row and turn, however many instances the service has.
+//! A hot page loads the same rows over and over. Schedule these rows at an interval of your choice, and let the page
+//! read them from the cache. The database is asked once per row and interval, by one instance of the service.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

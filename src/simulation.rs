@@ -1,4 +1,4 @@
-//! Running the background tasks of an instance by hand.
+//! Runs the background tasks of an instance by hand.
 
 use std::time::Duration;
 
@@ -53,10 +53,10 @@ impl<'a> Simulation<'a> {
         self.handle.recorder().drain();
     }
 
-    /// Judges the minutes that have ended: finds the pages that have changed. Call this after a
+    /// Judges the minutes that have ended, to find the pages that have changed. Call this after a
     /// [`flush`](crate::Pulse::flush). A background task judges 15 s after each minute. Returns the number of minutes
     /// that this instance has judged; another instance may have judged others. The verdicts are written between two
-    /// rounds of folding. If another instance folds, that interrupts it for a moment.
+    /// rounds of folding. If another instance folds, the write interrupts its folding for a moment.
     ///
     /// # Errors
     /// The store failed. The next call judges the minutes that this call has not judged.

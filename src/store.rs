@@ -1,4 +1,4 @@
-//! Stores of recorded data: in memory, in a file and in Redis. All three behave alike, each behind a [`Store`].
+//! Stores of recorded data: in memory, in a file and in Redis. All three behave the same, behind the type [`Store`].
 //!
 //! [`Builder`](crate::Builder) opens the configured store. Open a store yourself to share it among several builders by
 //! [`Builder::store`](crate::Builder::store), or to read it without recording anything:

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Breaks the source in one place at a time, in a copy of it, and lists the breaks that no test noticed. The unit tests of
-# the crate go first, as they notice most breaks within seconds; five suites then try those that are left. Not those of the
-# detector: the suite that judges whole fleets noticed none of thirty breaks that the detector's own tests had missed, and
-# takes forty seconds for each. See `make mutants`.
-# usage: SHARD=3/12 ITERATE=1 mutants.sh, where ITERATE goes on with a run that was stopped
+# Breaks a copy of the source in one place at a time, and lists the breaks that no test noticed. The unit tests of
+# the crate go first, as they notice most breaks within seconds; five suites then try the remaining breaks. The suite of
+# the detector does not run: it noticed none of thirty breaks that the detector's unit tests had missed, and takes forty
+# seconds for each. See `make mutants`.
+# usage: SHARD=3/12 ITERATE=1 mutants.sh, where ITERATE continues a stopped run
 set -uo pipefail
 export PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0
 out=target/mutants && mkdir -p "$out"
@@ -14,23 +14,23 @@ packages=(--package tower-pulse-core --package tower-pulse-detect --package towe
 cargo mutants --list "${packages[@]}" >"$out/all.txt" || exit 1
 cargo mutants --list "${packages[@]}" --sharding round-robin --shard "${SHARD:-0/12}" >"$out/shard.txt" || exit 1
 
-# mutate STAGE PLACES ARGUMENTS OF cargo mutants: breaks the places that are listed in a file. The results are in a folder
-# of the stage's name. cargo-mutants takes no such list, so all other places count as noticed before: 27.1 finds more places
-# than `--re` names, and other ones with `--iterate` and `--shard` together.
+# mutate STAGE PLACES ARGUMENTS OF cargo mutants: breaks the places in the file PLACES. The results are in a folder
+# with the stage's name. cargo-mutants takes no list, so all other places are marked as noticed: version 27.1 finds more
+# places than `--re` names, and wrong ones with `--iterate` and `--shard` together.
 mutate() {
   local stage=$1 places=$2 && shift 2
   [ -s "$places" ] || return 0
   mkdir -p "$out/$stage/mutants.out"
   grep -vxFf "$places" "$out/all.txt" >>"$out/$stage/mutants.out/previously_caught.txt"
   cargo mutants -o "$out/$stage" --iterate "${packages[@]}" "$@"
-  # 2: some were missed, 3: some took too long. All else is no result.
+  # 2: some were missed, 3: some took too long. Any other code is an error.
   local result=$?
   [ $result -lt 4 ] && [ $result -ne 1 ] || exit $result
 }
 
-# Two breaks at a time: one core compiles a break, for longer than its tests take. The suites keep both cores busy.
+# Two breaks at a time, as compiling a break keeps one core busy for longer than its tests. The suites use both cores.
 mutate units "$out/shard.txt" --jobs 2 --minimum-test-timeout 40
-# Without a baseline, which would look for the suites in the packages that are broken. Most tests wait for a server.
+# There is no baseline, as it would look for the suites in the broken packages. Most tests wait for a server.
 suites=(--test-package tower-pulse)
 for suite in builder journal layer stores warnings; do suites+=("--cargo-arg=--test=$suite"); done
 grep -E '^crates/(core|model)/' "$out/units/mutants.out/missed.txt" >"$out/left.txt"

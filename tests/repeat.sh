@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs test suites again and again, and prints what failed how often: see `make repeat`.
+# Runs test suites repeatedly, and prints how often each test failed: see `make repeat`.
 # usage: N=10 BUSY=3 LONG="SUITES THAT GO FIRST" repeat.sh "lib stores page" ARGUMENTS OF cargo test
 set -uo pipefail
 suites=$1 && shift
@@ -30,7 +30,7 @@ fi
 cargo test --no-run "$@" 2>&1 | tee "$logs/build" || exit 1
 export RUST_TEST_THREADS=${TEST_THREADS:-4}
 for suite in $suites; do
-  # Where it is asked for, cargo would test the library of pulse-loom as well, which has no tests of its own.
+  # With --lib, cargo would also test the library of pulse-loom, which has no tests.
   target=(--test "$suite") && [ "$suite" != lib ] || target=(--lib --exclude pulse-loom)
   for run in $(seq "$N"); do
     if [ "$run" -gt $((N - BUSY)) ]; then (while :; do :; done) & busy=$!; fi

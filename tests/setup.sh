@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the tools that are named and missing, on Debian or Ubuntu: as root, or by sudo. Where neither goes, it ends with
-# a sentence that says what to install. See `make setup`.
+# Installs those of the named tools that are missing, on Debian or Ubuntu, as root or by sudo. Without both, ends with
+# a message that names the packages to install. See `make setup`.
 # usage: setup.sh TOOL...
 set -euo pipefail
 
@@ -29,7 +29,7 @@ give_up() {
 
 missing=() packages=()
 for tool in "$@"; do
-  # The tests look at these two variables before they look at PATH.
+  # The tests read these two variables before PATH.
   case $tool in
     chromium) variable=CHROMIUM ;;
     redis-server) variable=PULSE_REDIS_SERVER ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds every test, then runs the suites, JOBS of them at a time: most tests wait for a server, a page or a clock. Prints
+# Builds all tests, then runs the suites, JOBS at a time: most tests wait for a server, a page or a clock. Prints
 # the result and the seconds of each suite, and the output of those that failed, which target/suites keeps.
 # usage: JOBS=2 TEST_THREADS=4 suites.sh "LONG SUITES, WHICH GO FIRST" ARGUMENTS OF cargo test
 set -uo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles what is published with the compiler that `rust-version` promises, with all features and with the default ones.
+# Compiles the published crates with the compiler of `rust-version`, with all features and with the default ones.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rust=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)

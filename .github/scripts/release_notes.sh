@@ -9,7 +9,7 @@ if [ "$manifest" != "$version" ]; then
   echo "Cargo.toml has version $manifest, and the tag says $version." >&2
   exit 1
 fi
-# A release shows each line break of its text, so that a paragraph or a point of a list becomes one line.
+# GitHub shows each line break in the text of a release, so each paragraph and each list item becomes one line.
 notes=$(awk -v heading="## [$version]" '
   /^## / { here = index($0, heading) == 1; next }
   !here || /^\[[^]]*\]: / { next }

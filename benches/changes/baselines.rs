@@ -1,4 +1,4 @@
-//! Three usual rules, to compare with. They see the same aggregates per minute.
+//! Three common alert rules, for comparison with the detector. The rules see the same aggregates of each minute.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use tower_pulse_model::aggregate::Aggregate;
 
 use crate::workload::PAGES;
 
-/// Sums of a minute, or of several, in seconds.
+/// The sums of one or more minutes, in seconds.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     count: f64,
@@ -82,7 +82,7 @@ pub(crate) struct Baseline {
     minutes: Vec<VecDeque<Sums>>,
 }
 
-/// As usual for Welch's test: a chance of 1 in 20.
+/// The usual threshold of Welch's test: a chance of 1 in 20.
 const SIGNIFICANT: f64 = 1.96;
 
 impl Baseline {

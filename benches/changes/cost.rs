@@ -1,4 +1,4 @@
-//! What the detector costs: 2,000 contexts with 1,000 requests per minute each, over two hours.
+//! The cost of the detector: 2,000 contexts with 1,000 requests per minute each, over two hours.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::rng::Random;
 const CONTEXTS: usize = 2_000;
 const REQUESTS: f64 = 1_000.0;
 const MINUTES: i64 = 120;
-/// The goal, for a minute that is judged.
+/// The goals for judging one minute.
 const MOST_TIME: Duration = Duration::from_millis(60);
 const MOST_BYTES: u64 = 36 << 20;
 
@@ -40,7 +40,7 @@ pub(crate) fn print(seed: u64) -> bool {
         let contexts = 0..CONTEXTS;
         contexts.map(|_| aggregate(&mut random, &shares)).collect()
     };
-    // What the requests of a minute take is used again by those of the next.
+    // The memory of a minute's requests is used again by the next minute.
     drop(requests());
     let before = resident_bytes(std::process::id());
     for minute in 0..MINUTES {
@@ -73,7 +73,7 @@ pub(crate) fn print(seed: u64) -> bool {
     mean <= MOST_TIME && bytes <= MOST_BYTES
 }
 
-/// Time of this thread on a processor, as other processes use the machine too.
+/// The time of this thread on a processor, which other processes do not affect.
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())

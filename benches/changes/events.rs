@@ -1,4 +1,4 @@
-//! What happens to a service by itself, which nobody should be told of.
+//! Events that are normal in a service, and that a detector should not report.
 
 use std::ops::Range;
 
@@ -6,16 +6,16 @@ use crate::page::Page;
 use crate::rng::Random;
 use crate::workload::{Design, MINUTES, PAGES};
 
-/// Something on some pages for some minutes.
+/// An event on some pages, for some minutes.
 struct Episode {
     pages: Vec<usize>,
     from: usize,
     to: usize,
-    /// Of the logarithm of the time.
+    /// The shift of the logarithm of the time.
     shift: f64,
-    /// Minutes in which it falls to 1/e; 0 if it stays.
+    /// The minutes in which the shift falls to 1/e; 0 if it stays.
     decay: f64,
-    /// Factor of the odds of a miss.
+    /// The factor of the odds of a cache miss.
     cold: f64,
     traffic: f64,
     errors: f64,
@@ -33,12 +33,12 @@ impl Episode {
     }
 }
 
-/// All that happens by itself in a run.
+/// All normal events of a run.
 pub(crate) struct Events {
     episodes: Vec<Episode>,
-    /// Of the host, per minute, in logarithms of the time.
+    /// The shift of the host in each minute, in logarithms of the time.
     host: Vec<f64>,
-    /// Index of episodes per page.
+    /// The indexes of each page's episodes.
     by_page: Vec<Vec<usize>>,
 }
 
@@ -113,7 +113,7 @@ const NOTHING: Episode = Episode {
     errors: 1.0,
 };
 
-/// Cold caches for some minutes after a deploy, on some pages or all.
+/// Cold caches for some minutes after a deploy, on some pages or on all.
 fn deploys(random: &mut Random, episodes: &mut Vec<Episode>) {
     for _ in 0..random.whole(1, 4) {
         let from = random.whole(0, MINUTES);
@@ -162,7 +162,7 @@ fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, wanders: bool) {
     }
 }
 
-/// Traffic for a minute or two, which slows the page a little.
+/// Bursts of traffic for a minute or two, which slow the page a little.
 fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
     for page in 0..PAGES {
         let mean = random.between(0.0, 1.5);
@@ -180,7 +180,7 @@ fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
             });
         }
     }
-    // One page gets slow requests of its own kind for a while: a crawler, a large export.
+    // One page gets slow requests of another kind for a while, as from a crawler or a large export.
     for _ in 0..random.whole(4, 20) {
         let from = random.whole(0, MINUTES);
         let length = match random.unit() {
@@ -224,7 +224,7 @@ fn group_trouble(
     }
 }
 
-/// Clients that retry: twice the traffic for some minutes, and a page that is a little slower under it.
+/// Clients that retry: twice the traffic for some minutes, which slows the page a little.
 fn retries(random: &mut Random, episodes: &mut Vec<Episode>) {
     for _ in 0..12 {
         let from = random.whole(0, MINUTES);
@@ -239,7 +239,7 @@ fn retries(random: &mut Random, episodes: &mut Vec<Episode>) {
     }
 }
 
-/// Minutes in which the host does something else.
+/// The minutes in which other work of the host slows all pages.
 fn slow_minutes(random: &mut Random) -> Vec<f64> {
     let mut host = vec![0.0; MINUTES];
     let share = random.between(0.02, 0.08);

@@ -1,10 +1,10 @@
-//! What happens to a service that somebody should be told of.
+//! Changes of a service that a detector should report.
 
 use crate::page::{Page, Shape};
 use crate::rng::Random;
 use crate::workload::{MINUTES, PAGES};
 
-/// What a label says.
+/// The kind of change that a label describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LabelKind {
     Slower,
@@ -13,30 +13,30 @@ pub(crate) enum LabelKind {
     Failing,
 }
 
-/// Which requests are slower, and when.
+/// The requests that are slower, and the course of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All.
+    /// All requests.
     Body,
-    /// All, more from minute to minute for half an hour.
+    /// All requests, more from minute to minute for half an hour.
     Drift,
-    /// All, after a minute that was much worse.
+    /// All requests, after a minute that was much worse.
     BadStart,
-    /// All but the slowest tenth.
+    /// All requests except the slowest tenth.
     Median,
     /// The slowest tenth.
     UpperTenth,
-    /// A share of them, whichever.
+    /// A random share of the requests.
     Mix,
-    /// Those that miss a cache, of which there are more.
+    /// The requests that miss a cache, whose number grows.
     Misses,
-    /// All, more from minute to minute: with the page's data.
+    /// All requests, more from minute to minute, as the page's data grows.
     Growth,
-    /// All at once, on a page that grows.
+    /// All requests, in one step, on a page whose data grows.
     Step,
 }
 
-/// Minutes in which a drift grows.
+/// The minutes in which a drift grows.
 const DRIFTING: usize = 30;
 
 /// A change that a detector should find.
@@ -49,16 +49,16 @@ pub(crate) struct Label {
     pub(crate) from: usize,
     /// The minute after the last one.
     pub(crate) to: usize,
-    /// Of the times of the requests that are slower, of the rate, or of the odds of a miss; for failing, the share of
+    /// The ratio of the slower requests' times, of the rate, or of the odds of a miss; for failing, the share of
     /// errors.
     pub(crate) ratio: f64,
     /// For a mix, the share of the requests that are slower.
     pub(crate) share: f64,
-    /// The ratio of the mean times, for changes of all requests, of a mix and of misses.
+    /// The ratio of the mean times, for changes of all requests, a mix or misses.
     pub(crate) mean: f64,
-    /// Minutes in which it grows.
+    /// The minutes in which the change grows.
     pub(crate) growing: usize,
-    /// Requests per minute of the page.
+    /// The requests per minute of the page.
     pub(crate) rate: f64,
 }
 
@@ -74,8 +74,9 @@ impl Label {
     }
 }
 
-/// Each page has one change at most, so that no change is within the past of another one. Pages whose tail or cache
-/// changes become such as that can be seen on: the three families in turn, 30 to 300 requests per minute.
+/// Labels some pages, each with at most one change, so that no change is in the past of another. Pages whose tail or
+/// cache changes get one of the three distributions in turn, and 30 to 300 requests per minute, so that the change can
+/// be seen.
 pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     use LabelKind::{Failing, Faster, Slower, Surge};
     let mut kinds = vec![(Slower, Part::Body); 5];
@@ -161,8 +162,8 @@ fn mean_ratio(shape: Shape, part: Part, ratio: f64, share: f64) -> f64 {
     }
 }
 
-/// Half of the pages are slower for a while: six as a whole, six in a share of their requests, of which every second
-/// page has two humps, five as their cache misses more often, and three in their slowest tenth.
+/// Makes half of the pages slower for a while: six as a whole, six in a share of their requests (every second one of
+/// these pages has two humps), five because their cache misses more often, and three in their slowest tenth.
 pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     let parts = [
         (Part::Body, 6),
@@ -210,7 +211,8 @@ pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label
     labels.collect()
 }
 
-/// Pages that grow with their data, twelve by the hour and four by the day, and a step of a deploy on top of every second.
+/// Labels twelve pages that grow with their data by the hour, and four that grow by the day. Every second page also has
+/// a step of a deploy.
 pub(crate) fn growing_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     let chosen = random.sample(PAGES, 16);
     let mut labels = Vec::new();

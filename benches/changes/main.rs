@@ -1,9 +1,9 @@
-//! How well the change detector finds what was injected into a labelled workload, and how often it says what is
-//! not so: `cargo bench -p pulse-benches --bench changes`. Three usual rules stand beside it. Seeds are printed;
-//! `CHANGES_SEED=7` starts with another one, `CHANGES_RUNS=100` makes that many runs of each design.
+//! Measures how many injected changes of a labelled workload the change detector finds, and how many false alarms it
+//! raises, next to three common alert rules: `cargo bench -p pulse-benches --bench changes`. Seeds are printed;
+//! `CHANGES_SEED=7` starts with another seed, `CHANGES_RUNS=100` makes 100 runs of each design, and
 //! `CHANGES_NOISE=Plain` tries one kind of noise.
 //!
-//! Read `page`, `events`, `pauses` and `labels` (what a workload is made of), `workload`, `baselines`, `score`, `report`.
+//! Read `page`, `events`, `pauses` and `labels` (the parts of a workload), `workload`, `baselines`, `score`, `report`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -59,7 +59,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 fn main() {
-    // `cargo test --benches` and the like only check that it runs.
+    // Without `--bench`, as in `cargo test --benches`, only check that the bench starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -74,7 +74,7 @@ fn main() {
         "CHANGES_NOISE is one of {:?}",
         Design::ALL
     );
-    // Only the noise that the detector assumes is a condition.
+    // Only the noise that the detector assumes decides about success.
     let mut accepted = true;
     let scores = designs.into_iter().map(|design| {
         let scores = run_all(design, seed, runs);
@@ -91,7 +91,7 @@ fn main() {
     }
 }
 
-/// Runs seeds `seed` and up, on all processors.
+/// Makes runs with the seeds from `seed` on, on all processors.
 fn run_all(design: Design, seed: u64, runs: u64) -> Scores {
     let next = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);

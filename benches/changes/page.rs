@@ -1,4 +1,4 @@
-//! One page of a workload: how long its requests take, and how many there are.
+//! One page of a workload: the number and the durations of its requests.
 
 use crate::rng::Random;
 
@@ -8,7 +8,7 @@ pub(crate) enum Shape {
     LogNormal {
         sigma: f64,
     },
-    /// Log-normal, and a share of the requests with a power law above it.
+    /// Log-normal, with a share of the requests under a power law above it.
     Pareto {
         sigma: f64,
         share: f64,
@@ -114,7 +114,7 @@ impl Wobble {
     }
 }
 
-/// Two levels, of which one holds for some minutes.
+/// Two levels: each lasts for some minutes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Regime {
     /// The logarithm of the other level.
@@ -141,7 +141,7 @@ impl Regime {
     }
 }
 
-/// What an hour does to a page.
+/// The effect of an hour on a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Season {
     size: f64,
@@ -171,23 +171,23 @@ impl Season {
     }
 }
 
-/// A page without what happens to it.
+/// A page without events and changes.
 pub(crate) struct Page {
     pub(crate) shape: Shape,
-    /// Median time of a request, in seconds.
+    /// The median time of a request, in seconds.
     pub(crate) median: f64,
     /// Requests per minute.
     pub(crate) rate: f64,
     pub(crate) error_share: f64,
-    /// Of the time.
+    /// The wobble of the time.
     pub(crate) wobble: Wobble,
-    /// Of the odds of a miss.
+    /// The wobble of the odds of a miss.
     pub(crate) miss_wobble: Wobble,
-    /// Of the rate.
+    /// The wobble of the rate.
     pub(crate) rate_wobble: Wobble,
-    /// How strongly it feels what all pages feel.
+    /// The weight of the wobble that all pages share.
     pub(crate) loading: f64,
-    /// The pages that share its database.
+    /// The group of pages that share a database.
     pub(crate) group: usize,
     pub(crate) regime: Regime,
     pub(crate) season: Season,

@@ -4,9 +4,9 @@ use crate::rng::Random;
 
 /// Pauses at a steady interval.
 pub(crate) struct Pauses {
-    /// Seconds between their starts.
+    /// The seconds between their starts.
     every: f64,
-    /// Seconds.
+    /// The length in seconds.
     length: f64,
 }
 

@@ -1,7 +1,7 @@
 //! Latencies of a real service: series of the Cloud Monitoring Dataset, with the anomalies that its operators labelled.
 //!
 //! `CHANGES_SERIES` names a folder of `*.csv` with time, mean milliseconds and label; without it, `../shared/telemetry`
-//! beside the project is read. Each series is a page, and each of its points, which are hours, a minute of it.
+//! beside the project is read. Each series is a page, and each of its points, an hour, counts as a minute.
 
 use std::path::{Path, PathBuf};
 
@@ -15,24 +15,24 @@ use crate::START;
 use crate::rng::Random;
 use crate::workload::id_of;
 
-/// Each series is tried so many times, with other requests.
+/// The number of runs of each series, each with other requests.
 const RUNS: u64 = 8;
-/// Requests a minute.
+/// The requests per minute.
 const RATE: f64 = 60.0;
 /// The deviation of the logarithm of their times.
 const SIGMA: f64 = 0.5;
-/// Minutes after a label in which it may still be found.
+/// The minutes after a label in which it may still be found.
 const GRACE: usize = 10;
-/// A label is of at least so many minutes.
+/// The fewest minutes of a clear label.
 const FEWEST: usize = 3;
-/// A label is of a median that is larger by this factor than that of the hour before.
+/// The least factor between the median of a clear label and the median of the hour before it.
 const LEAST: f64 = 1.15;
 
 /// A page, with the times that a person marked.
 struct Series {
-    /// Mean seconds of each minute.
+    /// The mean seconds of each minute.
     means: Vec<f64>,
-    /// The first and the last minute of each label. One that pauses for a minute is one.
+    /// The first and the last minute of each label. A label with a gap of a minute counts as one.
     labels: Vec<(usize, usize)>,
 }
 
@@ -58,7 +58,7 @@ impl Series {
         Self { means, labels }
     }
 
-    /// Whether a label is one that a detector should find.
+    /// Whether a detector should find a label.
     fn is_clear(&self, (from, to): (usize, usize)) -> bool {
         let labelled = &self.means[from..=to];
         let before = median(&self.means[from.saturating_sub(60)..from]);
@@ -66,7 +66,7 @@ impl Series {
     }
 }
 
-/// The minutes in which a page with this series began to be slower, by the detector.
+/// The minutes in which a page with this series began to be slower, according to the detector.
 fn alarms(series: &Series, random: &mut Random) -> Vec<usize> {
     let mut detector = Detector::new(DetectorState::default());
     let mut stood = false;
@@ -110,7 +110,7 @@ fn requests(mean: f64, random: &mut Random) -> Aggregate {
     aggregate
 }
 
-/// Prints how many labels are found, and the alarms far from any of them.
+/// Prints the number of labels that are found, and the alarms far from any label.
 pub(crate) fn print(seed: u64) {
     let folder = std::env::var_os("CHANGES_SERIES").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/telemetry"),

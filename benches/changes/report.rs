@@ -10,12 +10,12 @@ fn delay(outcome: &Outcome) -> Option<f64> {
     outcome.delay.map(|delay| delay as f64)
 }
 
-/// Slowdowns of all requests of at least 1.3, on pages with at least 30 requests per minute.
+/// Slowdowns of all requests by at least 1.3, on pages with at least 30 requests per minute.
 fn clear(label: &Label) -> bool {
     is_slower(label, Part::Body) && label.ratio >= 1.29 && label.rate >= 30.0
 }
 
-/// The same, and those of a share of the requests with such means.
+/// The slowdowns of [`clear`], and those of a share of the requests with such a ratio of means.
 fn mixed(label: &Label) -> bool {
     let parts = [Part::Mix, Part::Misses];
     let of_share = parts.iter().any(|part| is_slower(label, *part));
@@ -30,7 +30,7 @@ fn judged(design: Design) -> fn(&Label) -> bool {
     }
 }
 
-/// Slowdowns of the slowest tenth only, on such pages.
+/// Slowdowns of only the slowest tenth, on pages with at least 30 requests per minute.
 fn tail(label: &Label) -> bool {
     is_slower(label, Part::UpperTenth) && label.rate >= 30.0
 }
@@ -54,7 +54,7 @@ fn row(score: &Score, design: Design) -> Row {
     }
 }
 
-/// Prints the tables of a design. Returns whether the detector is accepted, and the workload hard enough.
+/// Prints the tables of a design. Returns whether the detector meets the goals, and the workload is hard enough.
 pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bool {
     let score = &scores.detector;
     println!(
@@ -217,7 +217,7 @@ fn details(score: &Score, judged: fn(&Label) -> bool) {
     );
 }
 
-/// Changes of a part of the requests, and changes that do not begin at once.
+/// Prints the changes of a part of the requests, and the changes that begin slowly.
 fn parts(score: &Score) {
     let line = |name: &str, goal: &str, wanted: &dyn Fn(&Label) -> bool| {
         let outcomes = score.select(wanted);
@@ -248,7 +248,7 @@ fn parts(score: &Score) {
     });
 }
 
-/// By how much the ratio that was told last is off, as a logarithm.
+/// The error of the ratio that was reported last, as a logarithm.
 fn ratio_off(outcome: &Outcome) -> Option<f64> {
     outcome.ratio_error.map(|ratio| ratio.ln().abs())
 }

@@ -3,7 +3,7 @@
 /// A seeded source of random numbers.
 pub(crate) struct Random {
     uniform: fastrand::Rng,
-    /// The second of two normal numbers that are made at once.
+    /// The second number of the last pair of normal numbers.
     spare: Option<f64>,
 }
 
@@ -15,7 +15,7 @@ impl Random {
         }
     }
 
-    /// From 0 up to 1.
+    /// A number from 0 to below 1.
     pub(crate) fn unit(&mut self) -> f64 {
         self.uniform.f64()
     }
@@ -24,12 +24,12 @@ impl Random {
         low + (high - low) * self.unit()
     }
 
-    /// Uniform in the logarithm.
+    /// A number whose logarithm is uniform.
     pub(crate) fn log_between(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()
     }
 
-    /// From `low` to below `high`.
+    /// A whole number from `low` to below `high`.
     pub(crate) fn whole(&mut self, low: usize, high: usize) -> usize {
         self.uniform.usize(low..high.max(low + 1))
     }
@@ -42,7 +42,7 @@ impl Random {
         from[self.whole(0, from.len())]
     }
 
-    /// Standard normal (Box and Muller).
+    /// A standard normal number (Box and Muller).
     pub(crate) fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;

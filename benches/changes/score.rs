@@ -1,50 +1,50 @@
-//! Compares what a detector says with the labels.
+//! Compares the verdicts of a detector with the labels.
 
 use std::collections::HashMap;
 
 use crate::labels::{Label, LabelKind, Part};
 
-/// What stands on one page at the end of a minute.
+/// A verdict on one page that is ongoing at the end of a minute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
     pub(crate) page: usize,
     pub(crate) kind: LabelKind,
-    /// The minute in which it began, if the detector tells.
+    /// The minute in which it began, if the detector reports it.
     pub(crate) since: Option<i64>,
     pub(crate) ratio: f64,
 }
 
-/// Minutes after the end of a label in which a verdict is still about it.
+/// The minutes after the end of a label in which a verdict still belongs to it.
 const GRACE: usize = 5;
-/// Minutes after the end of a label in which its verdict must have ended.
+/// The minutes after the end of a label within which its verdict must end.
 const CLEARED: usize = 15;
 
-/// A label, and what was said about it.
+/// A label, and the verdict on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) label: Label,
-    /// Minutes from its start to the end of the minute in which it was found.
+    /// The minutes from the start of the label to the end of the minute in which it was found.
     pub(crate) delay: Option<usize>,
-    /// The same until it was found or watched.
+    /// The minutes from the start of the label until it was found or watched.
     pub(crate) watched: Option<usize>,
-    /// Minutes from the start that was told to the true one.
+    /// The minutes from the reported start to the true one.
     pub(crate) start_error: Option<f64>,
-    /// The ratio told last, divided by the true one.
+    /// The ratio that was reported last, divided by the true one.
     pub(crate) ratio_error: Option<f64>,
-    /// Minutes from its end to the end of the verdict.
+    /// The minutes from the end of the label to the end of the verdict.
     pub(crate) clearing: Option<usize>,
 }
 
-/// What a detector said in one run or in many.
+/// The verdicts of a detector in one or more runs.
 #[derive(Debug, Default)]
 pub(crate) struct Score {
     pub(crate) page_hours: f64,
-    /// What a detector said without reason.
+    /// The verdicts without a label.
     pub(crate) false_alarms: Vec<LabelKind>,
     pub(crate) outcomes: Vec<Outcome>,
-    /// Pages that were watched without reason, by the minutes in which that began.
+    /// The number of times that the detector began to watch a page without a label.
     pub(crate) watched_falsely: usize,
-    /// Surges that were said, whether true or not.
+    /// The reported surges, true or false.
     pub(crate) surges_said: usize,
     pub(crate) all_verdicts: usize,
 }
@@ -81,7 +81,7 @@ impl Score {
 /// Follows one detector through one run.
 pub(crate) struct Follower {
     outcomes: Vec<Outcome>,
-    /// What stood at the end of the minute before, and whether it has been counted as false.
+    /// The ongoing verdicts at the end of the previous minute, and whether each has counted as false.
     standing: HashMap<(usize, LabelKind), bool>,
     watched: Vec<usize>,
     score: Score,
@@ -148,7 +148,7 @@ impl Follower {
     /// Whether the verdict is about a label.
     fn compare(&mut self, minute: usize, verdict: &Standing, new: bool) -> bool {
         let outcomes = self.outcomes.iter_mut();
-        // A step on top of a growing page is another change, since its own start.
+        // A step on a growing page is another change, from its own start on.
         let same = outcomes.filter(|outcome| {
             let label = &outcome.label;
             let begun = label.part != Part::Step
@@ -188,7 +188,7 @@ impl Follower {
     }
 }
 
-/// The share of those that were found.
+/// The share of labels that were found.
 pub(crate) fn found(outcomes: &[Outcome]) -> f64 {
     let found = outcomes.iter().filter(|outcome| outcome.delay.is_some());
     found.count() as f64 / outcomes.len() as f64

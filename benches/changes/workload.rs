@@ -1,5 +1,5 @@
-//! A labelled workload: 40 pages over three hours, with everything that a service does by itself and that
-//! nobody should be told of, and with changes that somebody should be told of.
+//! A labelled workload: 40 pages over three hours, with normal events, which a detector should not report, and with
+//! changes, which it should report.
 
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{Kind, RecordId};
@@ -15,10 +15,10 @@ use crate::rng::Random;
 pub(crate) const PAGES: usize = 40;
 pub(crate) const MINUTES: usize = 180;
 
-/// How the noise is made. The detector is tuned on the first design only.
+/// The kind of noise. The detector is tuned on the first design only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Design {
-    /// Each page wobbles for itself.
+    /// Each page wobbles independently.
     Plain,
     /// Wandering levels, groups of pages that share a database, jumps with heavy tails, uneven traffic, overdispersed
     /// counts.
@@ -27,15 +27,15 @@ pub(crate) enum Design {
     Regimes,
     /// Times and traffic rise and fall within each hour, on each page in its own way.
     Seasons,
-    /// Clients that retry double the traffic of some pages for minutes, and slow it a little.
+    /// Clients that retry double the traffic of some pages for minutes, and slow these pages a little.
     Retries,
-    /// The process stops every few seconds, as for a collection of garbage: some requests wait for it.
+    /// The process stops every few seconds, as for garbage collection, and some requests wait.
     Pauses,
     /// Some pages that share a database are slow for three minutes, again and again.
     Troubles,
     /// Plain noise. Half of the pages become slower, most of them in a share of their requests.
     Mixes,
-    /// Plain noise. Pages grow with their data, and take a step on top of it.
+    /// Plain noise. Pages grow with their data, and some take a step too.
     Growth,
 }
 
@@ -78,7 +78,7 @@ impl Run {
     pub(crate) fn new(seed: u64, design: Design) -> Self {
         let mut random = Random::new(seed);
         let wanders = design == Design::Wandering;
-        // The properties of a run as a whole, so that runs differ more than pages of one run.
+        // These properties are the same for a whole run, so that runs differ more than the pages of one run.
         let busy = random.log_between(200.0, 1_200.0);
         let persistence = random.between(0.3, 0.9);
         let mut pages: Vec<_> = (0..PAGES)
@@ -120,7 +120,7 @@ impl Run {
         }
     }
 
-    /// The next minute: of each page with requests, what it did.
+    /// The aggregates of the next minute, of each page with requests.
     pub(crate) fn next(&mut self) -> Vec<(usize, Aggregate)> {
         let minute = self.minute;
         self.minute += 1;
@@ -131,7 +131,7 @@ impl Run {
         let angle = minute as f64 / MINUTES as f64 * std::f64::consts::PI + self.phase;
         let mut day = 1.0 + self.diurnal * angle.sin();
         if self.design == Design::Wandering && minute % 60 < 3 {
-            // Clients that wake up at the full hour.
+            // Many clients wake up at the full hour.
             day *= 1.0 + self.diurnal;
         }
         let load_shift = 0.15 * day.ln();

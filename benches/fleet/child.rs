@@ -1,5 +1,5 @@
-//! Processes of the fleet: this binary, started again with its part in the environment. They end with their
-//! input, and so with the process that started them.
+//! Processes of the fleet. Each is this binary, started again with its part in the environment. A process ends with its
+//! input, and so with its parent.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -13,7 +13,7 @@ use crate::traffic::{self, Traffic};
 
 /// The environment variable with the part of a child and the server's URL.
 const CHILD: &str = "PULSE_FLEET_CHILD";
-/// Bytes that each instance retains for a replay where one process has very many.
+/// The bytes that each instance retains for a replay, in a process with many instances.
 const REPLAY_BYTES: usize = 256 * 1024;
 
 /// A process with some instances of the fleet.
@@ -56,7 +56,7 @@ impl Member {
         meter::thread_cpu(self.process.id(), self.fold_thread)
     }
 
-    /// How long folding held its worker at each poll since the last call, shortest first.
+    /// The times for which folding held its worker at each poll since the last call, shortest first.
     pub(crate) fn polls(&mut self) -> Vec<Duration> {
         writeln!(self.input, "polls").unwrap();
         let mut line = String::new();
@@ -79,7 +79,7 @@ impl Drop for Member {
     }
 }
 
-/// Runs the child's part, if this process is a child. Returns whether it was.
+/// Runs the child's part if this process is a child. Returns whether it is.
 pub(crate) fn was_child() -> bool {
     let Ok(what) = std::env::var(CHILD) else {
         return false;

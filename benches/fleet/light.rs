@@ -1,6 +1,5 @@
-//! Light instances, which the server sees as instances, but which serve no requests. Each has its own
-//! connection, over which it appends calls and sends heartbeats as a real one does. All append the same
-//! batch, which is made once a second.
+//! Light instances: the server sees them as instances, but they serve no requests. Each has its own connection, and
+//! appends calls and sends heartbeats as a real instance does. All append the same batch, which is made once a second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +17,7 @@ use crate::traffic::{self, CONTEXTS};
 /// The prefix that `Builder::redis` uses.
 pub(crate) const PREFIX: &str = "pulse:";
 
-/// How long after each thousand instances the next thousand connect.
+/// The time after which the next thousand instances connect.
 const START: Duration = Duration::from_secs(5);
 
 /// A store for an instance without a `Pulse`.
@@ -92,7 +91,7 @@ pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
                 tokio::time::sleep(crate::until_turn(interval, spread)).await;
                 let now = crate::now();
                 let batch = made.lock().unwrap().batch(now, now - flushed);
-                // What has no room goes with the next batch, as that of a real instance does.
+                // A batch without room in the journal is sent with the next one, as in a real instance.
                 if light.append(batch).await {
                     flushed = now;
                 }

@@ -1,9 +1,9 @@
 //! The cost of a fleet: 1, 20, 200, 1,000 and 10,000 instances of 200 busy contexts each on a real server:
-//! `cargo bench -p pulse-benches --bench fleet`. It takes about eleven minutes; `FLEET_SECONDS=5`
-//! makes a short run, `FLEET_ONLY=micro,10000` some rows. `FLEET_TABLE` names a file for the table.
+//! `cargo bench -p pulse-benches --bench fleet`. The bench takes about eleven minutes; `FLEET_SECONDS=5` makes a short
+//! run, and `FLEET_ONLY=micro,10000` measures only these rows. `FLEET_TABLE` names a file for the table.
 //!
-//! All times are processor time from the kernel, never wall time, as other processes use the machine too.
-//! Each is the smallest of several attempts.
+//! All times are processor time from the kernel, which other processes affect less than wall time. Each is the smallest
+//! of several attempts.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -29,7 +29,7 @@ use rows::Size;
 use tower_pulse_model::context::{ALL, Metric};
 use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 
-/// The fleets. One machine cannot serve the requests of all instances of the last one, so most of these are
+/// The fleets. One machine cannot serve the requests of all instances of the last fleet, so most of its instances are
 /// light.
 const FLEETS: [Size; 4] = [
     Size { real: 1, light: 0 },
@@ -44,7 +44,7 @@ const FLEETS: [Size; 4] = [
     },
 ];
 
-/// The instances of the largest fleet. Where this machine has not enough sockets, the row says how many it had.
+/// The instances of the largest fleet. If this machine has fewer sockets, the row gives their number.
 const LARGEST: usize = 10_000;
 
 /// Fills the counters `ARGV[2…]` at all precisions with all slices that are retained.
@@ -64,7 +64,7 @@ fn main() {
     if child::was_child() {
         return;
     }
-    // `cargo test --benches` and the like only check that it runs.
+    // Without `--bench`, as in `cargo test --benches`, only check that the bench starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -111,7 +111,8 @@ async fn bench() {
     }
 }
 
-/// How many instances can have a connection, by the files that a process may open and the ports of this machine.
+/// The number of instances that can have a connection: the open files of a process and the ports of the machine limit
+/// it.
 fn sockets() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let files = limits
@@ -123,7 +124,7 @@ fn sockets() -> usize {
         .split_whitespace()
         .map(|port| port.parse().unwrap())
         .collect();
-    // The server needs some for itself, and real instances have several connections.
+    // The server needs some sockets for itself, and real instances have several connections.
     files
         .unwrap_or(1_024)
         .min(ports[1] - ports[0])

@@ -45,14 +45,14 @@ pub(crate) struct Usage {
     bytes: f64,
 }
 
-/// Number of commands of a heartbeat with the status, of which ZCOUNT is one that only heartbeats use. Now and then it lists
-/// keys by HSCAN, too.
+/// The number of commands of a heartbeat with the status. One of them, ZCOUNT, is used only by heartbeats. Some
+/// heartbeats also list keys by HSCAN.
 const COMMANDS_OF_A_BEAT: f64 = 7.0;
 
 /// The server's usage per second, on average.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rates {
-    /// Part of one core.
+    /// The share of one core.
     pub(crate) cpu: f64,
     pub(crate) commands: f64,
     pub(crate) bytes: f64,
@@ -107,7 +107,7 @@ pub(crate) async fn command_times(server: &RedisServer) -> HashMap<String, (f64,
     times.collect()
 }
 
-/// How long a future held its worker at each poll, without the time it waited for a processor.
+/// The times for which a future held its worker at each poll, without waits for a processor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Polls(Arc<Mutex<Vec<Duration>>>);
 
@@ -128,8 +128,8 @@ impl Polls {
     }
 }
 
-/// How long this thread's runtime took, each time, to return to a task that is always ready, while `future`
-/// runs. These are the times that other tasks held it, including those that read its answers.
+/// The times after which this thread's runtime returned to a task that is always ready, while `future` ran. In these
+/// times, other tasks held the thread, including the tasks that read the answers of `future`.
 pub(crate) async fn turns_during(future: impl Future) -> Vec<Duration> {
     let schedule = File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
     let (mut turns, mut future) = (Vec::new(), std::pin::pin!(future));
@@ -156,7 +156,7 @@ pub(crate) struct Watched<F> {
     schedule: Option<File>,
 }
 
-/// How long a thread has waited for a processor.
+/// The time for which a thread has waited for a processor.
 fn waited(schedule: &File) -> Duration {
     let mut text = [0; 64];
     let length = schedule.read_at(&mut text, 0).unwrap_or(0);
@@ -182,7 +182,7 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// Of several runs, the one with the smallest longest poll: other processes on the machine only add time.
+/// The run whose longest poll is the smallest of all runs: other processes on the machine only add time.
 pub(crate) fn least_held(runs: impl Iterator<Item = Vec<Duration>>) -> Vec<Duration> {
     let runs = runs.filter(|polls| !polls.is_empty());
     runs.min_by_key(|polls| polls.last().copied())

@@ -14,11 +14,11 @@ use crate::meter::{self, Polls, process_cpu};
 use crate::rig::server::RedisServer;
 use crate::traffic::{self, CONTEXTS};
 
-/// Number of attempts, of which the smallest value counts.
+/// The number of attempts. The smallest value counts.
 const TIMES: usize = 3;
-/// Number of instances that have left a backlog.
+/// The number of instances that have left a backlog.
 const INSTANCES: usize = 20;
-/// Response timeout.
+/// The response timeout.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Microseconds of the server, unless the name says otherwise.
@@ -26,17 +26,17 @@ const DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) struct Micro {
     pub(crate) append_call: f64,
     pub(crate) append_context: f64,
-    /// A call of all contexts of an instance that flushes every three seconds.
+    /// A call with all contexts of an instance that flushes every three seconds.
     pub(crate) append_of_3_seconds: f64,
     /// A heartbeat with the status.
     pub(crate) heartbeat: f64,
-    /// Per context of a round of 40, and of 201 contexts, including reading.
+    /// The cost per context, including reads, in rounds of 40 and of 201 contexts.
     pub(crate) fold_40: f64,
     pub(crate) fold_201: f64,
     pub(crate) records_per_second: f64,
-    /// How long folding a backlog held its worker at each poll, shortest first.
+    /// The times for which folding a backlog held its worker at each poll, shortest first.
     pub(crate) polls: Vec<Duration>,
-    /// How long all of its tasks together held the worker, shortest first.
+    /// The times for which all tasks of folding together held the worker, shortest first.
     pub(crate) turns: Vec<Duration>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The processor time of folding the whole backlog, and how long each poll held the worker.
+/// The processor time of folding the whole backlog, and the time for which each poll held the worker.
 async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
     let (process, thread, polls) = (std::process::id(), meter::this_thread(), Polls::default());
     // The kernel accounts for a thread's time when the thread sleeps.
@@ -207,7 +207,7 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
         turns.push(bench.fold_backlog(all).await);
     }
     let [small, large, long, heartbeat, fold_40, fold_201] = least;
-    // Both have `<all>` beside the contexts asked for.
+    // Both calls also have the context `<all>`.
     let append_context = (large - small) / (CONTEXTS - 1) as f64;
     Micro {
         append_call: small - 2.0 * append_context,

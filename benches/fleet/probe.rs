@@ -12,14 +12,14 @@ use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 use tower_pulse_model::round::{PARTITIONS, partition};
 
-/// Mean time between requests.
+/// The mean time between requests.
 const EVERY: Duration = Duration::from_millis(40);
-/// Time between two reads.
+/// The time between two reads.
 const LOOK: Duration = Duration::from_millis(10);
-/// Time after which the probe stops waiting for a request to become readable.
+/// The time after which the probe stops waiting for a request to become readable.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// An instance that is read from, and never folds.
+/// An instance that records and reads, and never folds.
 pub(crate) struct Probe {
     pulse: Pulse,
     router: Router,

@@ -28,21 +28,21 @@ pub(crate) struct Row {
     pub(crate) freshness: Freshness,
     /// Seconds between flushes, as chosen by the fleet.
     pub(crate) interval: f64,
-    /// How long folding held its worker at each poll, shortest first.
+    /// The times for which folding held its worker at each poll, shortest first.
     pub(crate) polls: Vec<Duration>,
 }
 
-/// Number of complete instances in one process.
+/// The number of complete instances in one process.
 const TOGETHER: usize = 100;
-/// Number of parts that the time is divided into. The smallest share of all parts counts, because other
-/// processes on the machine make the same work take longer.
+/// The number of parts into which the time is divided. The part with the smallest cost counts, because other processes
+/// make the same work take longer.
 pub(crate) const PARTS: u32 = 3;
 
 /// Measures a fleet: its cost for `seconds`, and then the freshness of its data for as long.
 pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> Row {
     crate::fill(server, PREFIX).await;
     let url = server.url();
-    // It is alone at first, and has the lease when the others start.
+    // The folder is alone at first, and has the lease when the others start.
     let mut folder = Member::start(&url, 1, 0);
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let mut others = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
         left -= some;
     }
     if size.light > 0 {
-        // One of them is complete, to choose the interval.
+        // One of these instances is complete, to choose the interval.
         others.push(Member::start(&url, 1, size.light - 1));
     }
     let warm_up = 9.0 + (size.real + size.light) as f64 / 70.0;
@@ -72,7 +72,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
     tell_commands(server).await;
     assert_all_is_counted(&url, size).await;
     let mut probe = Probe::new(&url);
-    // It learns the size of the fleet from its first heartbeat.
+    // The probe learns the size of the fleet from its first heartbeat.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let freshness = probe.watch(seconds, |_| false).await;
     let servers = parts.iter().map(|(server, ..)| *server);
@@ -87,11 +87,11 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
     }
 }
 
-/// Guards against a low cost because few requests are counted.
+/// Checks that all requests are counted, as a low cost could come from lost requests.
 async fn assert_all_is_counted(url: &str, size: Size) {
     let store = crate::light::store(url, Duration::from_secs(10));
     let hits = store.counter("hits", 1).await.unwrap();
-    // Seconds that all instances have flushed by now: a larger fleet does so every ten seconds.
+    // These seconds are flushed by all instances: a large fleet flushes every ten seconds.
     let instances = size.real + size.light;
     let flushed = crate::now() - if instances > 1_000 { 27 } else { 7 };
     let seconds = flushed - 6..flushed;
@@ -142,7 +142,7 @@ async fn holder(server: &RedisServer) -> String {
     panic!("nobody folds");
 }
 
-/// Prints the commands that took the server's time.
+/// Prints the commands that took most of the server's time.
 async fn tell_commands(server: &RedisServer) {
     let mut times: Vec<_> = meter::command_times(server).await.into_iter().collect();
     times.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));

@@ -1,4 +1,4 @@
-//! The tables, as markdown: fleets first, then the parts, with the goals beside them.
+//! The tables in Markdown, with goals: first the fleets, then the parts.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
         let most = match instances {
             ..1_000 => 2.5,
             1_000 => 5.0,
-            // Flushes every ten seconds, a round, and an answer that is kept for a second.
+            // The sum of ten seconds between flushes, a round, and an answer that is kept for a second.
             _ => 15.0,
         };
         let is_fresh = quantile(in_api, 0.99).as_secs_f64() <= most;

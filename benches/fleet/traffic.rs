@@ -1,5 +1,5 @@
-//! Requests through the real layer: each context of each instance gets three a second, which take from no
-//! time to three quarters of a second.
+//! Requests through the real layer: each context of each instance gets three per second. A request takes up to three
+//! quarters of a second.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,11 +19,11 @@ use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::Precisions;
 
-/// Number of contexts of every instance.
+/// The number of contexts of each instance.
 pub(crate) const CONTEXTS: usize = 200;
 /// Requests per second of each context.
 pub(crate) const REQUESTS: usize = 3;
-/// Parts of a second. In each, some contexts begin their requests.
+/// The number of parts of a second. In each part, some contexts begin their requests.
 const TURNS: usize = 40;
 /// The most turns that a request takes.
 const LONGEST: usize = 30;

@@ -1,4 +1,4 @@
-//! What a second of traffic costs each store: time of the processors, and bytes that are written to the disk.
+//! The cost of a second of traffic in each store: processor time, and bytes written to the disk.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +6,9 @@ use crate::stores::{NOW, PulseFile, REQUESTS, Target, batch};
 use pulse_rig::process::processor_millis;
 use pulse_rig::server::RedisServer;
 
-/// Flushes that are measured, one a second.
+/// The number of measured flushes, one per second.
 const FLUSHES: i64 = 40;
-/// Flushes before: what is made once is made in them.
+/// The number of flushes before the measurement, in which one-time work is done.
 const WARM_UP: i64 = 5;
 
 /// The bytes that a process has written to a disk.
@@ -36,7 +36,7 @@ async fn row(label: &str, contexts: usize, target: &mut Target, server: Option<&
         let start = Instant::now();
         target.flush(batch).await;
         took.push(start.elapsed().as_secs_f64() * 1e3);
-        // The file is made durable when nothing has been asked for a moment.
+        // The file becomes durable when the store has been idle for a moment.
         tokio::time::sleep(Duration::from_millis(60)).await;
         target.hand.advance(Duration::from_secs(1));
     }
@@ -52,7 +52,7 @@ async fn row(label: &str, contexts: usize, target: &mut Target, server: Option<&
     );
 }
 
-/// Processor time of this process and of the server, and the bytes that they have written.
+/// The processor times of this process and of the server, and the bytes that they have written.
 fn usage(own: u32, server: Option<u32>) -> [f64; 4] {
     [
         processor_millis(own),

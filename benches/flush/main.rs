@@ -1,5 +1,5 @@
-//! What a second costs each store (memory, a file and a real Redis), and how long a page waits for seven days of 2,000
-//! contexts: two tables, which `cargo bench -p pulse-benches --bench flush` prints in a few minutes.
+//! The cost of a second in each store (memory, a file and a real Redis), and the time for which a page waits for seven
+//! days of 2,000 contexts. `cargo bench -p pulse-benches --bench flush` prints the two tables in a few minutes.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -12,7 +12,7 @@ mod polls;
 mod stores;
 
 fn main() {
-    // `cargo test --benches` and the like only check that it runs.
+    // Without `--bench`, as in `cargo test --benches`, only check that the bench starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

@@ -1,4 +1,4 @@
-//! How long the page waits with 2,000 contexts and seven days of history, while all of them are busy.
+//! The time for which the page waits with 2,000 busy contexts and seven days of data.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,15 +16,15 @@ use crate::stores::{NOW, PulseFile, Target, batch};
 use pulse_rig::server::RedisServer;
 
 const CONTEXTS: usize = 2_000;
-/// A day more than the window, whose first slice has begun before it.
+/// A day more than the window, as its first slice begins earlier.
 const DAYS: i64 = 8;
-/// Polls of which the median counts, one a second.
+/// The number of polls, one per second. Their median counts.
 const POLLS: usize = 30;
-/// What a page asks for each second.
+/// The questions of the page in each second.
 const OVERVIEW: &str = "/api/overview?window=7d";
 const PATHS: &str = "/api/paths?window=7d&limit=100&sort=change";
 
-/// A page of a process that has not looked yet.
+/// The router of a new process, which has not read any window.
 fn new_page(store: Arc<dyn Store>, clock: &Clock) -> Router {
     let builder = Pulse::builder().store(store).clock(clock.clone());
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
@@ -40,13 +40,13 @@ async fn ask(app: &Router, question: &str) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-/// One look of a page. Returns which part of the window was summed up.
+/// One poll of a page. Returns the share of the window that was summed.
 async fn poll(app: &Router) -> f64 {
     ask(app, OVERVIEW).await;
     ask(app, PATHS).await["complete"].as_f64().unwrap()
 }
 
-/// Records eight days: by half hours, and the last two hours by minutes.
+/// Records eight days in half hours, and the last two hours in minutes.
 async fn fill(target: &mut Target) {
     let seconds = DAYS * 86_400;
     let mut at = 0;
@@ -60,7 +60,7 @@ async fn fill(target: &mut Target) {
     assert_eq!(target.clock.now_seconds(), NOW + seconds);
 }
 
-/// Prints a row of the table. `opened` opens the store as a process does that starts.
+/// Prints a row of the table. `opened` opens the store as a new process does.
 async fn row(label: &str, target: &mut Target, opened: impl AsyncFnOnce(&mut Target)) {
     fill(target).await;
     let start = Instant::now();

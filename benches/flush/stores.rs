@@ -1,4 +1,4 @@
-//! The three stores, each with a folder, and what is flushed to them.
+//! The three stores, each with a folder, and the batches that are flushed to them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use tower_pulse_redis::{RedisOptions, RedisStore};
 use pulse_rig::process::{TempDir, wait_until_released};
 use pulse_rig::server::RedisServer;
 
-/// When a bench begins: a turn of the day, in Unix seconds.
+/// The time at which a bench begins: the start of a day, in Unix seconds.
 pub const NOW: i64 = 1_700_006_400;
-/// Requests per second of a context.
+/// The requests per second of a context.
 pub const REQUESTS: u64 = 20;
-/// Commands of a call, about 16 contexts: the flusher's initial size.
+/// The commands of a call with about 16 contexts: the flusher's initial size.
 pub const COST: usize = 16 * 24;
 /// Room for all minutes of 2,000 contexts.
 const BYTES: u64 = 1024 * 1024 * 1024;
-/// Records that the folder of a server remembers.
+/// The records that the folder of a server caches.
 const MAX_RECORDS: usize = 6_000;
 
-/// The requests of a second of so many contexts.
+/// The requests of a second of this number of contexts.
 pub fn batch(contexts: usize, now: i64) -> Batch {
     let mut batch = Batch::new(Precisions::default());
-    // From 0.7 ms on, over two decades.
+    // The durations cover two decades, from 0.7 ms on.
     let nanos: Vec<u64> = (1..=REQUESTS).map(|n| n * n * 700_000).collect();
     let of_one = aggregate(&nanos);
     for context in 0..contexts {
@@ -47,7 +47,7 @@ pub fn batch(contexts: usize, now: i64) -> Batch {
     batch
 }
 
-/// Requests that took so many nanoseconds.
+/// The aggregate of requests with these durations.
 fn aggregate(nanos: &[u64]) -> Aggregate {
     let mut aggregate = Aggregate::default();
     for nanos in nanos {
@@ -101,7 +101,7 @@ impl Target {
         Self::new(store, clock, hand, 0)
     }
 
-    /// Closes the file and opens it again, as the next process does.
+    /// Closes the file, and opens it as the next process does.
     pub async fn reopen(&mut self, file: &PulseFile) {
         let (clock, hand, seq) = (self.clock.clone(), self.hand.clone(), self.seq);
         // The folder holds the store too.
@@ -145,7 +145,7 @@ impl PulseFile {
         self.path().metadata().unwrap().len() as f64 / 1_048_576.0
     }
 
-    /// Opens it when nobody holds it any more, and waits until it is open.
+    /// Waits until no process holds the file, and opens it.
     pub async fn open(&self, clock: &Clock) -> Arc<dyn Store> {
         wait_until_released(&self.path());
         let options = FileOptions::new(self.path()).unwrap();

@@ -1,7 +1,7 @@
-//! What the shop is like: its pages, how often they are asked for, what they do and how long that takes.
+//! The shop's pages: how often each is requested, what work it does, and how long the work takes.
 //!
-//! The simulated past and the live shop both draw from here, so that nothing changes where the one ends and the
-//! other begins.
+//! The simulated past and the live shop both draw their requests here, so the figures do not change where the past
+//! ends.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use crate::incident::Incident;
 /// A page of the shop.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Its method.
+    /// The method.
     pub(crate) method: &'static str,
-    /// Its route template.
+    /// The route template.
     pub(crate) template: &'static str,
-    /// Requests per minute, of the whole fleet.
+    /// The requests per minute in the whole fleet.
     pub(crate) per_minute: f64,
-    /// What it does, one after the other.
+    /// The parts of its work, in order.
     pub(crate) work: &'static [Work],
     /// The share of its requests that fail.
     pub(crate) failures: f64,
 }
 
-/// A part of what a page does.
+/// A part of a page's work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    /// The timer that measures it, if one does.
+    /// The timer that measures this part, if there is one.
     pub(crate) timer: Option<&'static str>,
-    /// About how long it takes.
+    /// The approximate duration.
     pub(crate) millis: f64,
-    /// Whether it computes, and else waits.
+    /// Whether this part computes; otherwise it waits.
     pub(crate) computes: bool,
 }
 
@@ -132,7 +132,7 @@ pub(crate) static REPORT: Page = page(
     &[Work::timed("db:report", 450.0), Work::computing(10.0)],
 );
 
-/// The pages that the visitors of a fleet ask for.
+/// The pages that the visitors of a fleet request.
 static PAGES: [&Page; 8] = [
     &HOME,
     &PRODUCT,
@@ -149,22 +149,23 @@ static PAGES: [&Page; 8] = [
 pub(crate) struct Visit {
     pub(crate) method: &'static str,
     pub(crate) path: String,
-    /// How long it has waited in front of the shop, if it tells.
+    /// The wait in front of the shop, if the request has the header of a proxy.
     pub(crate) queued: Option<Duration>,
 }
 
 impl Visit {
-    /// The header by which a proxy tells when it took a request that arrives now, in Unix microseconds.
+    /// The value of the header in which a proxy gives the time at which it took a request. The request arrives at
+    /// `now`, in Unix microseconds.
     pub(crate) fn taken(&self, now: i64) -> Option<String> {
         let micros = i64::try_from(self.queued?.as_micros()).unwrap_or(i64::MAX);
         Some(format!("t={}", now.saturating_sub(micros)))
     }
 }
 
-/// About how long a request waits in front of the shop.
+/// The approximate wait of a request in front of the shop.
 const WAIT_MILLIS: f64 = 12.0;
 
-/// Draws how long a piece of work takes: about `millis`, and now and then much longer.
+/// Draws the duration of a piece of work: about `millis`, and sometimes much longer.
 pub(crate) fn draw_duration(rng: &mut Rng, millis: f64) -> Duration {
     let millis = millis * (0.6 + 0.8 * rng.f64());
     let tail = if rng.f64() < 0.02 { 6.0 } else { 1.0 };
@@ -176,14 +177,14 @@ pub(crate) fn draw_id(rng: &mut Rng) -> u32 {
     rng.u32(1..500)
 }
 
-/// Draws the requests that arrive in a second at one of `instances`, each with the time after the second's begin.
+/// Draws the requests that arrive in a second at one of `instances`, each with its time since the start of the second.
 pub(crate) fn draw_visits(
     rng: &mut Rng,
     incident: Option<Incident>,
     instances: usize,
 ) -> Vec<(Duration, Visit)> {
     let mut visits = Vec::new();
-    // A generator of its own, so that the other figures do not depend on it.
+    // The waits have their own generator, so that the other figures do not depend on them.
     let mut waits = Rng::with_seed(rng.clone().u64(..));
     let wait = WAIT_MILLIS * incident.map_or(1.0, Incident::waiting);
     for page in PAGES {
@@ -205,8 +206,7 @@ pub(crate) fn draw_visits(
     visits
 }
 
-/// Draws how many of independent events happen where `expected` do on average (Poisson's distribution, by Knuth's
-/// method).
+/// Draws a number of independent events, whose mean is `expected` (Poisson's distribution, by Knuth's method).
 fn draw_count(rng: &mut Rng, expected: f64) -> usize {
     let (limit, mut product, mut count) = ((-expected).exp(), rng.f64(), 0);
     while product > limit {

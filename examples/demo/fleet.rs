@@ -1,4 +1,5 @@
-//! The instances of the shop: one, or with a past or an incident a fleet of four in this process, on one store.
+//! The instances of the shop: one, or, with a past or an incident, a fleet of four. All are in this process, on one
+//! store.
 
 use std::error::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,32 +18,32 @@ use crate::server::Server;
 use crate::settings::Settings;
 use crate::shop;
 
-/// Number of instances of a fleet.
+/// The number of instances in a fleet.
 pub(crate) const INSTANCES: usize = 4;
 
-/// Time between two moves of the clock of a store in memory.
+/// The time between two moves of the clock of a store in memory.
 const TICK: Duration = Duration::from_millis(50);
 
 /// An instance of the shop.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) pulse: Pulse,
-    /// Its routes under its layer.
+    /// The routes within the layer.
     pub(crate) app: Router,
-    /// What goes wrong on it.
+    /// The incident on this instance.
     pub(crate) incident: Option<Incident>,
 }
 
-/// Where a fleet keeps everything.
+/// The store of a fleet.
 pub(crate) enum Backend {
-    /// One store in memory or in a file that all instances share, whose clock goes from the past to the present.
+    /// One store in memory or in a file, which all instances share. Its clock moves from the past to the present.
     Shared(Store, ManualClock),
-    /// Each instance has its own connection.
+    /// A Redis, to which each instance has its own connection.
     Redis(Server),
 }
 
 impl Backend {
-    /// A store that is used from a time in the past, or from now.
+    /// The store of a fleet whose first request is at `start`, in Unix seconds.
     pub(crate) fn new(settings: &Settings, start: i64) -> Result<Self, BuildError> {
         if let Some(server) = &settings.redis {
             return Ok(Self::Redis(server.clone()));
@@ -56,7 +57,7 @@ impl Backend {
         Ok(Self::Shared(builder.open_store()?, time))
     }
 
-    /// Begins the configuration of the instance of this number.
+    /// Begins the configuration of the instance with this number.
     pub(crate) fn builder(
         &self,
         settings: &Settings,
@@ -72,12 +73,12 @@ impl Backend {
     }
 }
 
-/// The name of the instance of this number.
+/// The name of the instance with this number.
 pub(crate) fn name(number: usize) -> String {
     format!("web-{}", number + 1)
 }
 
-/// The one instance of a demo without a past and an incident.
+/// The only instance of a demo without a past and an incident.
 pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
     let mut builder = settings.builder();
     if let Some(server) = &settings.redis {
@@ -100,7 +101,7 @@ pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
     })
 }
 
-/// The instances of a fleet, which record what happens from now on. The incident has begun.
+/// The instances of a fleet that records from now on. The incident has begun.
 pub(crate) fn live(
     settings: &Settings,
     backend: &Backend,
@@ -125,7 +126,7 @@ pub(crate) fn live(
     instances.collect()
 }
 
-/// The special offers of an instance, if there is a Redis to keep them in, and visitors to look at them.
+/// The special offers of an instance. Only a demo with a Redis and with visitors has offers.
 fn offers(settings: &Settings, pulse: &Pulse) -> Result<Option<RowCache>, BuildError> {
     if settings.redis.is_none() || !settings.has_traffic {
         return Ok(None);
@@ -151,7 +152,7 @@ pub(crate) fn log_changes(pulse: &Pulse) {
     });
 }
 
-/// Lets a clock show the time of the machine.
+/// Keeps a clock at the machine's time.
 async fn run_in_real_time(time: ManualClock) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
@@ -160,7 +161,7 @@ async fn run_in_real_time(time: ManualClock) {
     }
 }
 
-/// Shuts all instances down at once. Each logs what it could not flush, which does not make the end an error.
+/// Shuts all instances down at once. An instance logs an error of its last flush, which is no error of the demo.
 pub(crate) async fn shut_down(instances: &[Instance]) {
     join_all(instances.iter().map(|instance| instance.pulse.shutdown())).await;
 }

@@ -1,9 +1,8 @@
 //! The simulated past: `DEMO_HISTORY`.
 //!
-//! Each instance of the past has a clock of its own, which its requests move by what they take. So they go through
-//! the same routes, the same layer and the same timers as those of the live shop, and an hour of them takes seconds.
-//! The background tasks must not run, but for folding: a drain between two moves of the clock would count in another
-//! second.
+//! Each instance in the past has its own clock, which its requests move by their durations. The requests go through the
+//! routes, the layer and the timers of the live shop, but an hour of requests takes seconds. Only one background task
+//! runs, folding: a drain between two moves of the clock would count requests in a wrong second.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -25,12 +24,12 @@ use crate::traffic::Target;
 const MINUTE: i64 = 60;
 /// Seconds between heartbeats. An instance is alive for a minute after each.
 const HEARTBEAT: i64 = 30;
-/// How many whole minutes before now the incident begins.
+/// The incident begins this many whole minutes before now.
 const INCIDENT_BEFORE: i64 = 8;
-/// For how long a flush is tried again.
+/// The time for which a flush is tried again.
 const PATIENCE: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(200);
-/// How often an instance looks whether all of its requests are in the journal.
+/// The interval at which an instance checks whether all of its requests are in the journal.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Records the past up to now, unless there are requests already.
@@ -50,7 +49,7 @@ pub(crate) async fn record(
         return Err(message.into());
     }
     tracing::info!("recording {length:?} of simulated traffic");
-    // It catches up with the clock, which goes on meanwhile.
+    // The past catches up with the real time, which goes on meanwhile.
     while past.second < now() {
         if let Some(incident) = settings.incident.filter(|_| past.second == incident_at) {
             past.begin_incident(incident).await?;
@@ -82,7 +81,7 @@ pub(crate) async fn record(
     Ok(())
 }
 
-/// The second at which a past of this length begins, at the turn of a minute.
+/// The second at which a past of this length begins: the start of a minute.
 pub(crate) fn first_second(length: Duration) -> i64 {
     let length = i64::try_from(length.as_secs()).unwrap_or(i64::MAX);
     now().saturating_sub(length).div_euclid(MINUTE) * MINUTE
@@ -93,7 +92,7 @@ struct Past<'a> {
     settings: &'a Settings,
     backend: &'a Backend,
     instances: Vec<PastInstance>,
-    /// All before this second is recorded.
+    /// Everything before this second is recorded.
     second: i64,
 }
 
@@ -104,7 +103,7 @@ struct PastInstance {
     target: Target,
     incident: Option<Incident>,
     visitors: Rng,
-    /// For what its machine does.
+    /// Draws the figures of the machine.
     machine: Rng,
     requests: u64,
     has_flushed: bool,
@@ -129,7 +128,7 @@ impl<'a> Past<'a> {
         Ok(past)
     }
 
-    /// Starts the instance of this number.
+    /// Starts the instance with this number.
     fn instance(
         &self,
         number: usize,
@@ -139,13 +138,13 @@ impl<'a> Past<'a> {
         let version = incident::version(incident);
         let builder = self.backend.builder(self.settings, number, version);
         let builder = builder.clock(clock).shutdown_timeout(PATIENCE);
-        // The live instances log their bounds, which are the same.
+        // Nothing is logged here: the live instances log the same bounds.
         let (pulse, tasks) =
             tracing::subscriber::with_default(NoSubscriber::new(), || builder.build_with_tasks())?;
         log_changes(&pulse);
         let folding = tasks.into_iter().filter(|task| task.name() == "fold");
         let folding = folding.map(tokio::spawn).collect();
-        // The same past each time, at another time.
+        // These seeds give each run the same past, at another time.
         let mut visitors = Rng::with_seed(number as u64);
         Ok(PastInstance {
             target: target(&pulse, &time, incident, visitors.fork())?,
@@ -160,14 +159,14 @@ impl<'a> Past<'a> {
         })
     }
 
-    /// A simulated past must not be added to what a service has recorded.
+    /// Whether the store has requests. A simulated past must not be added to the data of a service.
     async fn has_requests(&self) -> Result<bool, StoreError> {
         const DAY: u32 = 86_400;
         let hits = self.instances[0].pulse.store().counter("hits", DAY).await?;
         Ok(!hits.is_empty())
     }
 
-    /// Lets things go wrong from now on.
+    /// Begins the incident.
     async fn begin_incident(&mut self, incident: Incident) -> Result<(), Box<dyn Error>> {
         for number in (0..INSTANCES).filter(|number| incident.befalls(*number)) {
             if incident == Incident::BadDeploy {
@@ -187,7 +186,7 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Lets the instances know of each other.
+    /// Sends the heartbeats by which the instances know of each other.
     async fn heartbeat(&self) -> Result<(), StoreError> {
         for instance in &self.instances {
             instance.pulse.simulation().heartbeat().await?;
@@ -195,7 +194,7 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Lets time pass on all instances, each of which is busy for itself.
+    /// Serves the requests of all instances until `second`.
     async fn pass_until(&mut self, second: i64) -> Result<(), tokio::task::JoinError> {
         let (from, instances) = (self.second, std::mem::take(&mut self.instances));
         let busy = instances
@@ -209,7 +208,7 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Tells what the machines did in the minute that has ended.
+    /// Reports the machines of the minute that has ended.
     fn report_machines(&mut self) {
         for instance in &mut self.instances {
             let (cpu, millis) = match instance.incident {
@@ -223,8 +222,8 @@ impl<'a> Past<'a> {
         }
     }
 
-    /// Takes everything to the store, and judges the minutes that have ended. The instance that folds comes last, so
-    /// that it folds what all others have appended.
+    /// Flushes all instances, and judges the minutes that have ended. The folder comes last, so that it folds the calls
+    /// of all others.
     async fn flush_and_judge(&mut self) -> Result<(), StoreError> {
         let folds = |instance: &PastInstance| {
             let journal = instance.pulse.health().fold.journal;
@@ -263,7 +262,7 @@ impl PastInstance {
     async fn pass(mut self, from: i64, until: i64) -> Self {
         for second in from..until {
             for (wait, visit) in draw_visits(&mut self.visitors, self.incident, INSTANCES) {
-                // The request before has moved the clock.
+                // The previous request has moved the clock.
                 self.time.set_wall(second);
                 self.time.advance(wait);
                 let arrival = second * 1_000_000 + i64::try_from(wait.as_micros()).unwrap_or(0);
@@ -314,7 +313,7 @@ impl PastInstance {
     }
 }
 
-/// The routes of an instance in the past, under its layer.
+/// The routes of an instance in the past, within its layer.
 fn target(
     pulse: &Pulse,
     time: &ManualClock,

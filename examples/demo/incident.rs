@@ -1,14 +1,14 @@
-//! What goes wrong: `DEMO_INCIDENT`.
+//! The incidents: `DEMO_INCIDENT`.
 
 use std::str::FromStr;
 
 use crate::catalogue::{ADD_TO_CART, CART, CHECKOUT, PRODUCT, Page, SEARCH, Work};
 use crate::fleet::INSTANCES;
 
-/// The version of the shop, and the one that an incident brings.
+/// The version of the shop, and the version that a bad deploy brings.
 const VERSIONS: [&str; 2] = ["1.4.1", "1.4.2"];
 
-/// Something that goes wrong.
+/// A problem of the shop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incident {
     /// A query takes three times as long.
@@ -25,16 +25,16 @@ pub(crate) enum Incident {
     BusyHost,
     /// Requests wait longer in front of the shop.
     Queue,
-    /// A page runs a query for each row of another.
+    /// A page runs a query for each row of another query.
     Repeated,
     /// A page computes without `spawn_blocking`.
     Blocking,
 }
 
-/// The timer that a page repeats, and how often.
+/// The timed work that a page repeats, and the number of times.
 const REPEATED: (Work, usize) = (Work::timed("db:find_item", 1.0), 41);
 
-/// What a page computes that blocks its worker, in milliseconds.
+/// The milliseconds for which a page blocks its worker.
 const BLOCKING_MILLIS: f64 = 60.0;
 
 impl FromStr for Incident {
@@ -59,7 +59,7 @@ impl FromStr for Incident {
 impl Incident {
     pub(crate) const ALLOWED: &str = "slow_query, bad_deploy, bad_instance, errors, surge, busy_host, queue, repeated or blocking";
 
-    /// Whether it befalls the instance of this number.
+    /// Whether the instance with this number has the incident.
     pub(crate) fn befalls(self, instance: usize) -> bool {
         match self {
             Self::BadDeploy => instance < INSTANCES / 2,
@@ -73,7 +73,7 @@ impl Incident {
         }
     }
 
-    /// What happens, in words.
+    /// The incident, in words.
     pub(crate) fn description(self) -> &'static str {
         match self {
             Self::SlowQuery => "db:search takes three times as long",
@@ -92,7 +92,7 @@ impl Incident {
         }
     }
 
-    /// How much longer a piece of work takes, on an instance that it befalls.
+    /// The factor of the duration of a piece of work, on an instance with the incident.
     pub(crate) fn slowness(self, page: &Page, work: Work) -> f64 {
         match self {
             Self::SlowQuery if is(page, &SEARCH) && work.timer == Some("db:search") => 3.0,
@@ -101,7 +101,7 @@ impl Incident {
         }
     }
 
-    /// More work that a page does.
+    /// The additional work of a page.
     pub(crate) fn more_work(self, page: &Page) -> Option<Work> {
         match self {
             Self::BadDeploy if is(page, &PRODUCT) => Some(Work::untimed(
@@ -112,12 +112,12 @@ impl Incident {
         }
     }
 
-    /// Work that a page does again and again, and how often.
+    /// The work that a page repeats, and the number of times.
     pub(crate) fn repeated(self, page: &Page) -> Option<(Work, usize)> {
         (self == Self::Repeated && is(page, &CART)).then_some(REPEATED)
     }
 
-    /// How many times as long requests wait in front of the shop.
+    /// The factor of the wait in front of the shop.
     pub(crate) fn waiting(self) -> f64 {
         if self == Self::Queue { 8.0 } else { 1.0 }
     }
@@ -130,7 +130,7 @@ impl Incident {
         }
     }
 
-    /// How many times the usual requests a page gets.
+    /// The factor of a page's number of requests.
     pub(crate) fn traffic(self, page: &Page) -> f64 {
         match self {
             Self::Surge if is(page, &PRODUCT) => 6.0,
@@ -139,7 +139,7 @@ impl Incident {
     }
 }
 
-/// The version of the shop that an instance runs, which has an incident or not.
+/// The version of the shop on an instance with this incident, or without one.
 pub(crate) fn version(incident: Option<Incident>) -> &'static str {
     VERSIONS[usize::from(incident == Some(Incident::BadDeploy))]
 }

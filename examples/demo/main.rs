@@ -1,28 +1,29 @@
 //! A small shop to try the crate with: `cargo run --release --example demo`.
 //!
-//! It generates its own traffic, so that the dashboard is never empty. Its environment:
+//! The demo generates its own traffic, so the dashboard is never empty. Environment variables configure the demo:
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
-//! | `REDIS_URL` | the Redis where to keep everything, and special offers in a row cache | absent: in memory, no offers |
-//! | `REDIS_CLUSTER` | nodes of a Redis Cluster where to keep everything: `url,url` | absent |
-//! | `REDIS_SENTINEL` | the primary of a service where to keep everything, and Sentinels: `service@url,url` | absent |
-//! | `PULSE_FILE` | the file where to keep everything | absent: in memory |
-//! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:`, in a cluster `{pulse}:` |
+//! | `REDIS_URL` | the Redis that keeps everything, and special offers in a row cache | absent: in memory, no offers |
+//! | `REDIS_CLUSTER` | nodes of the Redis Cluster that keeps everything: `url,url` | absent |
+//! | `REDIS_SENTINEL` | the name of the primary that keeps everything, and Sentinels: `service@url,url` | absent |
+//! | `PULSE_FILE` | the file that keeps everything | absent: in memory |
+//! | `PULSE_PREFIX` | the prefix of every key; an empty one gives the book's bare layout | `pulse:`, in a cluster `{pulse}:` |
 //! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
 //! | `PULSE_CLEAN_SECS` | seconds between cleaning passes, 1 to 3,600 | 60 |
 //! | `PULSE_HISTORY_DAYS` | days of history, 15 to 400 | none |
-//! | `PULSE_FOLD_STEP` | contexts that a step of folding covers, for the fault tests | as the server's time allows |
-//! | `DEMO_HISTORY` | begin with so much simulated traffic, `30m` to `24h`, on a fleet of four instances | absent: none, and one instance |
-//! | `DEMO_INCIDENT` | what goes wrong, from eight minutes before the end of the past on or from the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: nothing |
+//! | `PULSE_FOLD_STEP` | contexts in a step of folding, for the fault tests | as the server's time allows |
+//! | `DEMO_HISTORY` | the length of a simulated past, `30m` to `24h`, of a fleet of four instances | absent: none, and one instance |
+//! | `DEMO_INCIDENT` | the problem, which begins eight minutes before the end of the past, or else at the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: nothing |
 //! | `DEMO_TRAFFIC` | `off`: no live traffic of its own | on |
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 //!
-//! Read this file, then `settings`, `server` (which Redis), `catalogue` (what the shop is like), `shop` (its routes), `incident` (what goes
-//! wrong), `offers` (its row cache), `traffic` (its visitors), `fleet` (its instances) and `history` (its past).
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+//! Read this file, then `settings`, `server` (the Redis), `catalogue` (the shop's pages), `shop` (its routes),
+//! `incident` (its problems), `offers` (its row cache), `traffic` (its visitors), `fleet` (its instances) and `history`
+//! (its past).
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod catalogue;
 mod fleet;
@@ -55,10 +56,10 @@ use crate::traffic::Target;
 use pulse_examples::listen::can_be_bound;
 use pulse_examples::signal::shutdown_signal;
 
-/// Time for open requests to end after a signal.
+/// The time for open requests to end after a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The mark that the page shows where the simulated past ends.
+/// The mark at the end of the simulated past.
 const END_OF_PAST: &str = "simulated traffic until here";
 
 #[tokio::main]
@@ -130,7 +131,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         result = &mut serving => result??,
         () = shutdown_signal() => {}
     }
-    // Stops accepting connections. Open requests have a second to end, then they are cut.
+    // Stops accepting connections. Open requests have a second to end before they are dropped.
     stop.send_replace(true);
     let ending = async {
         let _ = (&mut serving).await;
@@ -140,16 +141,16 @@ async fn run() -> Result<(), Box<dyn Error>> {
         end.send_replace(true);
         serving.abort();
         visitors.abort_all();
-        // Requests that are cut are recorded when they are dropped.
+        // Dropped requests are recorded as cancelled: this leaves them time.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     fleet::shut_down(&instances).await;
     Ok(())
 }
 
-/// Records the past of a fleet, if there shall be one, and starts the fleet.
+/// Records the past of a fleet, if one is configured, and starts the fleet.
 async fn start_fleet(settings: &Settings) -> Result<Vec<Instance>, Box<dyn Error>> {
-    // What cannot work must fail before the past, not after it.
+    // An unusable address must fail before the past is recorded, not after.
     can_be_bound(settings.listen)
         .map_err(|error| format!("LISTEN={}: {error}", settings.listen))?;
     let begin = settings

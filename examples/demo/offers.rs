@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse::{BuildError, Pulse};
 
-/// How often the stock of each offer is read, in seconds: the more popular, the more often.
+/// The seconds between two reads of each offer's stock: popular offers are read more often.
 const OFFERS: [(&str, u64); 6] = [
     ("shoes", 2),
     ("hats", 5),
     ("gloves", 5),
     ("umbrellas", 15),
     ("scarves", 30),
-    // The supplier does not always answer.
+    // The supplier of boots does not always answer.
     ("boots", 5),
 ];
 
@@ -35,7 +35,7 @@ pub(crate) async fn any(offers: &RowCache) -> Option<String> {
     Some(format!("only {} {name} left", row.value["stock"]))
 }
 
-/// Asks the supplier how many there are.
+/// Asks the supplier for the stock of an offer.
 async fn load(name: String) -> Result<Option<Value>, String> {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(3..12))).await;
     if name == "boots" && fastrand::f64() < 0.5 {

@@ -1,4 +1,4 @@
-//! How the work of the shop takes time: really, or by a clock that it moves.
+//! The time that the shop's work takes: real time, or the time of a clock that the work moves.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use tower_pulse::ManualClock;
 
-/// How many microseconds late the runtime's timers wake a request: about the median.
+/// The microseconds by which the runtime's timers wake a request late: about the median.
 static LATENESS: AtomicI64 = AtomicI64::new(0);
-/// By how many microseconds each wake-up corrects [`LATENESS`].
+/// The microseconds by which each wake-up corrects [`LATENESS`].
 const CORRECTION: i64 = 20;
-/// The most that [`LATENESS`] may be.
+/// The largest [`LATENESS`].
 const MAX_LATENESS: i64 = 20_000;
 
-/// How work takes time.
+/// The kind of time that work takes.
 #[derive(Clone, Debug)]
 pub(crate) enum Pace {
-    /// It waits, or blocks its thread.
+    /// The work waits, or blocks its thread.
     Real,
-    /// It moves the clock of its `Pulse`, and is done at once: an hour of requests takes seconds.
+    /// The work moves the clock of its `Pulse` and ends at once, so an hour of requests takes seconds.
     Simulated(SimulatedTime),
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Pace {
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedTime {
     clock: ManualClock,
-    /// For how many microseconds the request waits that has just been polled.
+    /// The wait of the request that was just polled, in microseconds.
     waiting: Arc<AtomicU64>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct SimulatedTime {
 #[derive(Debug)]
 pub(crate) struct Course<'a> {
     pace: &'a Pace,
-    /// When the work so far ends.
+    /// The moment at which the work so far ends.
     end: Instant,
 }
 
@@ -48,7 +48,8 @@ impl Pace {
         Course { pace: self, end }
     }
 
-    /// Takes a request to its end. A simulated wait passes between two polls, so that the layer tells it from computing.
+    /// Runs a request to its end. A simulated wait passes between two polls, so the layer does not take it for
+    /// computing.
     pub(crate) async fn drive<F: Future>(&self, request: F) -> F::Output {
         let mut request = pin!(request);
         poll_fn(|cx| {
@@ -82,7 +83,7 @@ impl SimulatedTime {
         .await;
     }
 
-    /// Lets the wait of the request pass that has been polled. Returns whether there was one.
+    /// Moves the clock by the wait of the polled request. Returns whether there was a wait.
     fn pass_wait(&self) -> bool {
         let micros = self.waiting.swap(0, Ordering::Relaxed);
         self.clock.advance(Duration::from_micros(micros));
@@ -100,8 +101,8 @@ impl Course<'_> {
         }
     }
 
-    /// Lets `duration` pass while the request holds its worker, as a computation or a call that blocks does. A sleep of the
-    /// thread takes no CPU from whoever tries the demo.
+    /// Lets `duration` pass while the request holds its worker, as a computation or a call that blocks does. The thread
+    /// only sleeps, which takes no CPU.
     pub(crate) fn compute(&mut self, duration: Duration) {
         self.end += duration;
         match self.pace {
@@ -111,8 +112,8 @@ impl Course<'_> {
     }
 }
 
-/// Sleeps until `end`, on average. The runtime's timers have a granularity of a millisecond, and on a busy machine
-/// they wake a request some milliseconds late, by which the live shop would be slower than its past.
+/// Sleeps until `end`, on average. The runtime's timers have a granularity of a millisecond, and wake a request some
+/// milliseconds late on a busy machine. Uncorrected, this would make the live shop slower than its past.
 async fn sleep_until(end: Instant) {
     let lateness = LATENESS.load(Ordering::Relaxed);
     let early = Duration::from_micros(lateness.unsigned_abs());
@@ -122,7 +123,7 @@ async fn sleep_until(end: Instant) {
         true => CORRECTION,
         false => -CORRECTION,
     };
-    // If another request corrects it at the same time, one of the corrections is lost, which does no harm.
+    // If two requests correct the lateness at the same time, one correction is lost, which is harmless.
     let lateness = (lateness + correction).clamp(0, MAX_LATENESS);
     LATENESS.store(lateness, Ordering::Relaxed);
 }

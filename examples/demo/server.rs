@@ -1,23 +1,23 @@
-//! Which Redis keeps everything, if one does.
+//! The Redis that keeps everything, if one is set.
 
 use tower_pulse::Builder;
 
 use crate::settings::variable;
 
-/// A Redis, as the environment names it.
+/// A Redis that the environment names.
 #[derive(Clone, Debug)]
 pub(crate) enum Server {
     Standalone(String),
     Cluster(Vec<String>),
     Sentinel {
-        /// Its name, or a URL with it.
+        /// The name of the service, or a URL with the name.
         service: String,
         sentinels: Vec<String>,
     },
 }
 
 impl Server {
-    /// Reads `REDIS_URL`, `REDIS_CLUSTER` or `REDIS_SENTINEL`, of which one can be set.
+    /// Reads `REDIS_URL`, `REDIS_CLUSTER` or `REDIS_SENTINEL`. At most one of them may be set.
     pub(crate) fn from_env() -> Result<Option<Self>, String> {
         let set = |name| Ok::<_, String>(variable(name)?.filter(|value| !value.is_empty()));
         let (url, cluster) = (set("REDIS_URL")?, set("REDIS_CLUSTER")?);
@@ -50,7 +50,7 @@ impl Server {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Lets an instance keep everything there.
+    /// Sets this Redis as the store of an instance.
     pub(crate) fn keep(&self, builder: Builder) -> Builder {
         match self {
             Self::Standalone(url) => builder.redis(url),

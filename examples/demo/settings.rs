@@ -14,31 +14,31 @@ use crate::server::Server;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
-/// What every page but the report should be answered within.
+/// The duration in which every page except the report should answer.
 const TARGET: Duration = Duration::from_millis(100);
 
-/// What checkouts should be answered within, and which share of them: a payment now and then fails.
+/// The target of checkouts, and the share of them that should meet it: some payments fail.
 const CHECKOUT_TARGET: Duration = Duration::from_millis(400);
 const CHECKOUT_SHARE: f64 = 0.94;
 
-/// The header in which a proxy tells when it has taken a request: here the visitors play the proxy.
+/// The header in which a proxy gives the time at which it took a request. In the demo, the visitors send the header.
 pub(crate) const QUEUE_HEADER: &str = "x-request-start";
 
-/// What the environment says.
+/// The settings in the environment.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) access: Access,
-    /// Where everything is kept, unless in memory or in a file.
+    /// The Redis that keeps everything, unless memory or a file does.
     pub(crate) redis: Option<Server>,
-    /// The file where everything is kept, unless in memory or in Redis.
+    /// The file that keeps everything, unless memory or Redis does.
     pub(crate) file: Option<PathBuf>,
     pub(crate) has_traffic: bool,
     pub(crate) has_layer: bool,
-    /// How long the simulated past is.
+    /// The length of the simulated past.
     pub(crate) history: Option<Duration>,
     pub(crate) incident: Option<Incident>,
-    /// Of each instance, without its store.
+    /// The configuration of each instance, without its store.
     builder: Builder,
 }
 
@@ -93,7 +93,7 @@ impl Settings {
     }
 }
 
-/// Refuses a file that the rest of the environment makes no sense with.
+/// Refuses a file that contradicts the rest of the environment.
 fn check_file(path: &Path, has_redis: bool, has_history: bool) -> Result<(), String> {
     if has_redis {
         return Err("PULSE_FILE and a Redis are both set: leave out one".into());
@@ -110,11 +110,11 @@ fn check_file(path: &Path, has_redis: bool, has_history: bool) -> Result<(), Str
 fn builder(is_cluster: bool) -> Result<Builder, Box<dyn Error>> {
     // The braces put all keys into one slot.
     let prefix = if is_cluster { "{pulse}:" } else { "pulse:" };
-    // With the second of grace before it, the process ends within two seconds.
+    // With the grace period of a second before the shutdown, the process ends within two seconds.
     let mut builder = Pulse::builder()
         .shutdown_timeout(Duration::from_millis(700))
         .service("shop")
-        // Without it, the service would be a part of it.
+        // Without this call, the prefix would contain the name of the service.
         .prefix(variable("PULSE_PREFIX")?.unwrap_or_else(|| prefix.to_owned()))
         .target(TARGET)
         .target_for("POST /checkout", CHECKOUT_TARGET, CHECKOUT_SHARE)
@@ -164,7 +164,7 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Whether a switch is on, as it is unless it says `off`.
+/// Whether a switch is on, which is the default.
 fn is_on(name: &str) -> Result<bool, String> {
     match variable(name)?.as_deref() {
         None | Some("" | "on") => Ok(true),

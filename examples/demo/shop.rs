@@ -29,17 +29,17 @@ struct Shop {
     sales: Counter,
     searches: Counter,
     cart_items: Counter,
-    /// Products by how many were sold in the past 24 hours.
+    /// The products, ranked by their sales in the past 24 hours.
     bestsellers: Ranking,
-    /// The special offers of the home page, of the live shop.
+    /// The special offers of the home page, in the live shop only.
     offers: Option<RowCache>,
     pace: Pace,
-    /// What goes wrong on this instance.
+    /// The incident on this instance.
     incident: Option<Incident>,
     rng: Arc<Mutex<Rng>>,
 }
 
-/// The routes, whose timers `pulse` records, without its layer.
+/// The routes, without the layer. `pulse` records their timers.
 pub(crate) fn routes(
     pulse: &Pulse,
     pace: Pace,
@@ -75,7 +75,7 @@ pub(crate) fn routes(
     Ok(app)
 }
 
-/// Something that a page did has failed.
+/// The error of failed work.
 struct Failed;
 
 impl Shop {
@@ -83,7 +83,7 @@ impl Shop {
         draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does the work of a page. Returns whether it has failed, by the last thing that it did in a timer.
+    /// Does the work of a page. Returns whether the request fails, in the last part of the work that has a timer.
     async fn work(&self, page: &Page) -> bool {
         let fails = self.fails(page);
         let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
@@ -99,7 +99,7 @@ impl Shop {
                         spending.await;
                         if has_failed { Err(Failed) } else { Ok(()) }
                     };
-                    // Its failure is the timer's, and the page's answer.
+                    // The failure counts in the timer, and decides the answer of the page.
                     let _ = self.pulse.try_time(timer, outcome).await;
                 }
                 None => spending.await,
@@ -127,7 +127,7 @@ impl Shop {
     }
 }
 
-/// Takes so long for a piece of work.
+/// Spends `duration` on a piece of work.
 async fn spend(course: &mut Course<'_>, work: Work, duration: Duration) {
     match work.computes {
         true => course.compute(duration),
@@ -136,7 +136,7 @@ async fn spend(course: &mut Course<'_>, work: Work, duration: Duration) {
 }
 
 async fn home(State(shop): State<Shop>) -> Html<String> {
-    // At the same time, so that the live shop is no slower than its past.
+    // The offer is read while the page works, so that the live shop is as fast as its past.
     let offer = async {
         match &shop.offers {
             Some(offers) => offers::any(offers).await,

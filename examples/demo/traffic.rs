@@ -19,7 +19,7 @@ use crate::incident::Incident;
 use crate::pace::Pace;
 use crate::settings::QUEUE_HEADER;
 
-/// Where visitors send their requests to.
+/// The target of the visitors' requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// A server.
@@ -33,7 +33,7 @@ impl Target {
     pub(crate) async fn visit(&self, visit: Visit, now: i64) {
         let taken = visit.taken(now);
         match self {
-            // Nobody minds a visit that fails.
+            // A failed visit is ignored.
             Self::Http(address) => drop(send(*address, &visit, taken).await),
             Self::InProcess(app, pace) => {
                 let request = Request::builder().method(visit.method).uri(visit.path);
@@ -49,8 +49,8 @@ impl Target {
     }
 }
 
-/// Visits one instance of a fleet, as often as [`draw_visits`] says, until `stopped`. Returns when the last visitor
-/// has gone.
+/// Sends the requests that [`draw_visits`] draws to one instance of a fleet, until `stopped`. Returns when the last
+/// request has ended.
 pub(crate) async fn visit_instance(
     target: Target,
     incident: Option<Incident>,
@@ -116,8 +116,8 @@ fn now_micros() -> i64 {
     now.map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// The header of a request whose trace begins here. It is drawn from the thread's generator, so that the simulated past
-/// draws the same visits each time.
+/// The header of a request whose trace begins here. The ids come from the thread's generator, so that the simulated
+/// past draws the same visits each time.
 fn trace_parent() -> String {
     let (trace, span) = (fastrand::u128(1..), fastrand::u64(1..));
     format!("00-{trace:032x}-{span:016x}-01")
@@ -136,7 +136,7 @@ async fn send(address: SocketAddr, visit: &Visit, taken: Option<String>) -> std:
     connection.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     let reading = connection.read_to_end(&mut answer);
-    // Streams do not end.
+    // A stream does not end by itself.
     let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;
     Ok(())
 }

@@ -12,10 +12,10 @@ usage: replay [--serve] FILE
   --serve  afterwards, show the dashboard on LISTEN (127.0.0.1:3000)
 REDIS_URL stores everything in Redis instead of memory, below PULSE_PREFIX (pulse:).";
 
-/// Standard input, in place of a file.
+/// The argument for standard input.
 pub(crate) const STDIN: &str = "-";
 
-/// Reads the arguments after the program's name: whether to serve, and the file; nothing if help is asked for. An error
+/// Reads the arguments after the program's name: whether to serve, and the file. Returns `None` for `--help`. An error
 /// says what is allowed.
 pub(crate) fn parse(
     args: impl IntoIterator<Item = OsString>,

@@ -1,4 +1,4 @@
-//! Lines of JSON of Caddy's access log:
+//! Lines of Caddy's access log in JSON:
 //!
 //! ```text
 //! {"ts":1795639212.27,"msg":"handled request","request":{"method":"GET","uri":"/users/7",…},"duration":0.0037,"status":200,…}
@@ -6,7 +6,8 @@
 //!
 //! Caddy's `log` with `format json` writes them. `time_format` is one of `unix_seconds_float` (its default),
 //! `unix_milli_float`, `unix_nano`, `iso8601`, `rfc3339` and `rfc3339_nano`; `duration_format` is `seconds`, its
-//! default. Lines with another one are refused. So are the lines of `http.log.error`, which repeat a failed request.
+//! default. Lines with other formats are refused, and so are the lines of `http.log.error`, which repeat failed
+//! requests.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::line::{Ending, Line, Unreadable, ending_of_status};
 use crate::{template, time};
 
-/// The logger to which Caddy tells why a request failed begins with this. Its lines have all that the request's own has.
+/// The beginning of the name of Caddy's logger for errors. Its lines repeat the lines of failed requests.
 const CADDY_ERRORS: &str = "http.log.error";
 
 #[derive(serde::Deserialize)]
@@ -52,7 +53,7 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
         Value::String(text) => time::rfc3339(text.as_bytes())?,
         number => number_of(number.as_f64())?,
     };
-    // A whole number has milli- or nanoseconds, by a setting. So has 0: what took less than one of them.
+    // A whole number, including 0, is in milli- or nanoseconds, by a setting of Caddy. The unit is unknown.
     let seconds = line.duration.as_f64().filter(|_| !line.duration.is_u64());
     let took = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let took = took.ok_or(Unreadable(
@@ -63,7 +64,7 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
         second: time::second(second)?,
         duration: Some(time::recordable(took)?),
         ending: match line.status {
-            // Up to 2.6, a request to which nothing was answered before the client had gone.
+            // Caddy up to 2.6 writes 0 if the client went away before the response.
             0 => Ending::GivenUp,
             status => ending_of_status(status)?,
         },
@@ -71,8 +72,8 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
     })
 }
 
-/// The second of Caddy's `ts`: seconds, or by its setting milli- or nanoseconds, since the epoch. A number that could be
-/// two of them is a time in 1973 or before, or after the year 2255.
+/// The second of Caddy's `ts`, which is in seconds since the epoch or, by a setting, in milli- or nanoseconds. The unit
+/// is unclear only for times up to 1973 and after the year 2255.
 fn number_of(ts: Option<f64>) -> Result<u64, Unreadable> {
     let seconds = match ts.filter(|ts| *ts >= 0.0) {
         Some(ts @ 1e11..=9e12) => ts / 1e3,
@@ -80,6 +81,6 @@ fn number_of(ts: Option<f64>) -> Result<u64, Unreadable> {
         Some(ts) => ts,
         None => return Err(Unreadable("`ts` is no time since 1970")),
     };
-    // A cast takes what is too large to the largest.
+    // A cast turns a number that is too large into the largest one.
     Ok(seconds as u64)
 }

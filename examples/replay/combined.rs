@@ -1,4 +1,4 @@
-//! Lines of the common log format, with what may follow:
+//! Lines of the common log format, and of the formats that extend it:
 //!
 //! ```text
 //! 127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /users/7 HTTP/1.1" 200 2326
@@ -8,7 +8,7 @@
 //! … 200 2326 "http://example.com/" "Mozilla/5.0" "-" rt=0.012 ut="0.010"   the same by its name
 //! ```
 //!
-//! nginx writes the time when the request has ended, Apache that at which it has begun. The configuration of nginx:
+//! nginx writes the time at which the request ended, and Apache the time at which it began. The configuration of nginx:
 //!
 //! ```text
 //! log_format timed '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
@@ -16,8 +16,8 @@
 //! access_log /var/log/nginx/access.log timed;
 //! ```
 //!
-//! The time may also be behind the size. Other fields may follow the agent if they are in quotes or have a name, as
-//! `ut="$upstream_response_time"`. If there is another field with neither, name the time: `rt=$request_time` or
+//! `$request_time` may also follow the size. Other fields may follow the agent if they are in quotes or have a name, as
+//! `ut="$upstream_response_time"`. If another field has neither quotes nor a name, name the time: `rt=$request_time` or
 //! `request_time=$request_time`.
 //!
 //! `$request_time` includes the time that the client takes to send the request and to read the response, in whole
@@ -43,12 +43,12 @@ pub(crate) fn parse<'a>(
     let mut parts = Parts(line);
     let mut next = || parts.next().ok_or(form);
     let (head, request) = (next()?, next()?);
-    // The user is chosen by the client and may have brackets: the time is in the last ones.
+    // The client chooses the user, which may have brackets. The last brackets have the time.
     let head = head.strip_suffix(b"] ").ok_or(form)?;
     let at = head.iter().rposition(|byte| *byte == b'[').ok_or(form)?;
     let second = time::second(time::common_log(&head[at + 1..])?)?;
     let fields = Fields::read(parts);
-    // A referer without an agent.
+    // The line has a referer, but no agent.
     if fields.quoted == 1 {
         return Err(form);
     }
@@ -61,7 +61,7 @@ pub(crate) fn parse<'a>(
     Ok(Line {
         second,
         duration,
-        // nginx writes 000 where no response had begun.
+        // nginx writes 000 if no response had begun.
         ending: match fields.status {
             b"000" => Ending::GivenUp,
             status => ending_of(status)?,
@@ -74,12 +74,12 @@ pub(crate) fn parse<'a>(
 #[derive(Default)]
 struct Fields<'a> {
     status: &'a [u8],
-    /// Number of fields in quotes: referer, agent, and others without a name.
+    /// The number of fields in quotes: referer, agent, and others without a name.
     quoted: usize,
-    /// Number of fields without quotes and without a name, but for status and size; the last of them.
+    /// The number of fields without quotes or a name, besides status and size. The field `last` is the last of them.
     bare: usize,
     last: &'a [u8],
-    /// The value of a field that is named as `$request_time`.
+    /// The value of a field with one of the [`TIME_NAMES`].
     time: Option<&'a [u8]>,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How long the request took.
+    /// The duration of the request.
     fn duration(&self) -> Result<Duration, Unreadable> {
         match (self.time, self.bare) {
             (Some(time), _) => request_time(time),
@@ -133,8 +133,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// nginx's `$request_time`: seconds with a fraction. A whole number is more likely to be Apache's `%D`, which is a
-/// million times as much.
+/// nginx's `$request_time`: seconds with a fraction. A whole number is more likely to be Apache's `%D`, which is in
+/// microseconds.
 fn request_time(text: &[u8]) -> Result<Duration, Unreadable> {
     const NUMBER: Unreadable = Unreadable("$request_time is no number of seconds");
     let took = time::decimal(text).ok_or(NUMBER)?;
@@ -146,8 +146,8 @@ fn request_time(text: &[u8]) -> Result<Duration, Unreadable> {
     }
 }
 
-/// The parts of a line between quotes that no backslash precedes. nginx writes a quote within a field as `\x22`, Apache
-/// as `\"`.
+/// The parts of a line between its quotes. A quote after a backslash does not end a part. nginx writes a quote within a
+/// field as `\x22`, Apache as `\"`.
 struct Parts<'a>(&'a [u8]);
 
 impl<'a> Iterator for Parts<'a> {

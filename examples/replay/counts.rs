@@ -1,8 +1,7 @@
-//! What is recorded of a log that says no durations: how many requests there were.
+//! Counts the requests of a log without durations.
 //!
-//! A context of requests has no count without times: to record 0 for a duration that nobody knows would make pages fast
-//! that may be slow, and the detector would believe it. So these requests become counters, which have no times, and no
-//! page, percentile or change is made of them.
+//! A context cannot count requests without durations. A duration of 0 would make slow pages look fast, and mislead the
+//! detector. So counters, which have no durations, count these requests. There are no pages, percentiles or changes.
 
 use std::collections::HashSet;
 
@@ -11,23 +10,23 @@ use tower_pulse::Pulse;
 use crate::input::MAX_CONTEXTS;
 use crate::line::Ending;
 
-/// The counter of all requests; before a colon, those of the contexts.
+/// The counter of all requests. The counters of contexts add a colon and the context.
 pub(crate) const REQUESTS: &str = "requests";
-/// The counter of all responses with 5xx; before a colon, those of the contexts.
+/// The counter of all responses with 5xx. The counters of contexts add a colon and the context.
 pub(crate) const FAILED: &str = "5xx";
 
-/// The most contexts that are counted apart: each has two counters, of which there are at most 100,000.
+/// The most contexts that are counted one by one. Each has two counters, and there are at most 100,000 counters.
 pub(crate) const MAX_COUNTED: usize = MAX_CONTEXTS / 2 - 2;
-/// The context of all further ones.
+/// The name under which all further contexts are counted.
 const OVERFLOW: &str = "<overflow>";
 
 /// The contexts of a log that are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counts(HashSet<String>);
 
-/// The most counters of so many contexts.
+/// The most counters that a log with this number of contexts needs.
 pub(crate) fn counters_of(contexts: usize) -> usize {
-    // Those of all requests, and of the overflow.
+    // The further four are the counters of all requests, and of the overflow.
     2 * contexts.min(MAX_COUNTED) + 4
 }
 

@@ -1,9 +1,9 @@
 //! Records lines in the seconds that they carry, with a clock that this file moves.
 //!
-//! A drain counts what was recorded in the second that has just ended, if it is the first one after the turn of
-//! that second. So a second of the log ends with the clock moved to the next second, and one drain; of hours whose
-//! seconds nobody can see any more, a longer step does (`steps`). The background tasks must not run: a drain of theirs
-//! between two moves of the clock would count in another second.
+//! The first drain after the turn of a second counts the recorded lines in the second that has just ended. So each
+//! second of the log ends with a move of the clock to the next second, and one drain. Hours whose seconds are not
+//! stored have longer steps (`steps`). The background tasks must not run: their drains between two moves of the clock
+//! would count lines in a wrong second.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,21 @@ use crate::counts::Counts;
 use crate::line::Line;
 use crate::steps::Steps;
 
-/// For how long before the last line histograms are kept fine, by a flush for each minute, as a batch with several of them
-/// makes those of the older ones coarser: in the 98 half hours that are stored.
+/// The seconds before the last line in which histograms are kept fine: the 98 half hours that are stored. Each minute
+/// has its own flush there, as a batch of several minutes makes the histograms of the older ones coarser.
 const FINE_FOR: i64 = 98 * 1_800;
-/// Seconds of a minute.
+/// The seconds of a minute.
 const MINUTE: i64 = 60;
-/// Seconds of an hour, at whose end a flush is due: the profiles of the week take what the store has of it minutes later,
-/// and the batch has room for the statistics of two hours.
+/// The seconds of an hour. A flush is due at its end: minutes later, the profiles of the week read the hour from the
+/// store, and a batch has room for the statistics of only two hours.
 const HOUR: i64 = 3_600;
-/// Lines after which a flush is due, as each of them may add to the batch.
+/// The number of lines after which a flush is due, as each line may add to the batch.
 const FLUSH_LINES: u64 = 250_000;
-/// Lines after which a drain is due within a step: so many durations of the longest kind add up to no more than a cell can
-/// hold.
+/// The number of lines after which a drain is due within a step. A cell can hold the sum of this many durations, even
+/// of the longest ones.
 const DRAIN_LINES: u64 = 30_000;
-/// For how long a call is tried again while the store is away or slow: a flush of many contexts may take minutes to fold.
+/// The time for which a call is tried again while the store is unreachable or slow. A flush of many contexts may take
+/// minutes to fold.
 const PATIENCE: Duration = Duration::from_secs(600);
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -36,17 +37,17 @@ pub(crate) struct Replay<'a> {
     pulse: &'a Pulse,
     time: ManualClock,
     steps: Steps,
-    /// The latest second of the step whose lines are recorded now: the clock's.
+    /// The second of the clock: the latest second of the current step.
     pub(crate) second: i64,
     /// The latest second of all lines.
     latest: i64,
-    /// The second in which the last drain was.
+    /// The second of the last drain.
     drained: i64,
-    /// From then on histograms are kept fine.
+    /// From this second on, histograms are kept fine.
     fine_from: i64,
-    /// From this second on each minute is judged at its end.
+    /// From this second on, each minute is judged at its end.
     judged_from: Option<i64>,
-    /// Number of lines that were recorded.
+    /// The number of lines that were recorded.
     pub(crate) lines: u64,
     flushed_lines: u64,
     drained_lines: u64,
@@ -55,7 +56,7 @@ pub(crate) struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// A replay of lines from `second`, where the clock of `pulse` must stand, to `last`.
+    /// Begins a replay of the lines from `second` to `last`. The clock of `pulse` must show `second`.
     pub(crate) fn new(pulse: &'a Pulse, time: ManualClock, (second, last): (i64, i64)) -> Self {
         Self {
             pulse,
@@ -96,7 +97,8 @@ impl<'a> Replay<'a> {
         self.steps.judged_from(second);
     }
 
-    /// Goes to another second, usually a later one: within the current step, or ends that and begins another one.
+    /// Moves to another second, usually a later one. Ends the current step and begins another one, unless the second is
+    /// within the current step.
     pub(crate) async fn turn_to(&mut self, second: i64) -> Result<(), StoreError> {
         let end = (self.second.div_euclid(MINUTE) + 1) * MINUTE;
         if second >= end && self.judged_from.is_some_and(|from| self.second >= from) {
@@ -121,13 +123,14 @@ impl<'a> Replay<'a> {
             second >= self.fine_from && second.div_euclid(MINUTE) != self.second.div_euclid(MINUTE);
         let ends_hour = second.div_euclid(HOUR) > self.latest.div_euclid(HOUR);
         let is_due = ends_hour || becomes_coarse;
-        // Before the clock moves: the store judges by its time what is late and what has ended.
+        // The flush comes before the move of the clock: by its time, the store decides which samples are late and which
+        // slices have ended.
         if waiting >= FLUSH_LINES || (waiting > 0 && is_due) {
             self.flush().await?;
         }
         self.time.set_wall(second);
         if second < self.drained {
-            // The clock went back: without this, the next drain would not be one after the turn of a second.
+            // The clock went back. Without this drain, the next one would not be the first after the turn of a second.
             self.pulse.simulation().drain();
             self.drained = second;
         }
@@ -136,8 +139,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Ends the current step and begins `end`, the end of a minute; takes everything to the store, and judges the
-    /// minute.
+    /// Ends the current step at `end`, the end of a minute, flushes everything, and judges the minute.
     async fn end_minute(&mut self, end: i64) -> Result<(), StoreError> {
         if self.second < end {
             self.begin(end).await?;
@@ -148,7 +150,7 @@ impl<'a> Replay<'a> {
         self.judge().await
     }
 
-    /// Takes everything to the store, and leaves the clock at the second of the last line.
+    /// Flushes everything, and leaves the clock at the latest second.
     pub(crate) async fn finish(&mut self) -> Result<(), StoreError> {
         self.end_step();
         self.flush().await
@@ -162,8 +164,8 @@ impl<'a> Replay<'a> {
     }
 
     async fn flush(&mut self) -> Result<(), StoreError> {
-        // All is drained, so it does not matter in which second the flush drains. The store's time must not go
-        // back by the seconds that a line was late.
+        // Everything is drained, so the second in which the flush drains does not matter. The store's time must not go
+        // back with a late line.
         self.time.set_wall(self.latest);
         self.drained = self.latest;
         until_answered(|| self.pulse.flush()).await?;
@@ -172,7 +174,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Tries a call again while the store is away or slow.
+/// Tries a call again while the store is unreachable or slow.
 async fn until_answered<T>(
     mut call: impl AsyncFnMut() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {

@@ -1,4 +1,4 @@
-//! The file: read once to learn its format and how many contexts it has, and once to record it.
+//! The log file, which is read twice: first to learn its format and its number of contexts, then to record its lines.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -12,11 +12,11 @@ use crate::line::{self, Format, Unreadable};
 pub(crate) const MAX_CONTEXTS: usize = 100_000;
 /// The longest line. The rest of a longer one is skipped, so that no file can fill the memory.
 const LONGEST_LINE: u64 = 64 * 1024;
-/// Bytes that are read at once.
+/// The bytes that are read at once.
 const READ_AT_ONCE: usize = 1 << 20;
-/// Seconds by which lines may be out of order.
+/// The seconds by which lines may be out of order.
 const DISORDER: i64 = 3_600;
-/// What some editors begin a file of UTF-8 with.
+/// The bytes with which some editors begin a UTF-8 file.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A file that can be read again from its beginning.
@@ -27,27 +27,27 @@ pub(crate) struct Input {
     bytes: u64,
 }
 
-/// What the first reading has found.
+/// The results of the first reading.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) format: Option<Format>,
-    /// Number of lines that can be read.
+    /// The number of lines that can be read.
     pub(crate) readable: u64,
     pub(crate) unreadable: u64,
-    /// Which is the first of them, and why.
+    /// The first unreadable line, and the reason.
     pub(crate) first_unreadable: Option<String>,
     /// The second of the first line that can be read.
     pub(crate) first: i64,
     /// The latest second of all lines that can be read.
     pub(crate) last: i64,
-    /// Number of lines that are more than [`DISORDER`] older than a line before.
+    /// The number of lines that are more than [`DISORDER`] older than an earlier line.
     pub(crate) disordered: u64,
-    /// Number of different contexts; one more than [`MAX_CONTEXTS`] if there are more.
+    /// The number of different contexts; [`MAX_CONTEXTS`] + 1 if there are more.
     pub(crate) contexts: usize,
 }
 
 impl Input {
-    /// Opens a file. What can be read only once, such as standard input, is copied to a temporary file.
+    /// Opens a file. An input that can be read only once, such as standard input, is copied to a temporary file.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let (name, opened) = match path == Path::new(STDIN) {
             true => ("standard input".to_owned(), spooled(io::stdin().lock())),
@@ -106,7 +106,7 @@ impl Survey {
         self.unreadable += 1;
         let number = self.readable + self.unreadable;
         self.first_unreadable.get_or_insert_with(|| {
-            // Whoever sent the request has chosen parts of it: nothing may act on a terminal.
+            // The client chose parts of the line, so characters that act on a terminal are escaped.
             let text = String::from_utf8_lossy(line);
             let text: String = text.chars().take(SHOWN).collect();
             format!("line {number} ({}): {}", why.0, text.escape_debug())
@@ -157,7 +157,7 @@ fn reopenable(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A copy in a temporary file, which has no name any more and goes with its last handle.
+/// A copy in a temporary file without a name, which the system deletes with its last handle.
 fn spooled(mut from: impl Read) -> io::Result<File> {
     let name = format!("replay-{}-{:016x}", std::process::id(), fastrand::u64(..));
     let path = std::env::temp_dir().join(name);

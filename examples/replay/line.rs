@@ -1,6 +1,6 @@
 //! A line of the log, and the formats that it may have.
 //!
-//! The first line that can be read in any format settles the format of all. A line of another format, or with an
+//! The first line that can be read in any format decides the format of all lines. A line of another format, or with an
 //! impossible time, duration or status, is not recorded. The formats are tested with logs of nginx 1.22 and Caddy 2.6
 //! and 2.11.
 //!
@@ -9,10 +9,10 @@
 //! | CSV, as below | Unix seconds, with or without a fraction | whole microseconds |
 //! | nginx: combined, with `$request_time` (`combined`) | when the request ended, in any zone | seconds with a fraction |
 //! | Caddy: JSON (`caddy`) | `ts`: when the request ended | `duration`: seconds |
-//! | common or combined, of Apache, nginx and others (`combined`) | begin or end, which the log does not say | none: only counted (`counts`) |
+//! | common or combined, of Apache, nginx and others (`combined`) | begin or end: the log does not say which | none: only counted (`counts`) |
 //!
-//! CSV has the lines `unix_seconds,context,micros,status`, with a context that may have commas, at most 7 days, and a
-//! status of 100 to 599. The best contexts are method and route template:
+//! A line of CSV is `unix_seconds,context,micros,status`. The context may have commas, the duration is at most 7 days,
+//! and the status is 100 to 599. The best contexts are method and route template:
 //!
 //! ```text
 //! 1700000000,GET /users/{id},1250,200
@@ -28,8 +28,8 @@
 //! log_format pulse '$msec,$context,$request_micros,$status';
 //! ```
 //!
-//! Other logs have no route templates: `template` makes a context of the path. A request that the client gave up, with
-//! the status 499, 000 in nginx or 0 in Caddy up to 2.6, counts as cancelled and not as 4xx.
+//! Other logs have no route templates: `template` makes a context of the path. A request that the client gave up counts
+//! as cancelled, not as 4xx. Its status is 499, or 000 in nginx, or 0 in Caddy up to 2.6.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) struct Line<'a> {
     /// The second in which it has ended, in Unix seconds.
     pub(crate) second: i64,
     pub(crate) context: &'a str,
-    /// `None` where the format says none.
+    /// `None` if the format has no durations.
     pub(crate) duration: Option<Duration>,
     pub(crate) ending: Ending,
 }
@@ -53,12 +53,12 @@ pub(crate) struct Line<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Responded(StatusCode),
-    /// The client has gone before the response.
+    /// The client went away before the response.
     GivenUp,
 }
 
 impl Ending {
-    /// As it is recorded.
+    /// The outcome that is recorded.
     pub(crate) fn outcome(self) -> RequestOutcome {
         match self {
             Self::Responded(status) => status.into(),
@@ -88,13 +88,13 @@ pub(crate) enum Format {
 pub(crate) struct Unreadable(pub(crate) &'static str);
 
 impl Format {
-    /// Whether its lines say how long requests took.
+    /// Whether its lines have durations.
     pub(crate) fn has_durations(self) -> bool {
         self != Self::Untimed
     }
 }
 
-/// Reads a line without its end. `context` holds the context where it is not a part of the line.
+/// Reads a line without its line break. If the context is not a part of the line, it is written to `context`.
 pub(crate) fn parse<'a>(
     format: Format,
     line: &'a [u8],
@@ -114,7 +114,7 @@ pub(crate) fn format_of(line: &[u8]) -> Result<Format, Unreadable> {
     let read = |format| parse(format, line, &mut String::new()).map(|_| format);
     match line.first() {
         Some(b'{') => read(Format::Caddy),
-        // Of a CSV line, a context may have quotes and brackets.
+        // The context of a CSV line may have quotes and brackets.
         _ if line.windows(3).any(|part| part == b"] \"") => read(Format::Csv)
             .or_else(|_| read(Format::Combined))
             .or_else(|why| read(Format::Untimed).map_err(|_| why)),
@@ -145,10 +145,10 @@ fn parse_csv(line: &[u8]) -> Result<Line<'_>, Unreadable> {
     })
 }
 
-/// nginx's status of a request that the client has given up.
+/// nginx's status of a request that the client gave up.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// The error of a status that is none.
+/// The error of an invalid status.
 const STATUS: Unreadable = Unreadable("the status is not 100 to 599");
 
 /// How a request with this status ended.

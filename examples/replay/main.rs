@@ -1,26 +1,26 @@
-//! Shows your log on the dashboard, before the crate is added to the service:
+//! Shows an access log on the dashboard, before you add the crate to the service:
 //!
 //! ```console
 //! $ cargo run --release --example replay -- --serve access.log
 //! ```
 //!
-//! `-` is standard input. `line` has the formats. Lines are sorted by time; some seconds of disorder are fine. The end
-//! reports lines that cannot be read, or are more than an hour older than one before.
+//! `-` is standard input. `line` lists the formats. Lines must be sorted by time; some seconds of disorder are fine. At
+//! its end, the program reports lines that cannot be read, or that are more than an hour older than an earlier line.
 //!
 //! The dashboard, at `/admin/pulse`, shows the changes of the last three hours of the log. Its clock runs on from the
-//! last line. Percentiles of the last two days are at most 2.2 % off, of older ones 9 %. Contexts beyond 100,000 are
-//! `<overflow>`. Requests without durations are only counted, as `requests`, `5xx`, `requests:CONTEXT` and
+//! last line. Percentiles are off by at most 2.2 % in the last two days, and by 9 % before. Contexts beyond 100,000
+//! count as `<overflow>`. Requests without durations are only counted, as `requests`, `5xx`, `requests:CONTEXT` and
 //! `5xx:CONTEXT` (at most 49,998 contexts).
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
-//! | `REDIS_URL` | the Redis to store everything in | absent: in memory |
-//! | `PULSE_PREFIX` | what every key in Redis begins with; no requests may be stored below it | `pulse:` |
+//! | `REDIS_URL` | the Redis that keeps everything | absent: in memory |
+//! | `PULSE_PREFIX` | the prefix of every key in Redis, under which no requests may be stored yet | `pulse:` |
 //! | `LISTEN` | address and port, for `--serve` | `127.0.0.1:3000` |
 //! | `PULSE_TOKEN` | token of the dashboard | absent: open, on loopback only |
 //!
 //! Read `args`, `input` (the file, read twice), `drive`, `serve`.
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod args;
 mod caddy;
@@ -45,10 +45,10 @@ use line::Format;
 use serve::Server;
 use tower_pulse::{Clock, ManualClock, Pulse, Task};
 
-/// Seconds at the end of a log whose minutes are judged, for the dashboard.
+/// The seconds at the end of a log whose minutes are judged, so that the dashboard shows changes.
 const JUDGED: i64 = 3 * 3_600;
 
-/// What is said of a log whose format has no durations.
+/// The message about a log without durations.
 const UNTIMED: &str = "\
 the log does not say how long requests took: they are counted, and nothing else is known of them. The counters are
 `requests` and `5xx`, and for each context `requests:CONTEXT` and `5xx:CONTEXT`; there are no pages, percentiles or changes";
@@ -84,7 +84,7 @@ async fn run(serve: bool, file: &Path) -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
-    // What cannot work must fail before an hour of reading, not after it.
+    // A wrong setting must fail before an hour of reading, not after it.
     let server = serve.then(Server::from_env).transpose()?;
     let start = Instant::now();
     let mut input = Input::open(file)?;
@@ -173,7 +173,7 @@ fn build(
     Ok((pulse, time, tasks))
 }
 
-/// A log must not be added to what a live service has recorded, nor twice to the same store.
+/// Refuses a store with data. A log must not be added to the data of a live service, or twice to the same store.
 async fn refuse_other_data(pulse: &Pulse) -> Result<(), Box<dyn Error>> {
     const DAY: u32 = 86_400;
     let store = pulse.store();

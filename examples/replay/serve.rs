@@ -1,7 +1,7 @@
-//! The dashboard, with a clock that goes on in real time from where it stands.
+//! Serves the dashboard, with a clock that goes on in real time from its last second.
 //!
-//! A task moves the manual clock. A kind of [`Clock`](tower_pulse::Clock) that runs from another time would make
-//! every reading of the wall clock slower for all users, for the sake of this example.
+//! A task moves the manual clock. A [`Clock`](tower_pulse::Clock) that starts at another time would make each reading
+//! of the wall clock slower for all users of the crate.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use crate::variable;
 use pulse_examples::listen::can_be_bound;
 use pulse_examples::signal::shutdown_signal;
 
-/// Time between two moves of the clock.
+/// The time between two moves of the clock.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Where to serve, and to whom.
+/// The address, and the access to the dashboard.
 #[derive(Debug)]
 pub(crate) struct Server {
     listen: SocketAddr,
@@ -26,7 +26,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Reads the environment, and finds out now whether the address can be used later.
+    /// Reads the environment, and checks that the address can be used later.
     pub(crate) fn from_env() -> Result<Self, Box<dyn Error>> {
         let listen = variable("LISTEN")?.filter(|listen| !listen.is_empty());
         let listen = listen.unwrap_or_else(|| "127.0.0.1:3000".to_owned());
@@ -71,7 +71,7 @@ impl Server {
             result = axum::serve(listener, admin).into_future() => result?,
             () = shutdown_signal() => {}
         }
-        // The access log is recorded: a store that is away now does not make the end an error.
+        // The access log is recorded, so an unreachable store is no error here.
         let _ = pulse.shutdown().await;
         for task in tasks {
             task.await?;

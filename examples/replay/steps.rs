@@ -1,37 +1,38 @@
-//! How finely a log is drained: as finely as anybody can see it at its end.
+//! The steps in which a log is drained. A step is as long as the shortest slice that is still stored at the end of the
+//! log.
 //!
-//! A drain adds all that was recorded since the one before to the slices of one second. Of the last hours of a log, each
-//! second has a drain of its own, as in a service. Of older ones nobody can see a second, nor a minute, whatever is
-//! stored: the slices have left their retention before the last line is read. So all lines of half an hour, or of five
-//! minutes, are drained at once, and the slices that are left are the same.
+//! A drain adds everything that was recorded since the previous drain to the slices of one second. In the last hours of
+//! a log, each second has its own drain, as in a service. The seconds and minutes of older hours leave their retention
+//! before the last line is read. So all lines of half an hour, or of five minutes, are drained at once there. The
+//! slices that are stored at the end are the same.
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3_600;
-/// The longest step. All others divide it, and each kind of step begins and ends with one of these. It divides the slices
-/// of all longer precisions and tiers.
+/// The longest step. The other steps divide this length, and this length divides all longer precisions and tiers. The
+/// length of steps changes only at a multiple of it.
 const LONGEST: i64 = 1_800;
-/// For how long counters by 300 seconds are stored.
+/// The time for which the 300-second slices of counters are stored.
 const FIVE_MINUTES_FOR: i64 = 120 * 300;
-/// For how long records by the minute are stored, and more than counters by the minute are.
+/// The time for which records of minutes are stored, which is longer than that of the minutes of counters.
 const MINUTES_FOR: i64 = 130 * MINUTE;
-/// Hours before the current one of which slow and failed requests are stored, each with its time.
+/// The hours before the current one whose slow and failed requests are stored, each with its time.
 const LISTED_HOURS: i64 = 2;
-/// For how long before the first minute that is judged the detector looks at minutes.
+/// The time before the first judged minute that the detector looks at.
 const RECALLED: i64 = 90 * MINUTE;
 
 /// The lengths of the steps of a log.
 #[derive(Debug)]
 pub(crate) struct Steps {
-    /// From then on five minutes are a step; before, it is half an hour.
+    /// From this second on, a step is five minutes; before it, half an hour.
     five_minutes_from: i64,
-    /// From then on a minute is a step.
+    /// From this second on, a step is a minute.
     minutes_from: i64,
-    /// From then on a second is a step.
+    /// From this second on, a step is a second.
     seconds_from: i64,
 }
 
 impl Steps {
-    /// Those of a log whose last second is `last`.
+    /// The steps of a log whose last second is `last`.
     pub(crate) fn until(last: i64) -> Self {
         let seconds_from = (last - MINUTES_FOR).min(start(last, HOUR) - LISTED_HOURS * HOUR);
         let seconds_from = start(seconds_from, LONGEST);
@@ -42,7 +43,7 @@ impl Steps {
         }
     }
 
-    /// The same, where each minute from `second` on is judged at its end.
+    /// Shortens the steps for a log in which each minute from `second` on is judged at its end.
     pub(crate) fn judged_from(&mut self, second: i64) {
         let from = start(second.saturating_sub(RECALLED), LONGEST);
         self.minutes_from = self.minutes_from.min(from);

@@ -1,10 +1,10 @@
-//! The context of a request whose log has no route templates: the method, and the path without its query, in which
-//! each segment that looks like an id becomes `{id}`: a number, a UUID, 16 or more hexadecimal digits. A request without
-//! a method and a path, as of a port scanner, is `<unmatched>`.
+//! The context of a request in a log without route templates: the method, and the path without its query. In the path,
+//! `{id}` replaces each segment that looks like an id: a number, a UUID, or 16 or more hexadecimal digits. A request
+//! without a method and a path, such as one of a port scanner, is `<unmatched>`.
 
 use http::Method;
 
-/// Hexadecimal digits from which on a segment is an id and not a word.
+/// The number of hexadecimal digits from which a segment counts as an id, not as a word.
 const LONG_HEX: usize = 16;
 
 /// Writes the context of a request line, `GET /users/7 HTTP/1.1`, to `context`.
@@ -19,7 +19,7 @@ pub(crate) fn of_line(request: &[u8], context: &mut String) {
     );
 }
 
-/// Writes the context of a method and what was requested to `context`.
+/// Writes the context of a method and a request target to `context`.
 pub(crate) fn of(method: &str, target: &str, context: &mut String) {
     context.clear();
     if push(method, target, context).is_none() {
@@ -29,7 +29,7 @@ pub(crate) fn of(method: &str, target: &str, context: &mut String) {
 }
 
 fn push(method: &str, target: &str, context: &mut String) -> Option<()> {
-    // A proxy's request has the whole URL.
+    // A request to a proxy has the whole URL.
     let path = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => &rest[rest.find('/')?..],
         _ => target,
@@ -51,7 +51,7 @@ fn push(method: &str, target: &str, context: &mut String) -> Option<()> {
     Some(())
 }
 
-/// One of HTTP's nine methods or `OTHER`, as the layer names it; `None` for what is no method.
+/// One of HTTP's nine methods or `OTHER`, as the layer names it; `None` if the text is no method.
 fn folded(method: &str) -> Option<&str> {
     const METHODS: &str = "GET POST PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE";
     if METHODS.split(' ').any(|known| known == method) {

@@ -6,9 +6,9 @@ use chrono::DateTime;
 
 use crate::line::{Unreadable, digits};
 
-/// The last second that is read as one, in the year 2255. What is above is probably in milliseconds.
+/// The last second that is accepted, in the year 2255. A larger number is probably in milliseconds.
 const LAST_SECOND: u64 = 9_000_000_000;
-/// The longest duration that [`Pulse::record`](tower_pulse::Pulse::record) records as it is.
+/// The longest duration that [`Pulse::record`](tower_pulse::Pulse::record) records unchanged.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// A time that the clock can show.
@@ -19,7 +19,7 @@ pub(crate) fn second(seconds: u64) -> Result<i64, Unreadable> {
     ))
 }
 
-/// A duration that is recorded as it is.
+/// Refuses a duration that would not be recorded unchanged.
 pub(crate) fn recordable(duration: Duration) -> Result<Duration, Unreadable> {
     match duration <= LONGEST {
         true => Ok(duration),

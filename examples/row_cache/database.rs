@@ -1,4 +1,4 @@
-//! A SQLite file of a thousand offers. Several processes may use one file, and make it at the same time.
+//! A SQLite file of a thousand offers. Several processes may use one file, and create it at the same time.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-/// Offers of a new file.
+/// The number of offers in a new file.
 const OFFERS: i64 = 1_000;
 
 /// An offer.
@@ -18,7 +18,7 @@ pub(crate) struct Offer {
     pub(crate) stock: i64,
 }
 
-/// The file, and how often this process has read it.
+/// The file, and the number of times that this process has read it.
 #[derive(Clone)]
 pub(crate) struct Database(Arc<Inner>);
 
@@ -28,10 +28,10 @@ struct Inner {
 }
 
 impl Database {
-    /// Opens the file, which is made with its table if it is missing.
+    /// Opens the file, and creates it with its table if it is missing.
     pub(crate) fn open(file: &Path) -> rusqlite::Result<Self> {
         let mut connection = Connection::open(file)?;
-        // Another process may be making the same file.
+        // Another process may be creating the same file.
         connection.busy_timeout(Duration::from_secs(10))?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute(
@@ -54,7 +54,7 @@ impl Database {
         })))
     }
 
-    /// Reads an offer; `None` for an id that is no number, or that there is not.
+    /// Reads an offer; `None` if the id is no number, or no offer has it.
     pub(crate) async fn offer(&self, id: &str) -> Result<Option<Offer>, String> {
         let Ok(id) = id.parse::<i64>() else {
             return Ok(None);
@@ -75,7 +75,7 @@ impl Database {
         .await
     }
 
-    /// Takes one of an offer out of stock.
+    /// Reduces the stock of an offer by one.
     pub(crate) async fn sell(&self, id: i64) -> Result<(), String> {
         self.run(move |connection| {
             let sell = "UPDATE offers SET stock = stock - 1 WHERE id = ?1 AND stock > 0";
@@ -84,12 +84,12 @@ impl Database {
         .await
     }
 
-    /// How often this process has read an offer.
+    /// The number of times that this process has read an offer.
     pub(crate) fn reads(&self) -> u64 {
         self.0.reads.load(Ordering::Relaxed)
     }
 
-    /// Runs a statement where it may block.
+    /// Runs a statement on a thread that may block.
     async fn run<T: Send + 'static>(
         &self,
         statement: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,

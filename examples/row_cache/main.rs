@@ -4,9 +4,9 @@
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
-//! | `REDIS_URL` | where the statistics and the rows are | `redis://127.0.0.1/` |
-//! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:` |
-//! | `DB` | the database file, which is made when it is missing | `offers.db` in the temporary directory |
+//! | `REDIS_URL` | the Redis of the statistics and the rows | `redis://127.0.0.1/` |
+//! | `PULSE_PREFIX` | the prefix of every key; an empty one gives the book's bare layout | `pulse:` |
+//! | `DB` | the database file, which is created if it is missing | `offers.db` in the temporary directory |
 //!
 //! ```text
 //! curl -X PUT 'localhost:3000/offers/7/schedule?every=5'   # refresh offer 7 every five seconds
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Offer 7 is sold once a second. Ask for it as often as you like: the database is read once in five seconds.
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod database;
 #[allow(unreachable_pub, reason = "the other examples have it from a library")]
@@ -47,7 +47,7 @@ use self::signal::shutdown_signal;
 struct App {
     offers: RowCache,
     database: Database,
-    /// How often the cache has loaded a row in this process.
+    /// The number of times that the cache has loaded a row in this process.
     refreshes: Arc<AtomicU64>,
 }
 
@@ -114,12 +114,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_graceful_shutdown(shutdown_signal())
         .await?;
     selling.abort();
-    // A store that is away does not make the end an error. The crate has logged it.
+    // An unreachable store is no error of the example: the crate has logged it.
     let _ = pulse.shutdown().await;
     Ok(())
 }
 
-/// This is all that a page needs.
+/// Returns an offer from the cache. A page needs no more than this.
 async fn cached(offers: &RowCache, id: &str) -> Result<Option<Offer>, RowError> {
     let row = offers.get_or_load::<Offer>(id).await?;
     Ok(row.map(|row| row.value))
@@ -183,7 +183,7 @@ async fn stats(State(app): State<App>) -> Json<serde_json::Value> {
     }))
 }
 
-/// Sells offer 7 once a second, and prints what reading it has cost.
+/// Sells offer 7 once a second, and prints how often the database was read.
 async fn sell(database: Database) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     let mut reads = database.reads();
@@ -200,7 +200,7 @@ async fn sell(database: Database) {
     }
 }
 
-/// An answer that is no offer.
+/// An answer without an offer.
 struct ApiError(StatusCode, String);
 
 impl ApiError {

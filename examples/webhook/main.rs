@@ -1,14 +1,14 @@
-//! Says in the log and in a chat when a page has changed:
+//! Reports changed pages in the log and in a chat:
 //! `WEBHOOK_URL=http://127.0.0.1:9000/hook cargo run --release --example webhook`.
 //!
-//! Changes need a past to compare with: run it for half an hour, or on the Redis of a service that has one.
+//! Changes need earlier data to compare with: run the example for half an hour, or on the Redis of a running service.
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
-//! | `WEBHOOK_URL` | where changes are posted as JSON; `https` needs ureq's feature `rustls` | absent: the log only |
-//! | `REDIS_URL` | where to keep everything | absent: in memory |
+//! | `WEBHOOK_URL` | the URL to which changes are posted as JSON; `https` needs ureq's feature `rustls` | absent: the log only |
+//! | `REDIS_URL` | the Redis that keeps everything | absent: in memory |
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
-#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+#![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod notify;
 
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let pulse = builder.build()?;
     let url = std::env::var("WEBHOOK_URL").ok();
-    // It may block: it runs on a thread of its own.
+    // The function may block, as it runs on its own thread.
     pulse.on_change(move |change: &Change| {
         tracing::warn!(since = change.since, "{change}");
         if let Some(url) = &url
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     axum::serve(listener, app)
         .with_graceful_shutdown(shutdown_signal())
         .await?;
-    // A store that is away does not make the end an error. The crate has logged it.
+    // An unreachable store is no error of the example: the crate has logged it.
     let _ = pulse.shutdown().await;
     Ok(())
 }

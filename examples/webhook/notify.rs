@@ -1,4 +1,4 @@
-//! Posts a change to a webhook, as the guide's page *What has changed* does.
+//! Posts a change to a webhook, as the guide's page *What has changed* shows.
 
 use std::error::Error;
 use std::time::Duration;

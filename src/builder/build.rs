@@ -32,7 +32,7 @@ fn shortened(store: &str) -> String {
     }
 }
 
-/// The default name of an instance: the host's, with a suffix that tells its processes apart.
+/// The default name of an instance: the name of the host, with a suffix that differs in each process.
 fn instance_name() -> String {
     let in_file = |path| std::fs::read_to_string(path).ok();
     let host = in_file("/proc/sys/kernel/hostname")
@@ -58,7 +58,7 @@ impl Builder {
     /// Builds the `Pulse`, and spawns its tasks on the current tokio runtime.
     ///
     /// # Errors
-    /// A field that is out of range, or no runtime to spawn on.
+    /// A field is out of range, or there is no tokio runtime.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -82,10 +82,10 @@ impl Builder {
         Ok(pulse)
     }
 
-    /// Builds the `Pulse`, and returns its tasks for the caller to run.
+    /// Builds the `Pulse`, and returns its tasks, which the caller must run.
     ///
     /// # Errors
-    /// A field that is out of range.
+    /// A field is out of range.
     pub fn build_with_tasks(self) -> Result<(Pulse, Vec<Task>), BuildError> {
         self.validate()?;
         let (store, queue_header) = (self.open()?, self.parsed_queue_header()?);
@@ -93,7 +93,7 @@ impl Builder {
         let mut options = self.options;
         options.precisions = precisions;
         options.history_days = history_days;
-        // A clone of a builder has warnings of its own.
+        // Instances that clones of one builder make do not share their warnings.
         options.notices = Notices::default();
         let name = options.flush.name.unwrap_or_else(instance_name);
         options.flush.name = Some(escape_hidden(&name).into());
@@ -116,7 +116,8 @@ impl Builder {
         Ok((Pulse::new(handle, skips, page), tasks))
     }
 
-    /// Opens the configured store without recording, to share it by [`store`](Self::store) or to read it.
+    /// Opens the configured store without recording. Pass the store to [`store`](Self::store) of several builders, or
+    /// read it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -126,7 +127,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// A field that is out of range.
+    /// A field is out of range.
     pub fn open_store(self) -> Result<crate::store::Store, BuildError> {
         self.validate()?;
         Ok(self.open()?.into())

@@ -6,8 +6,8 @@ use crate::pulse::PageOptions;
 use tower_pulse_core::error::BuildError;
 
 /// Configures a [`Dashboard`]. The settings of stored data must be those of the instances: the Redis, `service` or
-/// `prefix`, `precisions`, `retained_slices` and `book_keys`. Targets may differ; those of the dashboard are shown. The
-/// methods are those of [`Builder`] that do not concern recording.
+/// `prefix`, `precisions`, `retained_slices` and `book_keys`. Targets may differ: the dashboard shows its own. The
+/// builder has the methods of [`Builder`] that do not concern recording.
 ///
 /// ```
 /// # fn main() -> Result<(), tower_pulse::BuildError> {
@@ -31,10 +31,10 @@ impl Dashboard {
 }
 
 impl Builder<Dashboard> {
-    /// Builds the dashboard. The first question opens the connection, so a Redis that is away is no error.
+    /// Builds the dashboard. The first question opens the connection, so an unreachable Redis is no error here.
     ///
     /// # Errors
-    /// A field that is out of range, or no Redis.
+    /// A field is out of range, or no Redis is set.
     pub fn build(self) -> Result<Dashboard, BuildError> {
         self.validate()?;
         let Backend::Redis(options) = &self.backend else {

@@ -1,4 +1,4 @@
-//! The settings of connections to Redis, in any order of configuration.
+//! The settings of connections to Redis, which may be set before or after the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,10 @@ pub(super) struct RedisSettings {
 }
 
 impl<Of> Builder<Of> {
-    /// Calls a function for user and password, instead of reading them from the URL: at each connection, and once more
-    /// if the server refuses its answer. Use it for passwords that are valid for minutes, such as those of IAM. The
-    /// function has 5 s for each answer. Neither the credentials nor the text of an error is logged or shown.
+    /// Calls a function for user and password, instead of reading them from the URL. The function is called for each
+    /// connection, and once more if the server refuses the credentials. Use it for passwords that are valid for
+    /// minutes, such as those of IAM. The function has 5 s for each answer. Neither the credentials nor the text of an
+    /// error is logged or shown.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -58,9 +59,9 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// Maps the address that a node of a cluster announces, or that Sentinel names, to one that can be reached, as
-    /// behind a port mapping. The function gets the announced `host:port`, and returns another, or `None` to keep it.
-    /// Addresses of URLs are not mapped.
+    /// Replaces the addresses that nodes of a cluster announce, or that Sentinel names, by addresses that this process
+    /// can reach, for example behind a port mapping. The function gets the announced `host:port`, and returns another,
+    /// or `None` to keep it. Addresses in URLs are not replaced.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -107,14 +108,14 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// The timeout of a connection to Redis: 10 ms to 10 s, 1 s by default. Has no effect on a [`store`](Self::store)
+    /// The timeout for connecting to Redis: 10 ms to 10 s, 1 s by default. Has no effect on a [`store`](Self::store)
     /// that was opened elsewhere.
     pub fn redis_connection_timeout(mut self, timeout: Duration) -> Self {
         self.redis_connection_timeout = Some(timeout);
         self
     }
 
-    /// The timeout of an answer of Redis: 10 ms to 10 s, 500 ms by default. A call without an answer in time is sent
+    /// The time in which Redis must answer a call: 10 ms to 10 s, 500 ms by default. A call without an answer is sent
     /// again, and counted once. If the timeout is longer than [`shutdown_timeout`](Self::shutdown_timeout), one slow
     /// answer is enough to make a shutdown fail.
     ///
@@ -155,7 +156,7 @@ impl<Of> Builder<Of> {
             options = options.certificates(certificates)?;
         }
         let store = RedisStore::open(options)?;
-        // With a manual clock, the server's time would soon be hours away.
+        // The server's time would soon differ from a manual clock by hours.
         Ok(match self.options.clock.is_manual() {
             true => Arc::new(store.with_clock(self.options.clock.clone())),
             false => Arc::new(store),

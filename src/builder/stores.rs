@@ -30,9 +30,9 @@ impl<Of> Builder<Of> {
     }
 
     /// Keeps everything in Redis at this URL (`redis://[user:password@]host[:port][/db]`, `rediss://…`, `unix:///path`
-    /// or `redis+unix:///path`), shared by all instances. A server that is away is no error: the service starts and
-    /// serves, and [`Health`](crate::Health) reports it. [`build`](Self::build) refuses an invalid URL, with an error
-    /// that does not show a password:
+    /// or `redis+unix:///path`), shared by all instances. An unreachable server is no error: the service starts and
+    /// serves, and [`Health`](crate::Health) reports the problem. [`build`](Self::build) refuses an invalid URL, with
+    /// an error that does not show a password:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -48,7 +48,7 @@ impl<Of> Builder<Of> {
         let backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
         #[cfg(not(feature = "redis"))]
         let backend = {
-            // Not the URL, which may have a password in it.
+            // The error omits the URL, which may have a password.
             let _: String = url.into();
             without_feature("redis", "a URL".to_owned())
         };
@@ -89,9 +89,9 @@ impl<Of> Builder<Of> {
     }
 
     /// Keeps everything in the Redis that Sentinel names as the primary of a service. `service` is the name after
-    /// `sentinel monitor`; `urls` are those of some Sentinels, with Sentinel's own user and password, if it has any. If
-    /// the primary has a user, a password, a database or TLS of its own, pass a URL with the name as its host instead
-    /// of the name:
+    /// `sentinel monitor`; `urls` are the URLs of some Sentinels, with user and password of Sentinel itself, if it has
+    /// any. If the primary has a user, a password, a database or TLS of its own, pass a URL with the name as its host
+    /// instead of the name:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -125,9 +125,9 @@ impl<Of> Builder<Of> {
 }
 
 impl Builder {
-    /// Keeps everything in one file of this machine, which is created if it does not exist. History survives a restart,
-    /// without a server. The file serves one process at a time. During a deploy, a new process that starts while the
-    /// old one still holds the file records in memory, and writes that into the file when the old process has ended.
+    /// Keeps everything in one file of this machine, which is created if it does not exist. The data survives a
+    /// restart, and needs no server. The file serves one process at a time. During a deploy, the new process records in
+    /// memory until the old process has ended, and then writes that data into the file.
     ///
     /// A directory that is missing, a full disk or a damaged file is no error of [`build`](Self::build): the service
     /// starts and serves, and [`Health`](crate::Health) reports the problem. See [`guide::file`](crate::guide::file).
@@ -147,9 +147,9 @@ impl Builder {
         self.kept_in("file", backend)
     }
 
-    /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data. Above that,
-    /// the oldest minutes are removed first, then the oldest half hours, and health reports it. The file does not
-    /// shrink. Has no effect on other stores.
+    /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data. Above that
+    /// size, the oldest minutes are removed first, then the oldest half hours, and health reports it. The file shrinks
+    /// only when a process opens or closes it. Has no effect on other stores.
     #[cfg(feature = "file")]
     pub fn file_bytes(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes;
@@ -157,18 +157,18 @@ impl Builder {
     }
 
     /// The time between two commits that make the file durable: 1 s to 60 s, 1 s by default. A crash of the process or
-    /// a power cut loses at most the requests of this time and of one flush interval, which coincide by default. After
-    /// [`shutdown`](crate::Pulse::shutdown) nothing is missing. A longer time writes less. Has no effect on other
-    /// stores.
+    /// a power cut loses at most the requests of this time and of one flush interval; by default, both are the same
+    /// second. After [`shutdown`](crate::Pulse::shutdown) nothing is missing. With a longer time, the store writes
+    /// less. Has no effect on other stores.
     #[cfg(feature = "file")]
     pub fn durable_every(mut self, every: Duration) -> Self {
         self.durable_every = every;
         self
     }
 
-    /// Keeps everything in a store of [`store`](crate::store) that was opened elsewhere, for example to share it. By
-    /// default, everything is kept in the memory of this process. The [`prefix`](Self::prefix), the bounds of the store
-    /// and its timeouts are those that it was opened with. Its precisions must be those of this builder.
+    /// Keeps everything in a [store](crate::store) that was opened elsewhere, for example to share it. Without a store,
+    /// everything is kept in the memory of this process. The store keeps the [`prefix`](Self::prefix), the bounds and
+    /// the timeouts with which it was opened. Its precisions must be those of this builder.
     pub fn store(self, store: impl Into<crate::store::Store>) -> Self {
         self.kept_in("store", Backend::Custom(store.into().into()))
     }

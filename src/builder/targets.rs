@@ -1,4 +1,4 @@
-//! Targets for the duration of requests: for all of them, and for single contexts.
+//! Targets for the duration of all requests, and of the requests of single contexts.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tower_pulse_model::context::{ALL, MAX_NAME, escape_hidden};
 const MAX_PATH_TARGETS: usize = 100;
 
 impl<Of> Builder<Of> {
-    /// The duration that requests should stay below: 1 µs to 1 h, none by default. With a target, `api/overview` and
+    /// The duration in which requests should end: 1 µs to 1 h, none by default. With a target, `api/overview` and
     /// `api/paths` have `below_target`, the share of the requests that succeeded within it, from 0 to 1.
     ///
     /// ```
@@ -27,15 +27,15 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// As in Apdex, an error is never below the target, however fast it was. A 4xx and a request that was cut off
-    /// (cancelled, or with an aborted body) do not count at all: the service is not to blame, and the full duration of
-    /// a cut-off request is unknown. So the share is the successes below the target, divided by all successes and
-    /// errors.
+    /// As in Apdex, an error never counts as below the target, even if it was fast. A 4xx and a request that was cut
+    /// off (cancelled, or with an aborted body) do not count at all: the service is not to blame, and the full duration
+    /// of a cut-off request is unknown. The share is the number of successes below the target, divided by the number of
+    /// all successes and errors.
     ///
-    /// The share is read from histograms, so it is exact for some target that differs from this one by up to 2.2 %, and
-    /// by up to 9 % in windows that consist of slices of six hours, such as `7d`; the `error` of the answer says which.
-    /// A context whose failures fill more than a hundred buckets always has the larger error. The target is not stored:
-    /// a new one applies to the past too.
+    /// The share is read from histograms: it is exact for a target that differs from this one by at most 2.2 %, or by
+    /// at most 9 % in windows of six-hour slices, such as `7d`. The field `error` of the answer has the bound. A
+    /// context whose failures fill more than a hundred buckets always has the larger error. The target is not stored: a
+    /// new one applies to the past too.
     pub fn target(mut self, target: Duration) -> Self {
         self.options.targets.all = Some(target);
         self
@@ -43,7 +43,8 @@ impl<Of> Builder<Of> {
 
     /// A target for the requests of one context, beside [`target`](Self::target). `share` is the share of requests that
     /// should be good, between 0 and 1, both excluded. A good request is answered within `duration`, 1 µs to 1 h, and
-    /// is no error. At most 100 contexts have a target of their own, one each, by the name that the page shows.
+    /// is no error. `context` is the name that the page shows. At most 100 contexts can have a target of their own, one
+    /// each.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -63,16 +64,17 @@ impl<Of> Builder<Of> {
     /// ```
     ///
     /// The share that may be bad, `1 - share`, is the error budget. The page of the path, `api/path` and `api/paths`
-    /// show its burn rate: the share that was bad in the last hour, and in the last six, divided by `1 - share`. At a
+    /// show its burn rates: the bad shares of the last hour and of the last six hours, divided by `1 - share`. At a
     /// rate of 1, the budget lasts exactly its period; `api/overview` lists the path if both rates are above 1. The
-    /// remaining budget is that of the last 30 days, or of as many as are kept: 15 without a
+    /// remaining budget is that of the last 30 days, or of all days that are kept, if they are fewer: 15 without a
     /// [`history`](Self::history).
     ///
     /// As with [`target`](Self::target), a 4xx that is no error and a request that was cut off are neither good nor
-    /// bad. The duration is compared by a histogram's buckets: exact for one that differs by up to 2.2 %, and by up to
-    /// 9 % in the budget. The target is not stored, so it applies to the past too, and an instance shows its own
-    /// targets only: set the same ones in all instances of a service, and in its [`Dashboard`](crate::Dashboard). For
-    /// Prometheus, `metrics` counts the bad requests since the start of the instance.
+    /// bad. The figures are read from histograms: they are exact for a duration that differs from this one by at most
+    /// 2.2 %, or by at most 9 % in the budget. The target is not stored, so it applies to the past too. An instance
+    /// shows only its own targets: set the same ones in all instances of a service, and in its
+    /// [`Dashboard`](crate::Dashboard). For Prometheus, `metrics` counts the bad requests since the start of the
+    /// instance.
     pub fn target_for(
         mut self,
         context: impl Into<String>,
@@ -112,7 +114,7 @@ impl<Of> Builder<Of> {
                 return Err(BuildError::new(FIELD, value, "each context has one target"));
             }
             measurable(FIELD, target.duration)?;
-            // A share so close to 1 that nothing may be bad has no burn rate.
+            // If the share is so close to 1 that the budget rounds to 0, there is no burn rate.
             if !(target.share > 0.0 && target.budget() > 0.0) {
                 let value = format!("{:?} of {name:?}", target.share);
                 let allowed = "a share between 0 and 1 without either is allowed, as 0.995";

@@ -17,8 +17,8 @@ const ALLOWED: &str = "an https or http URL of at most 1,024 bytes, as \"https:/
 
 impl<Of> Builder<Of> {
     /// The URL that the page links trace ids to, with `{trace_id}` replaced by the percent-encoded id. An `https` or
-    /// `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` behind the host. Braces and
-    /// quotation marks are the only characters allowed that a URL must escape.
+    /// `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` behind the host. Of the
+    /// characters that a URL must escape, only braces and quotation marks are allowed.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -41,7 +41,7 @@ impl<Of> Builder<Of> {
     }
 }
 
-/// Refuses a URL that a page could not link to, or that would lead somewhere else than it seems.
+/// Refuses a URL to which a page cannot link, or that leads to another host than it seems to.
 pub(super) fn check(url: &str) -> Result<(), BuildError> {
     // A browser reads a backslash as a slash, which would change the host.
     let has_only_allowed = url
@@ -73,7 +73,7 @@ fn is_host(authority: &str) -> bool {
     let host = parsed.host();
     let behind = authority.strip_prefix(host);
     let is_port = |text: &str| match text.strip_prefix(':') {
-        // `parse` accepts a sign, which a port does not have.
+        // `parse` accepts a sign, which a port must not have.
         Some(port) => !port.starts_with('+') && port.parse::<u16>().is_ok(),
         None => text.is_empty(),
     };

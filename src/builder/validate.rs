@@ -14,7 +14,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{MAX_PRECISIONS, MAX_RETAINED};
 use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
-/// Contexts, and counters.
+/// The number of contexts, and of counters.
 const NAMES: RangeInclusive<usize> = 1..=100_000;
 /// Bytes of calls that may have to be sent again.
 const REPLAY: RangeInclusive<usize> = 0..=1 << 30;
@@ -138,7 +138,8 @@ impl<Of> Builder<Of> {
         parsed.transpose()
     }
 
-    /// Checks that the precisions are those of a given store, which refuses other batches.
+    /// Checks that the precisions are those of a store that was opened elsewhere, which refuses batches with other
+    /// ones.
     fn validate_store(&self) -> Result<(), BuildError> {
         let Backend::Custom(store) = &self.backend else {
             return Ok(());
@@ -171,7 +172,7 @@ impl<Of> Builder<Of> {
     }
 }
 
-/// Refuses a duration outside of the range that histograms distinguish.
+/// Refuses a duration outside the range of the histograms' buckets.
 pub(super) fn measurable(field: &'static str, value: Duration) -> Result<(), BuildError> {
     let range = Duration::from_micros(1)..=Duration::from_secs(3_600);
     duration(field, value, range, "1 µs to 1 h")

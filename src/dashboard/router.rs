@@ -7,11 +7,11 @@ use crate::admin::Access;
 use tower_pulse_core::error::BuildError;
 
 impl Dashboard {
-    /// Returns the dashboard's router, for axum's `merge` into the router of your app. Serves `path`, with and without
-    /// a slash at its end, and everything below it, as [`Pulse::mount`](crate::Pulse::mount) does.
+    /// Returns the dashboard's router, for axum's `merge` into the router of your app. The router serves `path`, with
+    /// and without a slash at its end, and everything below it, as [`Pulse::mount`](crate::Pulse::mount) does.
     ///
     /// # Panics
-    /// As [`Pulse::mount`](crate::Pulse::mount); [`try_mount`](Self::try_mount) returns the error.
+    /// In the cases of [`Pulse::mount`](crate::Pulse::mount); [`try_mount`](Self::try_mount) returns the error instead.
     #[track_caller]
     pub fn mount<S>(&self, path: &str, access: Access) -> Router<S>
     where

@@ -62,8 +62,8 @@
 //!
 //! | The evidence | For |
 //! |---|---|
-//! | [Exact, under faults](faults) | faults under load, and wrongly counted requests |
-//! | [How often the detector is right](detector) | false alarms and found slowdowns, beside usual rules |
+//! | [Exact, under faults](faults) | how many requests are counted wrongly when servers, networks or processes fail under load |
+//! | [How often the detector is right](detector) | false alarms and found slowdowns, compared with common alert rules |
 //! | [What it costs](cost) | the cost of a request, of a fleet in Redis, and of the dashboard |
 
 #[cfg(feature = "admin")]

@@ -1,6 +1,6 @@
-//! The details of a request: its trace id and its path, which are kept only if the request is slow or fails, and the
-//! time that it has waited before. They are read when the request begins, because the handler consumes it, and are
-//! written to a pooled buffer, so that a request allocates nothing.
+//! The details of a request: its trace id, its path, and its wait in front of this process. The trace id and the path
+//! are kept only if the request is slow or fails. The details are read when the request begins, because the handler
+//! consumes the request. A pooled buffer holds them, so a request allocates nothing.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,12 +13,12 @@ use tower_pulse_core::recorder::{
 use tower_pulse_model::context::is_hidden;
 use tower_pulse_model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 
-/// The context of a request and its details, in a buffer of the pool, which gets it back when this value is dropped.
-/// Without a buffer, nothing is known.
+/// The context of a request and its details, in a buffer of the pool. Dropping this value returns the buffer to the
+/// pool. Without a buffer, there are no details.
 #[derive(Default)]
 pub(super) struct Detailed(Option<Box<Buffer>>);
 
-/// A buffer of the pool. An empty text is an unknown one.
+/// A buffer of the pool. An empty text means that the value is unknown.
 struct Buffer {
     /// The context, if it is registered.
     entry: Option<Arc<ContextHandle>>,
@@ -48,7 +48,7 @@ impl Detailed {
         Self(Some(buffer))
     }
 
-    /// Adds the context. Returns the context if there are no details.
+    /// Adds the context, or returns it if there are no details.
     pub(super) fn add_entry(&mut self, entry: Arc<ContextHandle>) -> Option<Arc<ContextHandle>> {
         match &mut self.0 {
             None => Some(entry),
@@ -76,7 +76,6 @@ impl Detailed {
             .and_then(|buffer| buffer.queue_time.as_ref())
     }
 
-    /// The details.
     pub(super) fn details(&self) -> RequestDetails<'_> {
         let text = |text: fn(&Buffer) -> &str| {
             let text = self.0.as_ref().map(|buffer| text(buffer));
@@ -108,8 +107,7 @@ impl Buffer {
         }
     }
 
-    /// Sets the trace id from text of a client: visible ASCII of at most [`MAX_TRACE_ID`] bytes, all else is
-    /// left out.
+    /// Sets the trace id to the visible ASCII of a client's text, at most [`MAX_TRACE_ID`] bytes.
     fn set_trace_id(&mut self, text: &[u8]) {
         let visible = text.iter().filter(|byte| byte.is_ascii_graphic());
         let visible = visible.map(|byte| char::from(*byte));
@@ -141,7 +139,7 @@ impl Buffer {
     }
 }
 
-/// The id of the trace, or else that of the request.
+/// The id of the trace, or else the id of the request.
 fn trace_id(headers: &HeaderMap) -> Option<&[u8]> {
     static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
     static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -166,7 +164,7 @@ fn of_traceparent(value: &[u8]) -> Option<&[u8]> {
     (is_valid && !is_zero(id) && !is_zero(parent)).then_some(id)
 }
 
-/// Number of the pool's lists, a power of two.
+/// The number of the pool's lists, a power of two.
 const LISTS: usize = 8;
 /// The most buffers in a list: 100 kB in all lists together.
 const BUFFERS_PER_LIST: usize = 32;
@@ -176,7 +174,7 @@ const LONGEST_ESCAPE: usize = "\\u{10ffff}".len();
 /// The buffers of a list, boxed, so that a guard moves one pointer to and from here.
 type Buffers = Vec<Box<Buffer>>;
 
-/// The unused buffers. One pool for the process: buffers belong to no recorder.
+/// The unused buffers. All recorders of the process share the pool.
 static POOL: Pool = Pool([const { Mutex::new(Vec::new()) }; LISTS]);
 
 struct Pool([Mutex<Buffers>; LISTS]);

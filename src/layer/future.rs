@@ -85,7 +85,7 @@ where
         let active = guard.resume();
         let poll = this.inner.poll(cx);
         active.leave();
-        // Inspected in place, like the result in `ResponseFuture`, and moved only once.
+        // The result is inspected in place, as in `ResponseFuture`, and moved only once.
         let length = match &poll {
             Poll::Ready(Ok(response)) => send_head(guard, response, bodiless),
             Poll::Ready(Err(_)) => {
@@ -134,8 +134,8 @@ fn length_and_type(headers: &HeaderMap) -> (Option<u64>, &[u8]) {
     (length, content_type.map_or(b"", HeaderValue::as_bytes))
 }
 
-/// Whether a response is timed until its head only. A body that is never sent, or that lasts as long as its client
-/// likes, says nothing about the speed of a page.
+/// Whether a response is timed only until its head. A body that is never sent, or that its client ends when it likes,
+/// says nothing about the speed of a page.
 fn ends_at_head(status: StatusCode, content_type: &[u8]) -> bool {
     let never_sent = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     status.is_informational()

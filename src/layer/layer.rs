@@ -14,9 +14,9 @@ use tower_pulse_core::recorder::Recorder;
 /// [`Pulse::layer`](crate::Pulse::layer) and [`Pulse::layer_with`](crate::Pulse::layer_with).
 ///
 /// Without [`until_body_end`](Self::until_body_end), the type of the response does not change, and the layer allocates
-/// nothing. Add it with axum's `Router::layer`, so that it sees the matched route. (`axum::serve` creates all layers of
-/// a `Router` anew for each connection, unless `with_state` was called on the router, `.with_state(())` included; see
-/// [sizing](crate::guide::sizing).)
+/// nothing. Add it with axum's `Router::layer`, so that it sees the matched route. `axum::serve` creates all layers of
+/// a `Router` anew for each connection, unless `with_state` was called on the router: end with `.with_state(())`. See
+/// [sizing](crate::guide::sizing).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -44,9 +44,9 @@ impl PulseLayer {
         Self { options }
     }
 
-    /// Records only if the user has added a layer too. When axum merges two routers, the fallback of the merged router
-    /// replaces the other's, with the layer around it, and requests that match no route would no longer be counted. So
-    /// the router to be merged brings this layer.
+    /// Makes the layer that the admin router has around its fallback. When the admin router is merged, its fallback
+    /// replaces the fallback of the user's router, together with the user's layer around that. This layer then counts
+    /// the requests that match no route, but only if the user has added a layer too.
     #[cfg(feature = "admin")]
     pub(crate) fn standing_in(mut self) -> Self {
         self.options.fallback_only = true;
@@ -81,7 +81,7 @@ impl PulseLayer {
         self
     }
 
-    /// Uses the route template without the method as context, as in the book.
+    /// Uses the route template without the method as the context, as in the book.
     #[cfg(feature = "axum")]
     #[must_use]
     pub fn path_only(mut self) -> Self {

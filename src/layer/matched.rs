@@ -23,8 +23,8 @@ impl Template {
         self.0.as_str()
     }
 
-    /// Whether the templates are equal. Equal ones usually share an allocation, which this one keeps alive, so
-    /// comparing addresses is safe.
+    /// Whether the templates are equal. Equal templates usually share an allocation. Comparing addresses is safe,
+    /// because this template keeps its allocation alive.
     #[inline]
     pub(super) fn is(&self, path: &MatchedPath) -> bool {
         let (mine, theirs) = (self.0.as_str(), path.as_str());
@@ -32,7 +32,7 @@ impl Template {
     }
 }
 
-/// The URI before routers removed their prefixes, if there are any.
+/// The URI before nested routers removed their prefixes, if a router has stored it.
 pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
     let original = extensions.get::<OriginalUri>();
     original.map(|OriginalUri(uri)| uri)

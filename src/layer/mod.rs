@@ -12,20 +12,20 @@
 //!
 //! - Requests that match no route share the context `<unmatched>`, whatever their path; methods that HTTP
 //!   does not define share `OTHER`. A 405 keeps its template.
-//! - A nested router gives the whole template. A layer around a whole `Router`, instead of one added by
-//!   `Router::layer`, sees no template.
+//! - Within a nested router, the context has the whole template. A layer around a whole `Router`, instead of one added
+//!   by `Router::layer`, sees no template.
 //! - A layer applied twice counts once. The outermost layer measures; the innermost
 //!   [`named`](PulseLayer::named) or [`context`](PulseLayer::context) sets the context. The route template of
 //!   an inner layer is used where the outer layers see no route, as within `nest_service`.
-//! - Requests that are [ignored](crate::Builder::ignore), or for which a function returns `None`, are
-//!   not recorded by any layer, nor are responses that carry [`Unrecorded`](crate::Unrecorded).
+//! - No layer records a request that is [ignored](crate::Builder::ignore), for which a function returns `None`, or
+//!   whose response carries [`Unrecorded`](crate::Unrecorded).
 //!
 //! # When a request ends
 //!
 //! A request ends exactly once: with the head of its response (or the end of its body), a service error, a panic, or
 //! its drop before one of these, which is `cancelled`. So a WebSocket is timed until its upgrade (101, in HTTP/2 200),
-//! and a stream until it begins. Whether a response counts as an error is decided by its status and `grpc-status`, or
-//! by the function of [`Builder::count_as_error`](crate::Builder::count_as_error).
+//! and a stream until it begins. The status and `grpc-status` of a response, or the function of
+//! [`Builder::count_as_error`](crate::Builder::count_as_error), decide whether it counts as an error.
 //!
 //! # Cost
 //!

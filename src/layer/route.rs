@@ -23,7 +23,7 @@ use tower_pulse_model::context::{UNMATCHED, fold_method};
 /// Once the thread that clones a service has changed this many times, the service gets a [`Route`] per recording shard.
 const SHARED_AFTER: u32 = 256;
 
-/// Stands for no thread.
+/// The number that means no thread.
 const NO_THREAD: usize = usize::MAX;
 
 /// The route of one layered service. If several threads clone the service, there is a copy of the route for each
@@ -36,7 +36,7 @@ pub(super) struct Routes(Arc<Route>);
 /// each connection, and one thread at a time works on a connection.
 #[derive(Debug, Default)]
 struct Sharing {
-    /// The routes of all shards but the first, whose route contains this value.
+    /// The routes of all shards except the first. The first shard's route contains this value.
     others: OnceLock<Box<[Arc<Route>]>>,
     /// The thread that cloned the service last, and how often that thread has changed. [`NO_THREAD`] once there are
     /// `others`.
@@ -112,8 +112,7 @@ pub(super) struct Route {
     /// The state of the recorder, kept here to spare each request an indirection.
     pub(super) recording: Arc<RecordingState>,
     layer: LayerOptions,
-    /// The header that tells how long a request waited in front of this process, with a handle of the timer of these
-    /// waits for this route alone.
+    /// The header with the time at which the proxy took a request, and this route's own handle of the timer `queue`.
     queue: Option<Queue>,
     sharing: Sharing,
     #[cfg(feature = "axum")]
@@ -130,8 +129,8 @@ struct Slot {
     path: Template,
     /// A handle for this route alone.
     entry: Arc<ContextHandle>,
-    /// Whether the head of each request must be read: some of the template's paths may be ignored, or details are
-    /// recorded, or waits in front of this process.
+    /// Whether the head of each request must be read: some of the template's paths may be ignored, or details or waits
+    /// in front of this process are recorded.
     needs_head: bool,
 }
 
@@ -143,7 +142,7 @@ impl Slot {
     }
 }
 
-/// The context to which a request is recorded.
+/// The context under which a request is recorded.
 pub(super) enum Target {
     /// A registered context.
     Registered(Arc<ContextHandle>),
@@ -151,11 +150,11 @@ pub(super) enum Target {
     Unregistered(Box<PendingContext>),
     /// A registered context, with details of the request.
     Detailed(Detailed),
-    /// Any of these, with the timers that ran within the request.
+    /// Any of the other variants, with the timers that ran within the request.
     Timed(Box<TimedTarget>),
 }
 
-/// A context, and the timers of a request to it.
+/// A context, and the timers of one of its requests.
 pub(super) struct TimedTarget {
     pub(super) target: Target,
     pub(super) scope: Arc<Scope>,
@@ -275,7 +274,7 @@ impl Route {
         }
     }
 
-    /// Counts a change of the thread that clones the service. Races make the count inexact, which does no harm.
+    /// Counts a change of the thread that clones the service. Races make the count inexact, which is harmless.
     #[cold]
     fn cloned_on(&self, thread: usize) {
         let sharing = &self.sharing;
@@ -396,7 +395,7 @@ impl Route {
 
     #[cfg(feature = "axum")]
     fn remember(&self, (method, path): (Method, Template), entry: &ContextHandle) {
-        // If another request has filled the slot, this one's context is looked up by name each time.
+        // If a request of another context has filled the slot, this context is looked up by name each time.
         self.slot.get_or_init(|| Slot {
             method,
             is_of_all_methods: matches!(self.layer.source, Source::Matched { with_method: false }),

@@ -6,9 +6,9 @@ use super::Pulse;
 use tower_pulse_core::error::BuildError;
 
 impl Pulse {
-    /// Returns the admin router, for axum's `merge` into the router of your app. Serves `path`, with and without a
-    /// slash at its end, and everything below it. The router fits into an app with any state `S`. All routers of a
-    /// `Pulse` share their reads of the store, so a second router causes no further reads.
+    /// Returns the admin router, for axum's `merge` into the router of your app. The router serves `path`, with and
+    /// without a slash at its end, and everything below it. The router fits into an app with any state `S`. All routers
+    /// of a `Pulse` share their reads of the store, so a second router causes no further reads.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

@@ -12,11 +12,11 @@ impl Pulse {
     /// Calls `on_change` with each [`Change`] that begins or ends: a page is slower than before, fails, or has no more
     /// requests. Register functions once, after the `Pulse` is built; each registered function is called.
     ///
-    /// One instance of the fleet detects changes. So a function that every instance registers is called at most once
-    /// when a change begins and once when it ends ([`Change::ended`] is set then), at the end of the minute. If that
-    /// instance dies at this moment, the function is not called; `api/changes` still shows the change. The call runs on
-    /// a thread that may block; calls for several changes of a minute may run at the same time. Detection waits for
-    /// them for 10 s at most.
+    /// One instance of the fleet detects changes, at the end of each minute, and calls only its own functions. Register
+    /// the same function in every instance: it is called at most once when a change begins, and at most once when the
+    /// change ends ([`Change::ended`] is set then). If the detecting instance dies before the call, the function is not
+    /// called, but `api/changes` shows the change. The call runs on a thread that may block; calls for several changes
+    /// of a minute may run at the same time. Detection waits for the calls for 10 s at most.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,8 +32,9 @@ impl Pulse {
     }
 
     /// Calls `on_condition` with each [`Condition`](crate::Condition) of this instance or its store that begins or
-    /// ends: folding fails, a command is denied, samples are lost, … Health and the gauge `pulse_condition` show the
-    /// same conditions. Register functions once, after the `Pulse` is built; each instance calls each of its functions.
+    /// ends, such as: folding fails, a command is denied, samples are lost. Health and the gauge `pulse_condition` show
+    /// the same conditions. Register functions once, after the `Pulse` is built; each instance calls each of its
+    /// functions.
     ///
     /// A condition begins when it has held for two seconds in a row, and ends when it has been gone for two
     /// ([`ConditionEvent::ended`](crate::ConditionEvent::ended) is set then). The call runs on a thread that may block;
@@ -55,7 +56,7 @@ impl Pulse {
         self.0.handle.on_condition(Arc::new(on_condition));
     }
 
-    /// The changes of the fleet: first ongoing ones, by the time that they cost, then ended ones.
+    /// Returns the changes of the fleet: first the ongoing ones, by the time that they cost, then the ended ones.
     ///
     /// # Errors
     /// The store failed.
@@ -83,9 +84,9 @@ impl Pulse {
     /// ```
     ///
     /// # Errors
-    /// There is no such change, or it has ended; 100 others are acknowledged; the `Pulse` was shut down; or the store
-    /// failed, or has not written the acknowledgement within 5 s: the text then says whether the acknowledgement may
-    /// still be written.
+    /// There is no such change, or it has ended; 100 others are acknowledged; the `Pulse` was shut down; the store
+    /// failed; or the store has not written the acknowledgement within 5 s. In the last two cases, the text says
+    /// whether the acknowledgement may still be written.
     ///
     /// # Cancel safety
     /// The change may have been acknowledged.
@@ -106,12 +107,12 @@ impl Pulse {
     }
 
     /// Removes a [mark](Self::mark), and returns it. Changes no longer name it as a suspect. The mark of a version can
-    /// be removed too: the version is then marked again only after another version was marked, even if all instances
-    /// start again.
+    /// be removed too. The version then gets a new mark only after another version was marked, even if all instances
+    /// restart.
     ///
     /// # Errors
-    /// There is no such mark; the `Pulse` was shut down; or the store failed, or has not removed it within 5 s: the
-    /// text says whether the mark may still be removed then.
+    /// There is no such mark; the `Pulse` was shut down; the store failed; or the store has not removed the mark within
+    /// 5 s. In the last two cases, the text says whether the mark may still be removed.
     ///
     /// # Cancel safety
     /// The mark may have been removed.
@@ -136,8 +137,8 @@ impl Pulse {
     ///
     /// # Errors
     /// The text is empty, longer than 200 bytes, or has control characters; the `Pulse` was shut down; 100 marks wait
-    /// for the store; or the mark cannot be read within 5 s, because the store failed or no instance folds: it may
-    /// still appear once the store is back.
+    /// for the store; or the mark cannot be read within 5 s, because the store failed or no instance folds. In the last
+    /// case, the mark may still appear later.
     ///
     /// # Cancel safety
     /// The mark may have been made, or may still appear.

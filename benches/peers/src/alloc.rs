@@ -1,5 +1,5 @@
-//! Counts the allocations of one thread during a measurement. At other times an allocation costs one load
-//! and one branch more than the system's own, for all rows alike.
+//! Counts the allocations of one thread during a measurement. At other times, an allocation costs one load and one
+//! branch more than the system's own, in all rows.
 #![allow(unsafe_code)] // A `GlobalAlloc` cannot be written without unsafe code.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -32,7 +32,7 @@ fn signed(size: usize) -> i64 {
     size as i64
 }
 
-// SAFETY: every call goes to the system's allocator with unchanged arguments.
+// SAFETY: each call goes to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, signed(layout.size()));

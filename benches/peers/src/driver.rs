@@ -1,4 +1,4 @@
-//! Makes a request, sends it through a Router in process, and times it: the same way for all rows.
+//! Makes requests, sends them through a Router in this process, and times them, in the same way for all rows.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use crate::instructions::RUNS;
 use crate::options::Options;
 use crate::rows::{App, Row};
 
-/// Number of routes of each row's Router.
+/// The number of routes of each row's Router.
 pub(crate) const ROUTES: usize = 20;
 
 /// The runtimes of all rows.
@@ -27,7 +27,7 @@ pub(crate) struct Ground {
     front: Runtime,
     /// Runs a row's work outside of requests: flushes, exporters.
     back: Runtime,
-    /// How often a row that flushes does so.
+    /// The interval of rows that flush.
     flush_interval: Duration,
 }
 
@@ -91,14 +91,14 @@ pub(crate) fn requests(ground: &Ground, app: &mut Router, uris: &[Uri], requests
     ground.front(send(app, uris, requests));
 }
 
-/// Sends requests in a function of its own, because callgrind collects by the name of a function. It must
-/// differ from the other, or the compiler would merge the two.
+/// Sends requests in a function of its own, because callgrind collects by the name of a function. The function must
+/// differ from [`requests`], or the compiler would merge the two.
 #[inline(never)]
 pub(crate) fn measured_requests(ground: &Ground, app: &mut Router, uris: &[Uri], count: usize) {
     requests(ground, app, uris, black_box(count));
 }
 
-/// CPU time of this thread in nanoseconds. The work of other processes and threads is not in it.
+/// The CPU time of this thread in nanoseconds, without the work of other processes and threads.
 fn thread_nanos() -> i64 {
     nanos(ClockId::ThreadCPUTime)
 }
@@ -140,8 +140,8 @@ pub(crate) fn nanoseconds(
     results
 }
 
-/// Allocations per request, on the thread of the request: the least of [`RUNS`] counts, as a request that a busy machine
-/// delays is kept as one of the slowest, which allocates.
+/// The allocations per request, on the thread of the request. The least of [`RUNS`] counts: on a busy machine, a
+/// delayed request may be listed as one of the slowest, which allocates.
 pub(crate) fn allocations(
     ground: &Ground,
     apps: &mut [(&'static Row, App)],

@@ -1,9 +1,9 @@
-//! The floor: a hand-written layer that counts and times the requests of each route, and promises no more.
-//! It does not see cancelled or panicking requests, mixes up routes that share a service, loses counts when
-//! there are more threads than shards, and nothing reads it.
+//! The floor: a hand-written layer that only counts and times the requests of each route. The layer does not see
+//! cancelled or panicking requests, mixes up routes that share a service, and loses counts if there are more threads
+//! than shards. Nothing reads its counts.
 //!
-//! It does two reads of the CPU's time stamp counter, looks up a slot once per route, and has a shard for
-//! each thread, plain loads and stores, and a histogram.
+//! For each request, the layer reads the CPU's time stamp counter twice. The layer looks up a slot once per route, and
+//! has a shard for each thread, plain loads and stores, and a histogram.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -54,21 +54,21 @@ impl Goal {
     }
 }
 
-/// Instructions beyond the identity layer above which CI fails: today's number, with the difference that
-/// compilers make. The goal is lower.
+/// The instructions beyond the identity layer above which CI fails: the measured number, with a margin for other
+/// compilers. The goal is lower.
 const INSTRUCTIONS: f64 = 470.0;
 
-/// The same for each further poll of a request. Two readings of the clock are 26 of them.
+/// The bound for each further poll of a request. Two reads of the clock take 26 instructions.
 const INSTRUCTIONS_OF_A_POLL: f64 = 110.0;
 
-/// Instructions beyond the identity layer for each poll of a request after the first one.
+/// The instructions beyond the identity layer for each poll of a request after the first.
 fn instructions_of_a_poll(results: &Results) -> Option<f64> {
     let first = results.instructions_over(PULSE, IDENTITY)?;
     let all = results.instructions_over(PULSE_OF_POLLS, IDENTITY_OF_POLLS)?;
     Some((all - first) / (POLLS - 1) as f64)
 }
 
-/// Fails if a value that is the same in every run has grown.
+/// Fails if a value has grown that should be the same in every run.
 pub(crate) fn check(results: &Results) -> Result<(), String> {
     let checks = [
         (

@@ -1,5 +1,5 @@
-//! Requests per second over loopback: a server for each row, pinned to one core, and wrk on another. A
-//! second bare server shows how much two equal servers differ.
+//! The requests per second over loopback. Each row has a server, which is pinned to one core; wrk runs on another. A
+//! second bare server shows the difference between two equal servers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -120,7 +120,7 @@ fn rounds(
     Ok(servers.into_iter().map(|(_, row)| row).collect())
 }
 
-/// A script that requests one path after the other.
+/// A script that requests all paths in turn.
 fn wrk_script() -> String {
     let paths = uris(ROUTES)
         .iter()
@@ -134,7 +134,7 @@ fn wrk_script() -> String {
     )
 }
 
-/// A row's requests per second as a fraction of those of the bare server in the same round.
+/// A row's requests per second, as a fraction of the bare server's in the same round.
 pub(crate) fn fraction(rows: &[Loopback], id: &str) -> Option<Median> {
     let find = |id: &str| rows.iter().find(|row| row.id == id);
     let (row, bare) = (find(id)?, find(BARE)?);

@@ -1,5 +1,5 @@
-//! Instructions per request. The program runs itself under callgrind, once for each row, collecting only
-//! within [`measured_requests`].
+//! Instructions per request. The program runs itself under callgrind, once for each row. Only the instructions of
+//! [`measured_requests`] are collected.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,16 +10,17 @@ use crate::rows::{self, App, Row};
 
 const REQUESTS: usize = 2_000;
 
-/// How often each row is counted. The least count is taken: the work of other threads may be counted as well, and only
-/// adds to it.
+/// The number of counts of each row. The least one is used: the work of other threads may be counted as well, which
+/// only adds.
 pub(crate) const RUNS: usize = 3;
 
-/// How often a row is flushed while its instructions are counted: hardly ever, as a flush would be counted too, and more
-/// often so on a slow machine.
+/// The flush interval while instructions are counted. The interval is long, as a flush would be counted too, and a slow
+/// machine would count more flushes.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Lets malloc keep many freed blocks of a size at hand. With the few of its default, what a request frees may be merged
-/// with its neighbours: 260 instructions per request that depend on where the start of the program has left room.
+/// Lets malloc keep many freed blocks of each size. With the few blocks of the default, malloc may merge a freed block
+/// with its neighbours. The merges take up to 260 instructions per request, depending on the memory layout after the
+/// start of the program.
 const MALLOC: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127");
 
 /// Instructions per request of each row, or why they could not be counted.

@@ -1,5 +1,5 @@
-//! The cost of tower-pulse for a request, beside a hand-written floor and other crates: the same routes and
-//! the same driver for all, interleaved in one run, in one table.
+//! The cost of tower-pulse for a request, next to a hand-written floor and other crates. All have the same routes and
+//! the same driver, interleaved in one run, and are rows of one table.
 //!
 //! Read `rows` (the compared layers), `floor` (the hand-written layer), `driver` (sends and times the
 //! requests), then one module for each column.

@@ -1,4 +1,4 @@
-//! Bytes of a context in process: its names, its shards, and one live cell.
+//! The bytes of a context in the process: its names, its shards, and one live cell.
 
 use tower_pulse::Pulse;
 
@@ -8,7 +8,7 @@ use crate::driver::Ground;
 
 const CONTEXTS: usize = 1_000;
 
-/// Bytes of each context with one live cell, as this thread records into one shard.
+/// The bytes of each context. There is one live cell, as this thread records into one shard.
 pub(crate) fn per_context(ground: &Ground) -> Result<f64, Failure> {
     let pulse = {
         let _inside = ground.back().enter();

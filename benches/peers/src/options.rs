@@ -52,13 +52,13 @@ pub(crate) struct Options {
     pub(crate) help: bool,
     /// Whether to fail if the allocations or instructions have grown.
     pub(crate) check: bool,
-    /// Rows by id; empty stands for all.
+    /// The rows to measure, by id; all if empty.
     pub(crate) only: Vec<String>,
     /// The measurements to make.
     pub(crate) measure: Vec<Measure>,
     /// Rounds of the measurement of nanoseconds.
     pub(crate) rounds: usize,
-    /// Number of further processes that measure nanoseconds.
+    /// The number of further processes that measure nanoseconds.
     pub(crate) processes: usize,
     /// Rounds of slower measurements.
     pub(crate) long_rounds: usize,

@@ -1,5 +1,5 @@
-//! The effect of a flush on requests that are recorded meanwhile: one thread sends requests to all of 2,000
-//! contexts in turn, while another flushes continuously, or sleeps.
+//! The effect of a flush on requests that are recorded at the same time. One thread sends requests to 2,000 contexts in
+//! turn, while another flushes continuously, or sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub(crate) struct Pause {
     pub(crate) flushes: f64,
 }
 
-/// Measures with memory, and with Redis where it is built in.
+/// Measures with a store in memory, and with Redis if its feature is on.
 pub(crate) fn pauses(ground: &Ground, options: &Options) -> Result<Vec<Pause>, Failure> {
     let builder = || Pulse::builder().max_contexts(CONTEXTS);
     let build = |builder: tower_pulse::Builder| {

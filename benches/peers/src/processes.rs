@@ -1,5 +1,5 @@
-//! The overhead in several processes. Where the allocator and the linker put things differs from process to process,
-//! and with it the nanoseconds of each row, by more than the rounds of one process show.
+//! The overhead in several processes. The layout of the memory differs from process to process. So the nanoseconds of a
+//! row differ more between processes than between the rounds of one process.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::rows::{self, BODY_END, FLOOR, PULSE};
 use crate::table::Results;
 
-/// What a process of [`child`] measures: the rows that are compared, and the rounds of each.
+/// The rows that a process of [`child`] measures, and the rounds of each.
 const ROWS: [&str; 3] = [FLOOR, PULSE, BODY_END];
 const ROUNDS: usize = 30;
 

@@ -29,7 +29,7 @@ pub(crate) struct Row {
     pub(crate) id: &'static str,
     /// The name in the table.
     pub(crate) name: &'static str,
-    /// How often its requests are polled.
+    /// The number of polls of each request.
     polls: usize,
     add: fn(Router, &Ground) -> Result<App, String>,
 }
@@ -53,7 +53,7 @@ pub(crate) const BODY_END: &str = "pulse-body";
 pub(crate) const IDENTITY_OF_POLLS: &str = "identity-polls";
 /// The id of tower-pulse around requests that are polled five times.
 pub(crate) const PULSE_OF_POLLS: &str = "pulse-polls";
-/// How often these are polled.
+/// The number of polls of a request in these rows.
 pub(crate) const POLLS: usize = 5;
 
 /// All rows, in the order of the table.
@@ -146,7 +146,7 @@ pub(crate) struct App {
 impl App {
     fn keeping(router: Router, keep: impl Any) -> Self {
         Self {
-            // `axum::serve` does this once; otherwise the layer is applied again for each request.
+            // `axum::serve` makes this call once. Without it, the layer would be applied again for each request.
             router: router.with_state(()),
             _keep: Box::new(keep),
         }
@@ -164,7 +164,7 @@ pub(crate) fn routes() -> Router {
     routes_with(|| get(|| async { "pong" }))
 }
 
-/// Routes that answer when they are polled so often.
+/// Routes that answer at the poll with this number.
 fn routes_of_polls(polls: usize) -> Router {
     routes_with(|| {
         get(move || async move {
@@ -192,8 +192,8 @@ async fn yield_once() {
     .await;
 }
 
-/// Polls a pending request again at once: what the runtime does between two polls depends on the time, and is none of a
-/// layer's doing.
+/// Polls a pending request again at once. The work of the runtime between two polls depends on the time, and is not a
+/// cost of the layer.
 async fn at_once(request: Request, next: Next) -> Response {
     let mut response = pin!(next.run(request));
     poll_fn(|context| {

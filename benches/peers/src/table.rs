@@ -89,8 +89,8 @@ impl Results {
         Some(of(&self.instructions, id)? - of(&self.instructions, other)?)
     }
 
-    /// Throughput of two workers as a fraction of another row's in the same round: on the same path, on all
-    /// paths.
+    /// The throughput of two workers, as a fraction of another row's in the same round: first on the same path, then on
+    /// all paths.
     pub(crate) fn throughput(&self, id: &str, to: &str) -> Option<(Median, Median)> {
         self.throughput_by(id, to, |rate| rate.wall)
     }
@@ -130,7 +130,7 @@ impl Results {
         text
     }
 
-    /// How much two equal servers differ.
+    /// Adds the difference between two equal servers.
     fn control(&self, text: &mut String) {
         if let Some(control) = http::fraction(&self.loopback, CONTROL) {
             let control = fraction(Some(control));
@@ -265,7 +265,7 @@ impl Results {
     }
 }
 
-/// Machine, date and command.
+/// The machine, the date and the command of a run.
 fn origin() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
@@ -289,7 +289,7 @@ fn of<'a, T>(rows: &'a [(&str, T)], id: &str) -> Option<&'a T> {
         .map(|(_, figure)| figure)
 }
 
-/// A value with this number of digits, or nothing; with more digits if it is not a whole number.
+/// A value with this number of digits, or an empty text. A small value that is not whole gets more digits.
 fn shown(figure: Option<f64>, digits: usize) -> String {
     figure.map_or(String::new(), |figure| {
         let digits = if digits == 0 && figure.abs() < 100.0 && figure.fract().abs() > 0.005 {

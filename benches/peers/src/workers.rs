@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::rows::{App, Row};
 
 const TASKS: usize = 16;
-/// Requests of a task between two yields.
+/// The requests of a task between two yields.
 const BURST: usize = 100;
 
 /// Requests per second of one row.
@@ -31,8 +31,8 @@ pub(crate) struct Throughput {
 pub(crate) struct Rate {
     /// Requests per second.
     pub(crate) wall: f64,
-    /// Requests per second of this process' CPU time, which excludes other processes and the time that
-    /// threads wait for each other.
+    /// The requests per second of this process's CPU time, which excludes other processes and the waits of threads for
+    /// each other.
     pub(crate) cpu: f64,
 }
 

@@ -1,6 +1,6 @@
-//! Reads cached rows in parts, which bounds each answer however large and many the rows are.
+//! Reads cached rows in parts, so that each answer has a bounded size.
 //!
-//! The first command for a row asks for few enough bytes that all rows fit into one answer. A longer row is asked for
+//! The first command for each row asks for so few bytes that all rows fit into one answer. A longer row is asked for
 //! again, together with fewer others. Each row comes whole from one command, so that a concurrent write never mixes two
 //! versions of it. Rows above [`LARGE_ROW`] use a connection of their own.
 
@@ -21,7 +21,7 @@ const LEAST_BYTES: usize = 1 << 10;
 /// The factor by which more bytes are asked for when a row is longer.
 const GROWTH: usize = 16;
 
-/// A row to ask for: its index among the ids, and the most bytes.
+/// A row to ask for: its index among the ids, and the most bytes to read.
 type Asked = (usize, usize);
 
 /// The state of reading some rows.
@@ -121,7 +121,7 @@ impl RedisStore {
         Ok(longer)
     }
 
-    /// The next size to ask for of a row that is longer, unless it is larger than the cache allows.
+    /// Returns a longer row with the next size to ask for, unless the row is larger than the cache allows.
     fn ask_for_more(&self, read: &RowsRead<'_>, at: usize, bytes: usize) -> Option<Asked> {
         if self.note_row(read, at, bytes >= read.max_bytes) {
             return None;
@@ -133,7 +133,7 @@ impl RedisStore {
         Some((at, more.min(read.max_bytes)))
     }
 
-    /// Adds a row that is larger than the cache allows to the named keys, or removes it. Returns `is_large`.
+    /// Begins or ends the warning that names a row as larger than the cache allows. Returns `is_large`.
     fn note_row(&self, read: &RowsRead<'_>, at: usize, is_large: bool) -> bool {
         let (key, most) = (read.key(at), read.max_bytes);
         let question = cmd("GETRANGE").arg(&key).arg(most).arg(most).clone();

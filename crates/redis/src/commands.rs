@@ -39,7 +39,7 @@ const WRITES: [&str; 30] = [
     "EVALSHA x 0",
 ];
 
-/// The commands that answer questions. They change nothing, whatever their arguments.
+/// The commands that answer questions. They change nothing, even with other arguments.
 const READS: [&str; 22] = [
     "GETRANGE P 0 0",
     "HKEYS P",

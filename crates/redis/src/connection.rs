@@ -1,10 +1,10 @@
 //! Three connections, to append, to fold and to read, so that none delays another; a fourth exists while a large row is
 //! read or written.
 //!
-//! The client's `ConnectionManager` is not used: its reconnecting has no place for the permissions and the credentials
-//! of the application, and it keeps a connection that no longer answers. A call without an answer fails, as the flusher
-//! and the fold know how to repeat it. A broken connection is dropped, and the next call makes a new one. `send`
-//! follows the redirects of a cluster; `topology` says where a connection leads.
+//! The client's `ConnectionManager` is not used: when it reconnects, it cannot check permissions or ask the application
+//! for credentials, and it keeps a connection that does not answer. A call without an answer fails, as the flusher and
+//! the fold know how to repeat it. A broken connection is dropped, and the next call makes a new one. `send` follows
+//! the redirects of a cluster; `topology` finds the server to connect to.
 
 mod dial;
 #[cfg(feature = "row-cache")]
@@ -33,7 +33,7 @@ use super::topology::Topology;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
-/// The timeouts in a row after which the next one drops the connection, even if TCP considers it alive.
+/// The most successive timeouts of a connection. The next one drops it, even if TCP considers it alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
 /// All commands of [`Permissions`].
 const ALL: Range<usize> = 0..usize::MAX;
@@ -72,14 +72,14 @@ impl ConnectionSlot {
 #[derive(Default)]
 struct SlotState {
     connection: Option<Connection>,
-    /// The commands that must be permitted before the connection is used, as its user was denied one of them. Keeping
-    /// the connection spares the server a new one for each attempt.
+    /// The commands that must be permitted before the connection is used again, after its user was denied one of them.
+    /// Keeping the connection spares the server a new one for each attempt.
     denied: Option<Range<usize>>,
     /// A connection to the node to which the slot is being moved.
     asking: Option<Connection>,
     /// Counts connections.
     generation: u64,
-    /// The last failed attempt, which calls that waited for it also report.
+    /// The last failed attempt to connect. Calls that waited for this attempt report the same error.
     failure: Option<(Instant, StoreError)>,
 }
 
@@ -91,7 +91,7 @@ impl Connections {
         let dialer = Arc::new(dialer);
         let topology = Topology::new(options, &dialer);
         Self {
-            // Finding the server first may take as long again.
+            // Finding the server may take about as long as connecting to it.
             connect_deadline: dialer.deadline() + topology.deadline(),
             dialer,
             topology: Arc::new(topology),
@@ -121,12 +121,12 @@ impl Connections {
         lock(&self.server).clone()
     }
 
-    /// Stores an answer to INFO, which is empty where the server refuses it.
+    /// Stores an answer to INFO, which is empty if the server refuses the command.
     pub(super) fn set_server(&self, info: &str) {
         *lock(&self.server) = Some(Server::parse(info, self.topology.is_cluster()));
     }
 
-    /// Stores the server's memory, as inspect.lua has noted it.
+    /// Stores the state of the server's memory that inspect.lua has noted.
     pub(super) fn set_memory(&self, memory: &str) {
         lock(&self.server)
             .iter_mut()
@@ -172,7 +172,7 @@ impl Connections {
         }
         let mut state = self.slot(role).state.lock().await;
         let state = &mut *state;
-        // A connection that was made before another server was named is dropped.
+        // A connection from before the last change of the server is dropped.
         let changes = self.topology.changes();
         state.connection.take_if(|it| it.changes != changes);
         if let (Some(connection), None) = (&state.connection, &state.denied) {
@@ -293,13 +293,13 @@ impl Connections {
                 !is_denied || matches!(role, Role::Write) || denied.is_some()
             }
             // After a failover the host name may resolve to another server. In a cluster, a node that serves nothing
-            // may not be the owner any more.
+            // may have lost the slot.
             StoreErrorKind::Refused => match error.code() {
                 Some("READONLY" | "MASTERDOWN") => true,
                 Some("CLUSTERDOWN" | "LOADING" | "MOVED" | "ASK") => self.topology.is_cluster(),
                 _ => false,
             },
-            // The client can no longer assign answers to commands.
+            // The client cannot assign answers to commands any more.
             _ => error.code().is_none(),
         };
         if !is_dead {

@@ -75,7 +75,7 @@ pub(super) type CredentialsCallback =
 /// The current credentials of the application, or why there are none.
 pub(super) async fn ask(callback: &CredentialsCallback) -> Result<RedisCredentials, &'static str> {
     let callback = callback.clone();
-    // A task of its own contains a panic of the application, and ends with the question.
+    // A task of its own isolates a panic of the application, and is aborted at the deadline.
     let mut asked = JoinSet::new();
     asked.spawn(async move { callback().await });
     match tokio::time::timeout(CREDENTIALS_DEADLINE, asked.join_next()).await {
@@ -102,7 +102,7 @@ pub(super) async fn authenticate(
     answered.map_err(|error| {
         let detail = error.detail().unwrap_or_default();
         match error.code().map(|code| real_code(code, detail)) {
-            // A server that does not know the command repeats its arguments, so only the code of its answer is kept.
+            // The answer to an unknown command repeats the arguments, so only the code of an answer is kept.
             Some(code) => redis::make_extension_error(code.to_owned(), None),
             None => error,
         }

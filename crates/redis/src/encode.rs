@@ -68,11 +68,11 @@ impl RedisStore {
         script
     }
 
-    /// Encodes the writes that bring the tables to their content after a step. Each has one key.
+    /// Encodes the writes of a step to the tables. Each write has one key.
     fn encode_writes(&self, step: &FoldStep) -> Invocation {
         let mut writes = Invocation::default();
         let changed = step.fields.iter().filter(|fields| !fields.set.is_empty());
-        // Of slices that share a place, the newest comes last and is kept.
+        // If slices share a place, the newest comes last and is kept.
         let slices = changed.filter_map(|fields| fields.table.slice());
         let places = slices.flat_map(|at| [place_of(at), format!("{} {}", at.1, step.next)]);
         let places: Vec<String> = places.collect();
@@ -90,7 +90,7 @@ impl RedisStore {
     fn encode_fields(&self, writes: &mut Invocation, fields: &FieldWrites) {
         let (key, ttl) = (self.keys.table(&fields.table), fields.ttl);
         if fields.is_ended {
-            // Freeing a large key takes long. The server does so by itself, one key at a time.
+            // Freeing a large key takes long. The server frees expired keys by itself, one at a time.
             let ended = self.keys.ended(&fields.table);
             write(writes, &key, "RENAME", None, &[&ended]);
             write(writes, &ended, "EXPIRE", None, &["1"]);

@@ -106,8 +106,8 @@ impl ServerInfo {
         }
     }
 
-    /// Converts an error of the client, and names the keys of the call if the error concerns them. An error of a script
-    /// may concern any of its keys.
+    /// Converts an error of the client, and names the keys of the call if the error concerns them. For a script, these
+    /// may include keys of the right type.
     pub(super) fn explain_about(
         &self,
         error: &RedisError,

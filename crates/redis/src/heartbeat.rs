@@ -1,4 +1,4 @@
-//! Heartbeats: an instance says that it is alive, and receives the status of the fleet and the store in the answer.
+//! Heartbeats: an instance shows that it is alive, and receives the status of the fleet and the store in the answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl RedisStore {
         let instance = self.keys.instance(&heartbeat.instance);
         let (instances, versions) = (self.keys.instances(), self.keys.versions());
         let hash_ttl = INSTANCE_TTL.unsigned_abs() + EXPIRY_INTERVAL.as_secs();
-        // A heartbeat without an answer leaves nothing here, so that the next one sets the time to live.
+        // A heartbeat without an answer leaves nothing here, so the next heartbeat sets the time to live.
         let last = lock(&self.last_expiry).take();
         let last = last.filter(|(instance, _)| *instance == heartbeat.instance);
         let expiry_set_at = last
@@ -71,8 +71,8 @@ impl RedisStore {
         self.ask_status(&mut pipeline, heartbeat.at);
         let written = self.write_own_keys(&mut pipeline, &keys).await;
         if matches!(&written, Err(error) if error.kind() == StoreErrorKind::Refused) {
-            // The status of a server without free memory says why. The folder normally notes this for all, but without
-            // memory an instance may be unable to become the folder.
+            // The status says why the server has no free memory. Normally the folder notes this for all instances, but
+            // without memory an instance may be unable to become the folder.
             self.read_status(heartbeat.at).await?;
             self.connections.ask_for_server().await?;
         }
@@ -118,8 +118,8 @@ impl RedisStore {
         self.write_own_keys(&mut pipeline, &keys).await.map(drop)
     }
 
-    /// Sends commands about an instance. The command at each index of `keys` writes that key, and all of these must
-    /// succeed. A key that holds something else is deleted, as heartbeats write it again.
+    /// Sends the commands of a heartbeat. The first commands write `keys`, in this order, and must succeed. A key with
+    /// foreign data is deleted, and the commands are sent again.
     async fn write_own_keys(
         &self,
         pipeline: &mut redis::Pipeline,

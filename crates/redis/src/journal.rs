@@ -26,9 +26,9 @@ const ASIDE_BYTES: usize = 256 * 1024;
 const ASIDE_TTL: i64 = 7 * 86_400;
 /// The most bytes of an entry with its head.
 const READ_ENTRY_BYTES: usize = MAX_ENTRY_BYTES + 1024;
-/// The seconds after its last append until the fence of an instance is removed.
+/// The seconds after the last append of an instance until its fence is removed.
 const FENCE_TTL: i64 = 86_400;
-/// Fences per command.
+/// The fences per command.
 const FENCES_AT_ONCE: usize = 200;
 
 impl RedisStore {
@@ -59,7 +59,7 @@ impl RedisStore {
         }
     }
 
-    /// The call of `read.lua` for so many bytes of entries after a position, or for fields.
+    /// The call of `read.lua` for a number of bytes of entries after a position, or for fields.
     pub(super) fn read_step(
         &self,
         instance: &str,
@@ -240,8 +240,8 @@ impl Journal for RedisStore {
                     script.arg((entry.version, self.now_arg()));
                 }
                 Amendment::SetAside(entry) => {
-                    // Every instance gives a version. An entry of ours whose head states no requests counts as one
-                    // request; an entry of another program counts as none, as no request is missing.
+                    // Each instance writes a version. An entry of this crate without a number of requests counts as one
+                    // request. An entry of another program counts as none, as no request is missing.
                     let requests = entry.requests.clamp(u64::from(entry.version > 0), 1 << 50);
                     script.arg((entry.position.to_string(), requests));
                     script.arg((MAX_ASIDE, ASIDE_BYTES, ASIDE_TTL));

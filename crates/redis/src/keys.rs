@@ -1,4 +1,4 @@
-//! All key names of the classic layout are made here, except those of [tables](Table::key).
+//! Makes the names of all keys, except those of [tables](Table::key).
 //!
 //! | Key | Type | What it holds | Lives |
 //! |---|---|---|---|
@@ -12,22 +12,22 @@
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
 //! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, 15.5 days |
 //! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | 15.5 days after its last write |
-//! | `{prefix}pulse:history1` | HASH `kept` -> packed history | which days are kept, where a history is asked for | for ever, or until a week after it was last asked for |
-//! | `{prefix}pulse:profiles1:{start}` | HASH context -> packed profile; `hours` | the hour-of-week profiles of the contexts that last had a sample in some five weeks, and how much of each hour was recorded | until the end of the next five weeks |
+//! | `{prefix}pulse:history1` | HASH `kept` -> packed history | the days that are kept, if an instance asks for a history | for ever, or until a week after it was last asked for |
+//! | `{prefix}pulse:profiles1:{start}` | HASH context -> packed profile; `hours` | the hour-of-week profiles of the contexts whose last sample is in these five weeks, and the recorded share of each hour | until the end of the next five weeks |
 //! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest and the newest failed requests of an hour | until ten minutes after the end of the next hour |
-//! | `{prefix}pulse:by_instance1:{minute}` | HASH instance -> version, packed records | what each instance did in a minute on its busiest contexts | 140 min after its last write |
-//! | `{prefix}pulse:by_version1:{minute}` | HASH context and version -> packed record | what each version of the application did in a minute, while several ran | 140 min after its last write |
+//! | `{prefix}pulse:by_instance1:{minute}` | HASH instance -> version, packed records | the records of a minute of each instance, for its busiest contexts | 140 min after its last write |
+//! | `{prefix}pulse:by_version1:{minute}` | HASH context and version -> packed record | the records of a minute of each version of the application, while several ran | 140 min after its last write |
 //! | `{prefix}slot_{ranking}_{slice}` | HASH id -> count | a slice of a ranking | until it leaves the window; three periods and two weeks after its last write |
 //! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | two periods and a week after its last write |
 //! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | two periods and a week after its last write |
 //! | `{prefix}pulse:rankings` | HASH ranking -> packed configuration and starts | the rankings and the slices that they have | each ranking while it has slices |
-//! | `{prefix}pulse:rankings:specs` | HASH ranking -> packed configurations, each with the last addition | the configurations of a ranking, where those of instances differ | until they agree |
+//! | `{prefix}pulse:rankings:specs` | HASH ranking -> packed configurations, each with the last addition | the configurations of a ranking, if those of instances differ | until they agree |
 //! | `{prefix}pulse:rankings:dropped` | HASH ranking -> count | additions to ids for which there was no room | for ever |
 //! | `{prefix}pulse:ended:{key}` | HASH or ZSET | a slice, or the sums, of a ranking whose window is over | a second |
 //! | `{prefix}delay:{cache}` | ZSET row, seconds | the delays of a cache's rows; `{cache}` is empty or a name and a colon | for ever |
 //! | `{prefix}schedule:{cache}` | ZSET row, Unix seconds | when each row is due | for ever |
 //! | `{prefix}inv:{cache}{row}` | STRING JSON | a cached row | until the row is removed, or its maximum age |
-//! | `{prefix}pulse:failing:{cache}` | ZSET row, failures | the rows whose loader has failed last | for ever |
+//! | `{prefix}pulse:failing:{cache}` | ZSET row, failures | the rows whose last load failed | for ever |
 //! | `{prefix}pulse:rows:{cache}` | HASH row -> lease, age, failures | what is known of each row | for ever |
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
 //! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
@@ -35,7 +35,7 @@
 //! | `{prefix}pulse:lease:fold` | STRING instance | the folder | 5 s |
 //! | `{prefix}pulse:aside` | STREAM | the newest 100 entries that no instance could read, the first 256 KiB of each | 7 days after the last |
 //! | `{prefix}pulse:orphaned` | STREAM | a journal whose state was missing, its first 16 MiB | 7 days |
-//! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | until they are mended |
+//! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | until they are repaired |
 //! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | the instances that are alive | for ever |
 //! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 to 90 s after its last heartbeat |
 //! | `{prefix}pulse:versions` | ZSET version, last heartbeat | the newest 100 versions of the application | for ever |
@@ -46,11 +46,11 @@
 //! | `{prefix}pulse:marks1` | HASH id -> packed mark | the newest 50 marks of versions, and the newest 50 others | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
-//! The first six are the book's, byte for byte: see [keys that other programs can
+//! The first six rows are the book's keys, byte for byte: see [keys that other programs can
 //! read](https://docs.rs/tower-pulse/latest/tower_pulse/guide/counters_rankings_rows/index.html#keys-that-other-programs-can-read).
 //! `slot_`, `stats_` and `last_slot_` are those of the article on rankings. `delay:`, `schedule:` and `inv:` of the
-//! unnamed cache are those of the book's row cache. With an empty prefix, all of them are shared with the functions of the book and of the
-//! article in any language.
+//! unnamed cache are those of the book's row cache. With an empty prefix, the functions of the book and of the article,
+//! in any language, share all these keys.
 
 use tower_pulse_core::store::table::Table;
 use tower_pulse_model::slowest::ACCESS_TIME;
@@ -145,7 +145,7 @@ impl Keys {
         format!("{}pulse:instance:{id}", self.prefix)
     }
 
-    /// A command that fails if a key of a script holds another type than this crate gives it.
+    /// A command that fails if a key of a script has a type other than the one that this crate gives it.
     pub(super) fn type_check(&self, key: &[u8]) -> Option<&'static [&'static str]> {
         let name = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
         let own = name.strip_prefix("pulse:").unwrap_or_default();
@@ -205,7 +205,7 @@ own_keys! {
     revisions = "revisions";
     state = "state";
     journal = "journal";
-    /// The temporary key of the journal while it is made again.
+    /// The temporary key of the journal while it is rebuilt.
     old_journal = "journal:old";
     fold_lease = "lease:fold";
     aside = "aside";

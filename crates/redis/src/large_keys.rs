@@ -1,5 +1,6 @@
-//! Bounded reads of keys that may be too large. Keys that other programs write are asked for their size first; after a
-//! large or late answer, all keys are. Data that is too large is not read, and a warning names it until it is gone.
+//! Bounded reads of keys that may be too large. The size of a key that other programs write is requested first; after a
+//! large or late answer, the sizes of all keys are. Data that is too large is not read, and a warning names it until it
+//! is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -24,7 +25,7 @@ const MAX_FIELD_BYTES: usize = 1 << 20;
 const MAX_BYTES: usize = 24 << 20;
 /// The most keys that warnings name.
 const MAX_NAMED: usize = 20;
-/// The time after a late answer during which all keys are asked for their size.
+/// The time after a late answer during which the sizes of all keys are requested.
 const ASKED_FOR: Duration = Duration::from_secs(60);
 
 const TOO_LARGE: &str = "it is too large to be read: delete it";
@@ -49,7 +50,7 @@ struct LargeKey {
 }
 
 impl LargeKeys {
-    /// Adds a key that is too large to the named ones; otherwise removes it. Returns `is_large`.
+    /// Begins or ends the warning that names a key as too large. Returns `is_large`.
     pub(super) fn note(
         &self,
         question: &Cmd,
@@ -76,7 +77,7 @@ impl LargeKeys {
         lock(&self.named).is_empty()
     }
 
-    /// Whether all keys must be asked for their size.
+    /// Whether the sizes of all keys must be requested.
     fn are_suspected(&self) -> bool {
         let is_late = lock(&self.late).is_some_and(|at| at.elapsed() < ASKED_FOR);
         let is_unread = |key: &LargeKey| key.warning.condition == Condition::UnreadableKey;
@@ -183,7 +184,7 @@ impl RedisStore {
         }
     }
 
-    /// As [`Self::read`], but asks for the sizes first.
+    /// Like [`Self::read`], but always asks for the sizes first.
     pub(super) async fn read_sized(&self, role: Role, pipeline: &Pipeline) -> Result<Vec<Reply>> {
         let asked: Vec<_> = pipeline.cmd_iter().map(questions).collect();
         let mut all = Pipeline::new();
@@ -248,7 +249,7 @@ impl RedisStore {
             }
             (_, [usage, members @ ..]) => {
                 part.bytes = match members {
-                    // No command reads more members of a sorted set.
+                    // A command reads at most this number of members of a sorted set.
                     [members] if *members > MAX_NAMES => usage / members * MAX_NAMES,
                     _ => *usage,
                 };

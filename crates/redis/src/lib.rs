@@ -1,6 +1,6 @@
 //! The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout. This
-//! crate knows the traits of a store in `tower-pulse-core` and the client of Redis, whose types stay here. The crate
-//! knows neither files nor the code that records, asks or shows.
+//! crate depends on the traits of a store in `tower-pulse-core` and on the client of Redis, and not on files or on the
+//! code that records, asks or shows.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
@@ -82,10 +82,11 @@ pub struct RedisStore {
     record_cache: RecordCache,
     /// The instance whose hash was last given a time to live, and when.
     last_expiry: Mutex<Option<(String, Instant)>>,
-    /// The last time when there was nothing to list, in Unix seconds, and the number of quarantinings until that time.
+    /// The last time at which there was nothing to list, in Unix seconds, and the number of quarantined additions until
+    /// that time.
     last_listing: Mutex<Option<(i64, u64)>>,
-    /// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if
-    /// the server does.
+    /// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if the
+    /// server removes them.
     untrimmed: Mutex<String>,
     /// The time at which the server was last asked about itself, in Unix seconds.
     server_asked_at: AtomicI64,

@@ -29,7 +29,7 @@ pub struct RedisOptions {
     /// The server, with user, password and database. For a cluster and behind Sentinel, host and port are unused.
     pub(super) info: ConnectionInfo,
     pub(super) layout: Layout,
-    /// The servers that say where the keys are: nodes of the cluster, or the Sentinels.
+    /// The servers that name the server with the keys: nodes of the cluster, or the Sentinels.
     pub(super) asked: Vec<Address>,
     /// The transport and the credentials of the Sentinels.
     pub(super) sentinel_info: Option<ConnectionInfo>,
@@ -56,12 +56,13 @@ impl RedisOptions {
         Ok(Self::from(url::parse("redis", url)?))
     }
 
-    /// The cluster of these nodes, of which one suffices: `redis://[user:password@]host[:port]` or `rediss://…`, all
-    /// with the same user, password and transport. All keys must be in one slot, so the [`prefix`](Self::prefix) needs
-    /// a hash tag, such as `{pulse:shop}:`. The slot's owner is found from any node, and followed when it changes.
+    /// The cluster of these nodes; one node is enough. The URLs are `redis://[user:password@]host[:port]` or
+    /// `rediss://…`, all with the same user, password and transport. All keys must be in one slot, so the
+    /// [`prefix`](Self::prefix) needs a hash tag, such as `{pulse:shop}:`. The store finds the slot's owner from any
+    /// node, and follows when it changes.
     ///
     /// # Errors
-    /// Fails if there is no URL, one has another form, or they differ in more than host and port.
+    /// Fails if there is no URL, if a URL has another form, or if the URLs differ in more than host and port.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -89,8 +90,8 @@ impl RedisOptions {
     /// With Sentinels behind TLS, the primary must be behind TLS as well.
     ///
     /// # Errors
-    /// Fails if there is no name or no URL, one has another form, or the Sentinels' URLs differ in more than host and
-    /// port.
+    /// Fails if there is no name or no URL, if one has another form, or if the Sentinels' URLs differ in more than host
+    /// and port.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -118,9 +119,9 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// Asks the application for user and password, instead of using those of the URL: at each connection, and once more
-    /// if the server refuses them. Each answer may take 5 s. Neither the credentials nor an error's text is logged or
-    /// shown.
+    /// Asks the application for user and password, instead of using those of the URL. The application is asked at each
+    /// connection, and once more if the server refuses the credentials. Each answer may take 5 s. Neither the
+    /// credentials nor an error's text is logged or shown.
     ///
     /// ```
     /// use tower_pulse_redis::{RedisCredentials, RedisOptions};
@@ -146,8 +147,9 @@ impl RedisOptions {
         self
     }
 
-    /// Maps the address, `host:port`, that a node announces to one that can be reached, as needed behind a port
-    /// mapping. `None` keeps the address. Addresses of URLs are not mapped. Has no effect on a standalone server.
+    /// Replaces the address, `host:port`, that a node announces by one that this process can reach, as needed behind a
+    /// port mapping. `None` keeps the address. Addresses in URLs are not replaced. Has no effect on a standalone
+    /// server.
     ///
     /// ```
     /// use tower_pulse_redis::RedisOptions;
@@ -181,7 +183,7 @@ impl RedisOptions {
         const FIELD: &str = "redis_certificates";
         const ALLOWED: &str = "must be PEM: the authority's certificate, and where the server asks clients for one, a \
                                certificate with its key";
-        // The client would treat a file without a certificate as if no authority were given.
+        // The client would ignore a file without a certificate.
         let authority = certificates.root_cert.as_deref();
         let has_certificate = |pem: &[u8]| {
             let begin = b"-----BEGIN CERTIFICATE-----";
@@ -247,7 +249,7 @@ impl RedisOptions {
     }
 
     /// The most bytes of entries that wait to be folded, 64 MiB by default. Beyond that, instances keep their samples
-    /// in their own memory, as in an outage.
+    /// in their own memory, as during an outage.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.journal_bytes = bytes;
         self
@@ -322,9 +324,9 @@ impl From<ConnectionInfo> for RedisOptions {
         let protocol = info
             .redis_settings()
             .clone()
-            // The replies that this crate reads are the same in both versions; one is enough.
+            // The replies that this crate reads are the same in both versions of the protocol.
             .set_protocol(ProtocolVersion::RESP2)
-            // CLIENT would fail and fill the log of denied commands if the user may not run it.
+            // If the user may not run CLIENT, the command would fail, and fill the server's log of denied commands.
             .set_skip_set_lib_name();
         let tcp: TcpSettings = info.tcp_settings().clone().set_nodelay(true);
         Self {

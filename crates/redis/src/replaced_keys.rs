@@ -15,7 +15,7 @@ use tower_pulse_core::error::Result;
 use tower_pulse_core::task::lock;
 use tower_pulse_model::snapshot::Problem;
 
-/// The most keys that are listed, and the time for which each is.
+/// The most keys that are listed, and the time for which each is listed.
 const MAX_LISTED: usize = 20;
 const LISTED_FOR: Duration = Duration::from_secs(8);
 
@@ -52,7 +52,7 @@ impl ReplacedKeys {
 }
 
 impl RedisStore {
-    /// Deletes a key of this crate that holds something else. A store that only reads does nothing.
+    /// Deletes a key of this crate that holds foreign data. A store that only reads does nothing.
     pub(super) async fn delete_own(&self, role: Role, key: &str, reason: &str) -> Result<()> {
         if self.options.is_read_only {
             return Ok(());

@@ -52,7 +52,7 @@ pub enum LeaseOf<'a> {
 pub struct LeasedRow {
     /// The id of the row.
     pub id: String,
-    /// The time at which the row was due, in Unix seconds, as the store has it; `None` for a row without a schedule.
+    /// The time at which the row was due, in Unix seconds, as the store writes it; `None` for a row without a schedule.
     pub due: Option<String>,
     /// The number of consecutive failed loads.
     pub failures: u32,
@@ -84,7 +84,8 @@ pub struct FinishedRow {
     pub drop_missing: bool,
     /// The seconds for which a cached row lives, if it has a maximum age or no schedule.
     pub ttl: Option<f64>,
-    /// The part of the delay until the row is due again, 0 to 1. Used once, for a row that was scheduled with others.
+    /// The part of the delay after which the row is due again, 0 to 1. Used once, for a row that was scheduled together
+    /// with others.
     pub spread: f64,
     /// The seconds until the next attempt, if the row could not be loaded.
     pub backoff: f64,
@@ -126,8 +127,8 @@ pub fn short_reason(reason: &str) -> String {
 
 #[doc(hidden)] // Only the row cache calls it.
 impl RedisStore {
-    /// Schedules rows, due now, and removes rows: at most [`ROWS_AT_ONCE`]. Rows that are being loaded become due
-    /// again. Returns the number of scheduled rows if there would be too many, without scheduling any.
+    /// Schedules rows, which are due at once, and removes rows: at most [`ROWS_AT_ONCE`]. Rows that are being loaded
+    /// become due again. If there would be too many rows, schedules none, and returns the number of scheduled rows.
     pub async fn schedule_rows(
         &self,
         cache: &str,
@@ -196,7 +197,7 @@ impl RedisStore {
         })
     }
 
-    /// Removes rows whose delay is gone.
+    /// Removes rows that have no delay any more.
     async fn drop_rows(&self, keys: &RowKeys, gone: &[Value]) {
         if gone.is_empty() {
             return;
@@ -217,7 +218,7 @@ impl RedisStore {
         token: &str,
         row: &FinishedRow,
     ) -> Result<FinishReport> {
-        // Taken before the row is copied.
+        // The right to a large call comes first, so that only one large row is copied at a time.
         let (role, _large_call) = match &row.loaded {
             Ok(Some(json)) if json.len() > LARGE_ROW => {
                 (Role::Large, Some(self.connections.large().await))
@@ -248,7 +249,7 @@ impl RedisStore {
         }
     }
 
-    /// The number of scheduled rows, and some of them: failing ones first, then those due the longest.
+    /// Returns the number of scheduled rows, and some of the rows: first the failing ones, then those due the longest.
     pub async fn list_rows(&self, cache: &str, query: &RowsQuery) -> Result<RowList> {
         let keys = self.keys.rows(cache);
         let mut pipeline = pipe();

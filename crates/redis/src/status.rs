@@ -31,7 +31,7 @@ const MAX_NAME_BYTES: usize = 300;
 const QUARANTINE_AT_ONCE: usize = 1_000;
 
 /// The seconds until quarantined keys and rankings are listed again after there were none to report. The status is read
-/// each second, and hardly any service has such a key or ranking.
+/// each second, but few services have such a key or ranking.
 const NOTHING_LISTED_FOR: i64 = 4;
 
 /// The approximate number of listed rankings with several configurations.
@@ -47,8 +47,7 @@ const MAX_COMPARED: usize = 100;
 const FIELDS: &str = "created since head low oldest late skewed quarantined took set_aside hole orphaned folder newer \
                       untrimmed memory gone";
 
-/// The seconds between two requests for facts that the server refused to tell, and between two inspections by the
-/// folder.
+/// The seconds between two attempts to read facts that the server refused, and between two inspections by the folder.
 const ASKED_AFTER: i64 = 5;
 
 /// Whether at least [`ASKED_AFTER`] seconds have passed since `last`. If so, sets `last` to now.
@@ -117,8 +116,8 @@ impl RedisStore {
         silent.arg("WITHSCORES").arg("LIMIT").arg(0).arg(MAX_SILENT);
     }
 
-    /// A status with the keys, rankings and instances of which the operator is warned, as these replies list them.
-    /// Without replies, asks for them if a key was quarantined since the last listing.
+    /// Returns a status with the keys, rankings and instances in these replies, for the warnings. Without replies, asks
+    /// the server for them if a key was quarantined since the last listing.
     async fn lists_of(
         &self,
         now: i64,

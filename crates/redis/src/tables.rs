@@ -1,4 +1,4 @@
-//! Reading the tables of the store: at a given version by an instance that folds, and without one by all.
+//! Reads the tables of the store: the folder reads at a given version, and other readers without one.
 
 use std::collections::VecDeque;
 

@@ -110,7 +110,7 @@ pub(super) const ISO_HOUR_LEN: usize = 19;
 const MAX_SHOWN: usize = 300;
 
 /// Makes a text from the server safe to log and show: one line of at most 300 characters, with unprintable ones
-/// escaped. Every such text passes through it. Idempotent.
+/// escaped. Every text from the server passes through this function, which is idempotent.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let chars = bytes.utf8_chunks().flat_map(|chunk| {
         // Quotes and backslashes are printable, and escaping them would make the text longer at each pass.

@@ -1,6 +1,5 @@
 //! The `metrics` crate in a `from_fn`, as axum's own example has it, and axum-prometheus. Both
-//! record into metrics-exporter-prometheus, which axum-prometheus installs for the process and tidies
-//! up every 5 s.
+//! record into metrics-exporter-prometheus. axum-prometheus installs it for the process, and runs its upkeep every 5 s.
 
 use std::sync::OnceLock;
 use std::time::Instant;

@@ -1,5 +1,4 @@
-//! tower-pulse, as a service would use it: with all features, flushed once a second unless
-//! instructions are counted.
+//! tower-pulse as in a service: with all features, and a flush per second unless instructions are counted.
 
 use std::time::Duration;
 
@@ -19,8 +18,8 @@ fn pulse(ground: &Ground) -> Result<Pulse, String> {
     Ok(pulse)
 }
 
-/// Records enough slow requests that no measured one is among the slowest of the hour, of which there are a
-/// hundred in an hour of a real service.
+/// Records so many slow requests that no measured request is listed as one of the slowest. In a service, only about a
+/// hundred requests of an hour are listed.
 fn record_slow_requests(pulse: &Pulse) {
     for context in (0..ROUTES).map(|route| format!("GET /route{route}/{{id}}")) {
         for _ in 0..20 {

@@ -13,7 +13,7 @@ use crate::options::RedisOptions;
 use crate::topology::Address;
 use tower_pulse_core::error::{Result, StoreErrorKind};
 
-/// The longest time for a large row: 64 MiB take about as long at 60 Mbit/s.
+/// The longest time for a large row: at 60 Mbit/s, 64 MiB take about this long.
 #[cfg(feature = "row-cache")]
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,12 +32,12 @@ pub(crate) enum Role {
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) commands: MultiplexedConnection,
-    /// The node that it leads to, where nodes have addresses of their own.
+    /// The node at the other end; `None` for the configured server.
     pub(crate) node: Option<Address>,
     /// The number of changes of the server when the connection was made.
     pub(crate) changes: u64,
-    /// The number of the connection among those of its role. `None` if it leads to the node to which the slot is being
-    /// moved, so that ASKING precedes each command.
+    /// The number of the connection among those of its role. `None` for a connection to the node to which the slot is
+    /// being moved: ASKING precedes each of its commands.
     pub(crate) generation: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ impl Dialer {
             info = info.set_addr(address);
             server_info = server_info.of_node(node);
         }
-        // Asked for before connecting, so that the server does not wait for the application.
+        // The credentials are requested before connecting, so that the server does not wait for the application.
         let credentials = self.credentials(&server_info).await?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connection_timeout))

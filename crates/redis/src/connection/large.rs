@@ -8,8 +8,8 @@ use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 /// The largest row that is read or written on a shared connection.
 pub(crate) const LARGE_ROW: usize = 4 << 20;
 
-/// The right to make calls with a large value by [`Role::Large`], one holder at a time. The connection is closed when
-/// this is dropped, as its buffers have grown with the value.
+/// The right to make calls with a large value by [`Role::Large`], which has one holder at a time. Dropping the right
+/// closes the connection, whose buffers have grown with the value.
 pub(crate) struct LargeCall<'a> {
     connections: &'a Connections,
     _guard: MutexGuard<'a, ()>,

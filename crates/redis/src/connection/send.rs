@@ -26,8 +26,8 @@ impl Connections {
         self.only(role, &pipeline, answer).await
     }
 
-    /// Calls a script, and sends its source if the server has not cached it. The client's own call needs the permission
-    /// for SCRIPT LOAD.
+    /// Calls a script, and sends its source if the server has not cached it. The client's own method for scripts would
+    /// need the permission for SCRIPT LOAD.
     pub(crate) async fn run(&self, role: Role, lua: &Lua, script: &Invocation) -> Result<Value> {
         self.check(|| false)?;
         let mut pipeline = alone(script.command("EVALSHA", &lua.hash));
@@ -40,8 +40,8 @@ impl Connections {
         self.only(role, &pipeline, answer).await
     }
 
-    /// Sends many commands at once. An error that concerns only the key of its command replaces its reply. Any other
-    /// fails the whole call, also an `ERR`, by which a proxy may answer anything.
+    /// Sends many commands at once. An error about a key replaces the reply of its command; an error of the server
+    /// fails the whole call.
     pub(crate) async fn pipeline(
         &self,
         role: Role,
@@ -86,7 +86,7 @@ impl Connections {
         }
     }
 
-    /// Finds the key of a script that holds another type than this crate gives it, as the script's error does not name
+    /// Finds the key of a script whose type is not the one that this crate gives it. The script's error does not name
     /// the key.
     pub(super) async fn key_of_another_type<'a>(
         &self,
@@ -107,7 +107,7 @@ impl Connections {
         None
     }
 
-    /// Sends commands, and those that are redirected again. Returns the replies, and the connection of the last ones.
+    /// Sends commands, and sends redirected ones again. Returns the replies, and the connection of the last replies.
     async fn exchange(&self, role: Role, pipeline: &Pipeline) -> Result<(Vec<Value>, Connection)> {
         let mut connection = self.connection(role).await?;
         let mut replies = self.send(role, &connection, pipeline).await?;
@@ -162,7 +162,7 @@ impl Connections {
         }
     }
 
-    /// The first redirect among replies, and the indexes of all replies with the same one.
+    /// The first redirect among replies, and the indexes of all replies with this redirect.
     fn redirected(
         &self,
         connection: &Connection,

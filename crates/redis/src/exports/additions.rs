@@ -65,9 +65,9 @@ impl RedisStore {
     }
 }
 
-/// Whether a counter that begins this slice is listed in `known:` again, and the time to live of its key renewed, even
-/// if the counter is listed already. To do so in every slice would cost more commands. Between two renewals, a key
-/// loses at most the time by which its time to live exceeds the span of its slices.
+/// Whether a counter that begins this slice is listed in `known:` again, and the time to live of its key is renewed,
+/// even if the counter is listed already. A renewal in every slice would cost more commands. Between two renewals, a
+/// key loses at most the time by which its time to live exceeds the span of its slices.
 fn renews(precision: Precision, slice: i64) -> bool {
     const MAX_SLICES: i64 = 16;
     let width = i64::from(precision.seconds);

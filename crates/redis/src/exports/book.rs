@@ -71,8 +71,8 @@ impl RedisStore {
     /// Lists the contexts.
     async fn read_names(&self, problems: &mut Vec<Problem>) -> Result<Kinds> {
         let keys = &self.keys;
-        // The order matters: otherwise a context that is first recorded meanwhile would seem to be recorded by the
-        // book's functions only.
+        // In another order, a context that is recorded for the first time meanwhile would seem to be recorded only by
+        // the book's functions.
         let sources = [
             (keys.slowest(), None),
             (keys.contexts(), Some(Kind::Http)),
@@ -150,7 +150,7 @@ impl RedisStore {
             return None;
         }
         let iso = |value: Value| text(&value).and_then(hour_from_iso);
-        // A set without an hour counts as this hour's.
+        // A set without an hour counts for this hour.
         let start = start.map(|start| iso(start).unwrap_or(hour));
         let sets = [
             (start, stats.current, current),

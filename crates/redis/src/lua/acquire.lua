@@ -18,8 +18,9 @@ local is_newer = id and tonumber(version) > tonumber(ARGV[4]) and offset(id) > o
 local entry = is_newer and redis.pcall('XRANGE', KEYS[2], id, id)[1]
 newer = ''
 if entry then
-  -- The wait is summed from attempt to attempt, as the server's clock may jump between them. The stamp of the entry
-  -- itself protects entries that came after the first one that waited. Its fields are in the order of append.lua.
+  -- The wait is summed from attempt to attempt, as the server's clock may jump between them. The age of the entry
+  -- counts too, so that an entry that came later also waits in full. The fields of an entry are in the order of
+  -- append.lua.
   local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
   waited = waited + math.max(0, math.min(now - at, 60))
   newer = table.concat({id, version, now, string.format('%.0f', waited)}, ' ')

@@ -11,7 +11,7 @@ local generation, head, trimmed, need, low, since, last =
   unpack(redis.call('HMGET', state, 'gen', 'head', 'trimmed', 'need', 'low', 'since', field))
 -- PERSIST changes nothing, but fails on a replica and where writes are refused: RESET or GAP would be wrong there.
 if generation ~= ARGV[1] then return {'RESET', redis.call('PERSIST', state)} end
-local fence = tonumber(string.match(string.sub(last or '0 ', 1, 16), '^(%d+) ') or nil) -- A Lua number has 15 digits.
+local fence = tonumber(string.match(string.sub(last or '0 ', 1, 16), '^(%d+) ') or nil) -- A Lua number keeps 15 digits.
 local left = redis.call('TTL', KEYS[3]) -- A lease expires within seconds; a key that lasts is no lease.
 local attended = left >= 0 and left <= 600 and 1 or 0
 local offset = tonumber(string.match(head or '', '^(%d+)%-%d+$') or nil)
@@ -30,8 +30,9 @@ redis.call('HSET', state, 'need', math.max(tonumber(need) or 0, tonumber(ARGV[6]
 local entry = {'XADD', KEYS[2], id, 'i', ARGV[2], 's', ARGV[3], 't', time[1], 'v', ARGV[6], 'n', ARGV[7], 'p', ARGV[9]}
 local refusal = redis.pcall(unpack(entry)).err
 if refusal then
-  -- A stream takes no id below the highest that it ever had. If another program has added that id, the journal is made
-  -- again from the entries that are not folded. Reading their range is tried first, as nothing may fail after RENAME.
+  -- A stream refuses an id below the highest that it ever had. If another program has added that id, the journal is
+  -- rebuilt from the entries that are not folded. The script first tries to read their range, as nothing may fail after
+  -- RENAME.
   if not (string.find(refusal, 'equal or smaller', 1, true) or string.find(refusal, 'exhausted', 1, true)) then return redis.error_reply(refusal) end
   redis.call('XRANGE', KEYS[2], '(' .. low, head, 'COUNT', 1)
   redis.call('RENAME', KEYS[2], KEYS[4])
@@ -48,7 +49,7 @@ if refusal then
 end
 redis.call('HSET', state, 'head', id, field, ARGV[3] .. ' ' .. time[1])
 if low == head then redis.call('HSET', state, 'oldest', time[1]) end
--- Samples that an instance recorded while the store was away or empty are older than the generation.
+-- Samples that an instance recorded while the store was unreachable or empty are older than the generation.
 local first, began = tonumber(ARGV[10]), tonumber(since)
 if first and began and first < began and first > time[1] - ARGV[11] then redis.call('HSET', state, 'since', ARGV[10]) end
 return {'DONE', id, low, attended, refusal}

@@ -25,14 +25,15 @@ local function skip(key, why, p)
   if skipped[1] == '' then skipped = {string.sub(key, 1, 400), string.sub(why, 1, 400), p} end
 end
 
--- Removes the slices of a counter that are no longer retained, or a part of many. Returns whether the counter is gone.
+-- Removes the slices of a counter beyond its retention; if there are many, a part of them. Returns whether the counter
+-- is gone.
 local function clean_counter(member, p)
   local key, keep = ARGV[13] .. member, retained[p] or tonumber(ARGV[11])
   local len = try('HLEN', key)
   if type(len) ~= 'number' then return skip(key, len.err, p) end
   examined, cost = examined + 1, cost + 8
   -- A counter that is being written needs no cleaning, as each new slice removes an old one. Its slices are listed only
-  -- every sixteenth time, to find old ones before a gap.
+  -- in every sixteenth pass, to find old ones before a gap.
   local span, margin = keep * p, math.max(600, 2 * p)
   local ttl = ARGV[16] == '1' and len > 0 and redis.call('TTL', key)
   local is_written = ttl and ttl > span + margin - 2 * p - 10 and len > 16 and len <= keep
@@ -77,7 +78,7 @@ local function statistics(name, key) return ARGV[14] .. name .. ARGV[15] .. key 
 local function forget(name)
   for i = 3, 5 do try('ZREM', KEYS[i], name) end
   contexts = contexts + 1
-  if #name > 1024 then return end -- It is no context.
+  if #name > 1024 then return end -- A longer name is no context.
   for _, key in ipairs({'', ':start', ':last', ':pstart'}) do redis.call('DEL', statistics(name, key)) end
   for p in pairs(retained) do
     for i = 17, 19 do
@@ -88,7 +89,7 @@ local function forget(name)
   end
 end
 
--- Each stage returns the number of members that it found; the stage continues while there are any.
+-- Each stage returns the number of members that it found, and continues while it finds any.
 local function clean_counters()
   local page = try('ZRANGE', KEYS[2], position, position + PAGE - 1)
   if page.err then skip(KEYS[2], page.err .. '; no counter can be cleaned until the key is deleted', 0) end
@@ -120,7 +121,7 @@ local function leave_ranking()
   for _, name in ipairs(ranked) do
     local seen = last_seen(name)
     if not seen then
-      -- Only the book's functions have recorded it. Listing it lets a later pass forget it.
+      -- Only the book's functions have recorded this context. Listing it lets a later pass forget it.
       local start = try('GETRANGE', statistics(name, ':start'), 0, 19)
       local is_hour = type(start) == 'string' and string.find(start, '^%d%d%d%d%-%d%d%-%d%dT%d%d:00:00$')
       if is_hour and start <= ARGV[12] then

@@ -1,6 +1,6 @@
 -- Adds to counters and to the book's statistics, which programs in other languages also add to. Precedes fold.lua in
--- one script. Each function takes the indexes of the key and the argument before the first ones that it reads, and
--- returns those of the last.
+-- one script. Each function takes the indexes of the last key and the last argument before its own, and returns those
+-- of its own last ones.
 -- KEYS  4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers, and as additions
 --       for each counter group its count:{p}:{name} keys; for each context stats:{context}:AccessTime, …:start, …:last,
 --       …:pstart.
@@ -36,8 +36,8 @@ local function add_counters(k, a, quarantine)
       if type(sum) ~= 'number' then
         quarantine(key, sum.err .. ', slice ' .. slice)
       elseif sum == tonumber(by) then
-        -- A new slice, or one that was 0, removes the oldest. If that existed, the key is already listed and has a time
-        -- to live.
+        -- A new slice, or one that was 0, removes the oldest. If the oldest existed, the key is already listed and has
+        -- a time to live.
         if try('HDEL', key, pushed_out) ~= 1 or renews then
           if ttl ~= '' then try('EXPIRE', key, ttl) end
           list_counter(0, string.sub(key, prefix))
@@ -66,15 +66,16 @@ local function add(key, sums, min, max)
   for _, x in ipairs({count, sum, sumsq, min, max}) do
     if not (x > -huge and x < huge) then return nil, 'the sum is not a finite number' end -- False for infinity and NaN.
   end
-  -- Numbers are passed as such: the server writes 17 digits, while Lua's own conversion writes fewer.
+  -- The numbers are not converted here: the server writes 17 digits, and Lua's own conversion fewer.
   local bounds = (min ~= least or max ~= most) and {min, 'min', max, 'max'} or {}
   local reply = try('ZADD', key, count, 'count', sum, 'sum', sumsq, 'sumsq', unpack(bounds))
   if type(reply) == 'table' then return nil, reply end
   return count > 0 and sum / count
 end
 
--- Adds hours to the statistics of a context. An hour later than the current one makes the current hour the last one.
--- Returns the mean of the current hour if it has changed, and the number of samples older than the last hour.
+-- Adds hours to the statistics of a context. A later hour than the current one replaces it, and the current hour
+-- becomes the last hour. Returns the mean of the current hour if it has changed, and the number of samples older than
+-- the last hour.
 local function add_hours(k, a, quarantine)
   local stats, start_key, last, pstart_key = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
   local kind, hours, late = ARGV[a + 1], tonumber(ARGV[a + 4]), 0
@@ -82,7 +83,7 @@ local function add_hours(k, a, quarantine)
   if type(start) == 'table' then
     bad_key, reason = start_key, start
   elseif not start or not is_hour(start) then
-    -- A set without an hour counts as the current hour's.
+    -- A set without an hour counts for the current hour.
     start = try('EXISTS', stats) == 1 and ARGV[9]
     local reply = start and try('SET', start_key, start)
     if reply and reply.err then bad_key, reason = start_key, reply end

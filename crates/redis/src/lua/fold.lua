@@ -28,7 +28,7 @@ try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 local function quarantine(key, reason)
   reason = tostring(type(reason) == 'table' and reason.err or reason)
   local number = tonumber(try('HINCRBY', state, 'quarantined', 1)) or 0
-  if (tonumber(try('HLEN', KEYS[8])) or 100) >= 100 then try('DEL', KEYS[8]) end -- Also if it is of another type.
+  if (tonumber(try('HLEN', KEYS[8])) or 100) >= 100 then try('DEL', KEYS[8]) end -- Also a key of another type.
   try('HSET', KEYS[8], string.sub(key, 1, 600), ARGV[8] .. ' ' .. string.sub(reason, 1, 300) .. ' #' .. number)
   try('EXPIRE', KEYS[8], 86400)
 end

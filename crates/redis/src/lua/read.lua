@@ -11,7 +11,8 @@ if v ~= ARGV[1] then return {'STALE'} end
 redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 local result, a = {'READ', head, ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]}, 7
 if ARGV[4] ~= '' then
-  -- Reads no entries after the end of a begun round, nor entries of another program, whose ids lie after `head`.
+  -- Reads entries up to the end of a begun round, or else up to `head`: entries of another program have ids after
+  -- `head`.
   local from, till, left, most = '(' .. ARGV[5], upto ~= '' and upto or head, tonumber(ARGV[4]), tonumber(ARGV[7])
   -- A failover since the previous read may have replaced the journal by another history with the same version.
   if ARGV[5] ~= low and #redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5]) == 0 then return {'STALE'} end
@@ -19,9 +20,9 @@ if ARGV[4] ~= '' then
   repeat
     page = redis.call('XRANGE', KEYS[2], from, till, 'COUNT', 8)
     for _, entry in ipairs(page) do
-      local fields, short, size = entry[2], {}, 64 -- An entry takes memory beside its bytes.
+      local fields, short, size = entry[2], {}, 64 -- An entry takes more memory than its bytes.
       for i = 1, #fields do size = size + #fields[i] end
-      -- No instance sends such an entry. It is set aside, and its head says what it contains.
+      -- No instance sends so large an entry. The entry is set aside, and its head says what it contains.
       if size > most or #fields > 32 then
         for i = 1, math.min(#fields, 32), 2 do
           if #fields[i] + #fields[i + 1] <= 64 then short[#short + 1], short[#short + 2] = fields[i], fields[i + 1] end

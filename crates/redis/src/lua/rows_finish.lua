@@ -1,7 +1,7 @@
 -- Ends the lease of a row. A result older than a later change of the row is dropped.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row.
 -- ARGV  1 time or '' for TIME, 2 token, 3 id, 4 due or '' for a row without a schedule, 5 'ROW', 'MISSING', 'DROPPED'
---       or 'FAILED', 6 the row, or why it failed, 7 ttl in ms or '', 8 part of the delay until the next turn, 9 backoff
+--       or 'FAILED', 6 the row, or why it failed, 7 ttl in ms or '', 8 part of the delay until it is due, 9 backoff
 --       in s.
 -- Returns {1, or 0 if the lease has passed to another holder or the row has changed; seconds until the row is due, or
 --       ''}.
@@ -36,10 +36,10 @@ redis.call('HSET', KEYS[3], id, string.format('0 - %s %d 0 %s', loaded, failures
 local next_due
 if kind == 'FAILED' then
   next_due = now + ARGV[9]
-elseif now < tonumber(due) then -- It was refreshed before it is due.
+elseif now < tonumber(due) then -- The row was refreshed before it was due.
   next_due = tonumber(due)
 else
-  -- Missed turns are skipped. The first turn of rows that were scheduled together may come earlier.
+  -- Missed refreshes are skipped. The first refresh of rows that were scheduled together may come earlier.
   local missed = math.floor((now - due) / delay)
   next_due = due + delay * (missed + (spread == '1' and tonumber(ARGV[8]) or 1))
   -- This also replaces NaN and infinity, as after a due time of -inf.

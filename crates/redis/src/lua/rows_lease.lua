@@ -13,7 +13,7 @@ local YEAR, HOUR, MAX_ID, MAX_LOOKS, MAX_GONE = 31536000, 3600, 256, 5000, 500
 local function lease(id, due, state)
   local till, _, loaded, failures, spread, reason = string.match(state or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
   till, failures = tonumber(till) or 0, tonumber(failures) or 0
-  -- No lease lasts for an hour: such a time is garbage.
+  -- No lease lasts for an hour: a later time is garbage.
   if till > now and till < now + HOUR and ARGV[4] ~= 'ROW' then return till end
   if not (failures >= 0 and failures < 1e9) then failures = 0 end
   redis.call('HSET', KEYS[3], id, string.format('%s %s %s %d %s %s', until_time, ARGV[2],
@@ -42,7 +42,8 @@ local function problem(id, delay)
 end
 
 if ARGV[4] ~= 'DUE' then
-  -- A value that cannot be read is replaced: of another type (an error here), empty or too long.
+  -- A value that cannot be read is replaced: one of another type (an error here), an empty one, or one that is too
+  -- long.
   local function byte(at) return try('GETRANGE', KEYS[5], at, at) end
   local first_byte = byte(0)
   local is_cached = type(first_byte) == 'string' and first_byte ~= ''
@@ -68,7 +69,7 @@ while #leased < limit do
       redis.call('ZREM', KEYS[4], id)
       moved = moved + 1
     elseif why then
-      -- The entry is checked again in a minute, and blocks nothing until then.
+      -- The entry is checked again in a minute, and does not block other rows until then.
       redis.call('ZADD', KEYS[2], string.format('%.6f', now + 60), id)
       garbage[#garbage + 1], garbage[#garbage + 2] = string.sub(id, 1, MAX_ID), why
       moved = moved + 1

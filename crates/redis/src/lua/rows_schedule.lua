@@ -1,6 +1,6 @@
 -- Schedules rows, due now, and removes rows whose delay is not positive.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, then the key of each cached row.
--- ARGV  1 time or '' for TIME, 2 the most rows, 3 '1' to spread their next turns, then id and delay of each row.
+-- ARGV  1 time or '' for TIME, 2 the most rows, 3 '1' to spread their next due times, then id and delay of each row.
 -- Returns {'DONE', rows} or, without a change, {'FULL', rows}.
 local time, rows = redis.call('TIME'), redis.call('ZCARD', KEYS[1])
 local now, new = ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]), 0
@@ -17,7 +17,7 @@ for i = 4, #ARGV, 2 do
   if tonumber(ARGV[i + 1]) > 0 then
     redis.call('ZADD', KEYS[1], ARGV[i + 1], id)
     redis.call('ZADD', KEYS[2], now, id)
-    -- Without a token, a result that is still being loaded is dropped.
+    -- This removes the token, so that the result of a load in progress is dropped.
     local loaded = string.match(redis.call('HGET', KEYS[3], id) or '', '^%S+ %S+ (%S+) ')
     redis.call('HSET', KEYS[3], id, string.format('0 - %s 0 %s ', loaded or '-', ARGV[3]))
   else

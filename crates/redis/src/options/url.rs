@@ -16,7 +16,7 @@ pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, Bu
         return Err(BuildError::new(field, without_password(url), allowed));
     }
     let parsed = url.into_connection_info().map_err(|error| {
-        // Without a source, as the client's text could contain parts of the URL.
+        // The error has no source, as the client's text could contain parts of the URL.
         let allowed = format!(
             "must be redis://[user:password@]host[:port][/database], rediss://… or \
              unix:///path, with special characters in the password percent-encoded ({})",
@@ -110,7 +110,7 @@ fn is_tls(url: &str) -> bool {
     url.starts_with("rediss://") || url.starts_with("valkeys://")
 }
 
-/// A URL without the parts that could contain a password: the text between the scheme and the last `@`, and the query.
+/// A URL without the text between the scheme and the last `@`, and without the query: both could contain a password.
 fn without_password(url: &str) -> String {
     let (scheme, address) = match url.split_once("://") {
         Some((scheme, address)) => (format!("{scheme}://"), address),

@@ -14,7 +14,7 @@ use tower_pulse_model::order::InOrder;
 
 /// The names per command, so that no command blocks the server.
 const NAMES_AT_ONCE: usize = 1_000;
-/// The most pipelines per list, however many members of `known:` are not names of counters.
+/// The most pipelines per list, even if many members of `known:` are not names of counters.
 const MAX_PIPELINES: usize = MAX_COUNTER_NAMES / NAMES_AT_ONCE;
 
 /// A range of adjacent members of `known:`: the bounds of ZRANGEBYLEX.
@@ -34,7 +34,7 @@ impl Range {
         let mut bounds = vec![format!("[{precision}:")];
         for name in reserved {
             let counter = format!("{precision}:{name}");
-            // `;` follows `:`. Between `hits` and `hits:` there may be `hits!`.
+            // `;` follows `:` in ASCII. A name such as `hits!` lies between `hits` and `hits:`.
             bounds.extend([format!("({counter}"), format!("({counter}")]);
             bounds.extend([format!("({counter}:"), format!("[{counter};")]);
         }

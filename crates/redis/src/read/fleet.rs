@@ -14,7 +14,7 @@ use tower_pulse_core::store::{INSTANCE_TTL, RECENT_SLICES};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot, Problem};
 
-/// Instances per pipeline.
+/// The instances per pipeline.
 const CHUNK: usize = 100;
 
 impl RedisStore {
@@ -50,7 +50,7 @@ impl RedisStore {
         let mut alive: Vec<_> = (alive.iter().flat_map(pairs))
             .filter_map(instance)
             .collect();
-        // A key of another type is reported elsewhere, where the key is listed.
+        // A key of another type is reported by the code that lists the key.
         let mut number = || {
             let number = replies.replies.next()?.ok().as_ref().and_then(int)?;
             usize::try_from(number).ok()
@@ -105,7 +105,7 @@ impl RedisStore {
                         if let Some(name) = text(name) {
                             alive.instance = name.into();
                         }
-                        // Without a heartbeat, the instance has ended meanwhile.
+                        // An instance without a heartbeat has ended meanwhile.
                         if alive.in_flight.is_some() || *in_flight == Value::Nil {
                             continue;
                         }

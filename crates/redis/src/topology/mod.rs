@@ -1,9 +1,10 @@
 //! Finds the server that has all keys: the configured one, the owner of a cluster's slot, or the primary that Sentinel
 //! names.
 //!
-//! The client's own ways are not used. Its cluster connects to every primary and replica, so that the connections of a
-//! fleet grow with the nodes, while all keys of a service are in one slot. Its Sentinel client asks when a connection
-//! fails, and a primary that is cut off from the others accepts writes without an error.
+//! The clients of the crate `redis` for clusters and Sentinel are not used. The cluster client connects to every
+//! primary and replica, so the connections of a fleet grow with the nodes, although all keys of a service are in one
+//! slot. The Sentinel client asks only when a connection fails, but a primary that is cut off from the others accepts
+//! writes without an error.
 
 mod address;
 mod answer;
@@ -34,8 +35,8 @@ use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
-/// The interval at which Sentinels are asked while there are calls. Including the time for an answer, that is at most
-/// every 5 s.
+/// The interval at which Sentinels are asked while there are calls. With the time for an answer, an interval lasts at
+/// most 5 s.
 const ASKED_EVERY: Duration = Duration::from_secs(4);
 
 /// The way to find the server.
@@ -56,7 +57,7 @@ pub(crate) struct Topology {
     slot: u16,
     /// The servers to ask: the seeds of a cluster, or the Sentinels.
     asked: Vec<Address>,
-    /// Dials them.
+    /// Connects to the servers to ask.
     dialer: Arc<Dialer>,
     map: Option<AddressMap>,
     found: Mutex<Found>,
@@ -72,7 +73,7 @@ struct Found {
     server: Option<Address>,
     /// Whether another server may have the keys by now.
     is_doubted: bool,
-    /// The number of changes of `server`, by which a connection knows whether it leads to it.
+    /// The number of changes of `server`. A connection with another number leads to another server.
     changes: u64,
     /// The nodes of the cluster.
     nodes: Vec<Address>,
@@ -142,8 +143,8 @@ impl Topology {
         lock(&self.found).changes
     }
 
-    /// Makes the next connection look for the server again, from another server than the one that answered last, which
-    /// may be cut off.
+    /// Makes the next connection look for the server again. Another server is asked first, as the one that answered
+    /// last may be cut off.
     pub(crate) fn doubt(&self) {
         let mut found = lock(&self.found);
         found.is_doubted = true;
@@ -220,7 +221,8 @@ impl Topology {
         })
     }
 
-    /// The redirect in an answer of a cluster, with the reachable address of the node. The error is a wrong address map.
+    /// The redirect in an answer of a cluster, with the reachable address of the node. Fails if the address map is
+    /// wrong.
     pub(crate) fn redirect(
         &self,
         (code, detail): (&str, &str),
@@ -232,7 +234,7 @@ impl Topology {
         Some(reached.map(|node| Redirect { node, ..redirect }))
     }
 
-    /// Notes that the slot has another owner, unless the owner has changed since a connection was made.
+    /// Notes that the slot has another owner, unless the owner has changed since `connection` was made.
     pub(crate) fn moved(&self, connection: &Connection, owner: Address) {
         let mut found = lock(&self.found);
         if found.changes == connection.changes {
@@ -250,7 +252,7 @@ impl Topology {
     pub(crate) async fn ask_while_called(self: Arc<Self>) {
         while self.has_calls.swap(false, Ordering::Relaxed) {
             let _ = tokio::time::timeout(ASKED_EVERY, self.sooner.notified()).await;
-            // An error is reported as a warning, as the primary may well be the same.
+            // An error only causes a warning, as the primary is probably the same.
             let _ = self.ask().await;
         }
     }
@@ -317,7 +319,7 @@ impl Topology {
         let (server, nodes) = match question.query_async(&mut connection.commands).await {
             Ok(reply) if self.is_cluster() => named_by_node(&reply, self.slot, &asked.host),
             Ok(reply) => (named_by_sentinel(&reply), Vec::new()),
-            // Its answer to the first command will tell the owner.
+            // The node's answer to the first command will name the owner.
             Err(error) if self.is_cluster() && is_refusal(&error) => {
                 return Ok((asked.clone(), asked, Vec::new()));
             }
