@@ -13,7 +13,9 @@ use crate::rig::log::Log;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::until;
-use crate::service::{PREFIX, Service, builder, now, with_clock, without_flushes};
+use crate::service::{
+    PATIENT, PREFIX, Service, builder, now, with_clock, with_response_timeout, without_flushes,
+};
 
 /// The deadline of a shutdown.
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -188,7 +190,7 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     let sold = 2 * 3;
     assert_eq!(lost(&service.pulse).await, [2, 1_000 + sold, 2]);
     // All others know of the requests too.
-    let other = service.join(builder(&server.url()));
+    let other = service.join(with_response_timeout(&server.url(), PATIENT));
     until("it is folded", async || {
         let overview = ask(&other.pulse, "/api/overview?window=5m").await;
         overview["window"]["missing"] == 2
