@@ -36,9 +36,6 @@ fn each_field_out_of_range() {
     let field = Field("target", "1 µs to 1 h");
     field.refuses(b().target(Duration::from_nanos(999)), "999ns");
     field.refuses(b().target(ms(3_600_001)), "3600.001s");
-    for target in [Duration::from_micros(1), secs(3_600)] {
-        assert!(b().target(target).build_with_tasks().is_ok());
-    }
     let field = Field("clean_interval", "1 s to 1 h");
     field.refuses(b().clean_interval(ms(999)), "999ms");
     field.refuses(b().clean_interval(secs(3_601)), "3601s");
@@ -56,7 +53,6 @@ fn each_field_out_of_range() {
     let long = "v".repeat(201);
     field.refuses(b().app_version(&long), &long);
     field.refuses(b().app_version("1\n"), "1\\n");
-    assert!(b().app_version("v".repeat(200)).build_with_tasks().is_ok());
     let field = Field("retained_slices", "1 to 10000");
     field.refuses(b().retained_slices(0), "0");
     field.refuses(b().retained_slices(10_001), "10001");
@@ -93,6 +89,10 @@ fn each_field_out_of_range() {
     field.refuses(b().instance(""), "\"\"");
     field.refuses(b().instance("web\t1"), "\\t");
     field.refuses(b().instance("x".repeat(101)), "xxx");
+    let field = Field("queue_time_header", "x-request-start");
+    for name in ["", "x request start", "x-request-start:", "x\n"] {
+        field.refuses(b().queue_time_header(name), &format!("{name:?}"));
+    }
     let field = Field("ignore", "begins with a slash");
     field.refuses(b().ignore(["healthz"]), "healthz");
     let field = Field("declare_counters", "not hits, errors or micros");
@@ -117,16 +117,16 @@ fn targets_of_single_contexts() {
         let builder = b().target_for(context, duration, share);
         assert!(builder.build_with_tasks().is_ok(), "{context} {share}");
     }
-    let refuses = |duration, share, value: &str, allowed: &str| {
-        let builder = b().target_for("POST /checkout", duration, share);
-        refused(builder, FIELD, value, allowed);
-    };
-    let allowed = "1 µs to 1 h";
-    refuses(Duration::ZERO, 0.9, "0ns", allowed);
-    refuses(Duration::from_nanos(999), 0.9, "999ns", allowed);
-    refuses(hour + least, 0.9, "3600.000001s", allowed);
-    refuses(Duration::MAX, 0.9, "18446744073709551615", allowed);
-    let allowed = "between 0 and 1";
+    let field = |allowed| Field(FIELD, allowed);
+    let of = |duration, share| b().target_for("POST /checkout", duration, share);
+    for (duration, value) in [
+        (Duration::ZERO, "0ns"),
+        (Duration::from_nanos(999), "999ns"),
+        (hour + least, "3600.000001s"),
+        (Duration::MAX, "18446744073709551615"),
+    ] {
+        field("1 µs to 1 h").refuses(of(duration, 0.9), value);
+    }
     for (share, value) in [
         (0.0, "0.0 of"),
         (1.0, "1.0 of"),
@@ -135,43 +135,24 @@ fn targets_of_single_contexts() {
         (f64::NAN, "NaN of"),
         (f64::INFINITY, "inf of"),
     ] {
-        refuses(ms(250), share, value, allowed);
+        field("between 0 and 1").refuses(of(ms(250), share), value);
     }
-    let allowed = "method and route template";
-    for name in [
-        "",
-        "/checkout",
-        "GET /\n",
-        "GET /\u{202e}",
-        &format!("{longest}x"),
-    ] {
-        refused(
-            b().target_for(name, ms(250), 0.9),
-            FIELD,
-            &format!("{name:?}"),
-            allowed,
-        );
+    let too_long = format!("{longest}x");
+    for name in ["", "/checkout", "GET /\n", "GET /\u{202e}", &too_long] {
+        let builder = b().target_for(name, ms(250), 0.9);
+        field("method and route template").refuses(builder, &format!("{name:?}"));
     }
-    refused(
-        b().target_for("<all>", ms(250), 0.9),
-        FIELD,
-        "<all>",
-        "`target`",
-    );
+    field("`target`").refuses(b().target_for("<all>", ms(250), 0.9), "<all>");
     let twice = b().target_for("GET /", ms(250), 0.9);
-    refused(
-        twice.target_for("GET /", ms(1), 0.5),
-        FIELD,
-        "\"GET /\"",
-        "one target",
-    );
+    let twice = twice.target_for("GET /", ms(1), 0.5);
+    field("one target").refuses(twice, "\"GET /\"");
     let many = |targets| {
         (0..targets).fold(b(), |builder, n| {
             builder.target_for(format!("GET /{n}"), ms(250), 0.9)
         })
     };
     assert!(many(100).build_with_tasks().is_ok());
-    refused(many(101), FIELD, "101 times", "at most 100");
+    field("at most 100").refuses(many(101), "101 times");
 }
 
 #[test]
@@ -181,32 +162,17 @@ fn where_traces_are_shown() {
     assert!(b().trace_url(url).build_with_tasks().is_ok());
     let longest = format!("{url}?{}", "x".repeat(1_024 - url.len() - 1));
     assert!(b().trace_url(longest.clone()).build_with_tasks().is_ok());
-    let allowed = "an https or http URL of at most 1,024 bytes";
+    let field = Field("trace_url", "an https or http URL of at most 1,024 bytes");
     for url in [
         "javascript://{trace_id}",
         "https://a.example/",
         "https://{trace_id}/",
     ] {
-        refused(
-            b().trace_url(url),
-            "trace_url",
-            &format!("{url:?}"),
-            allowed,
-        );
+        field.refuses(b().trace_url(url), &format!("{url:?}"));
     }
-    refused(
-        b().trace_url(format!("{longest}x")),
-        "trace_url",
-        "xxx",
-        allowed,
-    );
+    field.refuses(b().trace_url(format!("{longest}x")), "xxx");
     let secret = b().trace_url("https://user:secret@a.example/{trace_id}");
-    refused(
-        secret,
-        "trace_url",
-        "a URL with an @",
-        "no user or password",
-    );
+    Field("trace_url", "no user or password").refuses(secret, "a URL with an @");
 }
 
 #[test]
@@ -227,15 +193,21 @@ fn a_store_that_was_opened_with_other_precisions() {
 
 #[test]
 fn the_ends_of_each_range() {
-    let build = |builder: Builder| builder.build_with_tasks().map(|_| ()).unwrap();
     let b = Pulse::builder;
-    build(b().flush_interval(Duration::from_millis(10)));
-    build(b().flush_interval(Duration::from_secs(60)));
-    build(b().clean_interval(Duration::from_secs(3_600)));
-    build(b().retained_slices(1).precisions([31_536_000]));
-    build(b().journal_bytes(1 << 20));
-    build(b().journal_bytes(1 << 30));
-    build(b().prefix("").declare_counters(["sales", "hit"]));
+    for builder in [
+        b().flush_interval(Duration::from_millis(10)),
+        b().flush_interval(Duration::from_secs(60)),
+        b().target(Duration::from_micros(1)),
+        b().target(Duration::from_secs(3_600)),
+        b().clean_interval(Duration::from_secs(3_600)),
+        b().app_version("v".repeat(200)),
+        b().retained_slices(1).precisions([31_536_000]),
+        b().journal_bytes(1 << 20),
+        b().journal_bytes(1 << 30),
+        b().prefix("").declare_counters(["sales", "hit"]),
+    ] {
+        builder.build_with_tasks().map(drop).unwrap();
+    }
 }
 
 #[test]
@@ -249,21 +221,12 @@ fn without_a_runtime_there_is_nothing_to_spawn_on() {
 #[test]
 fn timeouts_of_redis() {
     let b = Pulse::builder;
-    let (connection, response) = ("redis_connection_timeout", "redis_response_timeout");
-    for (timeout, shown) in [(9, "9ms"), (10_001, "10.001s")] {
-        let timeout = Duration::from_millis(timeout);
-        refused(
-            b().redis_connection_timeout(timeout),
-            connection,
-            shown,
-            "10 ms to 10 s",
-        );
-        refused(
-            b().redis_response_timeout(timeout),
-            response,
-            shown,
-            "10 ms to 10 s",
-        );
+    let fields = ["redis_connection_timeout", "redis_response_timeout"];
+    let [connection, response] = fields.map(|field| Field(field, "10 ms to 10 s"));
+    for (millis, shown) in [(9, "9ms"), (10_001, "10.001s")] {
+        let timeout = Duration::from_millis(millis);
+        connection.refuses(b().redis_connection_timeout(timeout), shown);
+        response.refuses(b().redis_response_timeout(timeout), shown);
     }
     for timeout in [10, 10_000].map(Duration::from_millis) {
         let builder = b().redis("redis://127.0.0.1:1/");
@@ -279,15 +242,11 @@ fn timeouts_of_redis() {
 fn clusters_and_sentinels() {
     let cluster = |urls: &[&str]| Pulse::builder().redis_cluster(urls);
     let none: [&str; 0] = [];
-    refused(cluster(&none), "redis_cluster", "without a URL", "redis://");
-    refused(
-        cluster(&["redis://a/1"]),
-        "redis_cluster",
-        "database 1",
-        "only the database 0",
-    );
+    let field = |allowed| Field("redis_cluster", allowed);
+    field("redis://").refuses(cluster(&none), "without a URL");
+    field("only the database 0").refuses(cluster(&["redis://a/1"]), "database 1");
     let two = cluster(&["redis://me:secret@a", "redis://b"]);
-    refused(two, "redis_cluster", "redis://b", "same user, password");
+    field("same user, password").refuses(two, "redis://b");
     let nodes = ["redis://me:secret@a", "redis://me:secret@b"];
     for prefix in ["", "pulse:"] {
         let builder = cluster(&nodes).prefix(prefix);
@@ -302,15 +261,11 @@ fn clusters_and_sentinels() {
     }
 
     let sentinel = |service: &str| Pulse::builder().redis_sentinel(service, ["redis://:other@a"]);
-    refused(sentinel(""), "redis_sentinel", "``", "sentinel monitor");
-    refused(
-        sentinel("http://a"),
-        "redis_sentinel",
-        "http://a",
-        "redis://",
-    );
+    let field = |allowed| Field("redis_sentinel", allowed);
+    field("sentinel monitor").refuses(sentinel(""), "``");
+    field("redis://").refuses(sentinel("http://a"), "http://a");
     let builder = Pulse::builder().redis_sentinel("shop", none);
-    refused(builder, "redis_sentinel", "without a URL", "redis://");
+    field("redis://").refuses(builder, "without a URL");
     for service in ["shop", "redis://me:secret@shop/2"] {
         sentinel(service).build_with_tasks().map(drop).unwrap();
     }
@@ -332,11 +287,11 @@ fn a_build_without_redis_names_the_feature() {
 #[cfg(not(feature = "file"))]
 #[test]
 fn a_build_without_files_names_the_feature() {
-    let builder = Pulse::builder().file("/var/lib/shop/pulse.redb");
+    let path = "/var/lib/shop/pulse.redb";
     refused(
-        builder,
+        Pulse::builder().file(path),
         "file",
-        "/var/lib/shop/pulse.redb",
+        path,
         "features = [\"file\"]",
     );
 }
@@ -385,10 +340,9 @@ async fn a_row_cache_without_redis() {
     for (builder, value) in others {
         let error = build(builder).unwrap_err();
         assert_eq!(error.field(), "store", "{error}");
-        let text = error.to_string();
-        assert!(text.contains(value), "{text:?} does not name {value:?}");
-        assert!(text.contains("Redis"), "{text:?}");
-        assert!(text.contains("`redis`"), "{text:?}");
+        for part in [value, "Redis", "`redis`"] {
+            assert!(error.to_string().contains(part), "{error} lacks {part}");
+        }
     }
     build(Pulse::builder().redis("redis://127.0.0.1:1/")).unwrap();
 }
@@ -400,34 +354,19 @@ fn two_stores() {
     let b = Pulse::builder;
     let (url, path) = ("redis://127.0.0.1/", "/tmp/pulse.redb");
     let memory = || b().open_store().unwrap();
-    refused(
-        b().file(path).redis(url),
-        "redis",
-        "a second store",
-        "`file` has named one before",
-    );
-    refused(
-        b().redis(url).file(path),
-        "file",
-        "a second store",
-        "`redis` has named one before",
-    );
-    refused(
-        b().redis(url).redis(url),
-        "redis",
-        "a second store",
-        "`redis` has named one before",
-    );
-    refused(
-        b().redis_cluster([url]).store(memory()),
-        "store",
-        "a second store",
-        "`redis_cluster`",
-    );
-    refused(
-        b().store(memory()).redis_sentinel("shop", [url]),
-        "redis_sentinel",
-        "a second store",
-        "`store`",
-    );
+    let sentinel = b().store(memory()).redis_sentinel("shop", [url]);
+    for (builder, second, first) in [
+        (b().file(path).redis(url), "redis", "`file`"),
+        (b().redis(url).file(path), "file", "`redis`"),
+        (b().redis(url).redis(url), "redis", "`redis`"),
+        (
+            b().redis_cluster([url]).store(memory()),
+            "store",
+            "`redis_cluster`",
+        ),
+        (sentinel, "redis_sentinel", "`store`"),
+    ] {
+        let allowed = format!("{first} has named one before");
+        refused(builder, second, "a second store", &allowed);
+    }
 }

@@ -25,15 +25,11 @@ mod equal;
 mod fixture;
 #[path = "stores/heartbeats.rs"]
 mod heartbeats;
-#[path = "stores/heat_map.rs"]
-mod heat_map;
 #[cfg(feature = "admin")]
 #[path = "stores/history.rs"]
 mod history;
 #[path = "stores/hours.rs"]
 mod hours;
-#[path = "stores/journal.rs"]
-mod journal;
 #[path = "stores/large_rankings.rs"]
 mod large_rankings;
 #[path = "stores/measures.rs"]
@@ -49,8 +45,6 @@ mod own_keys;
 mod path_targets;
 #[path = "stores/poison.rs"]
 mod poison;
-#[path = "stores/polls.rs"]
-mod polls;
 #[cfg(feature = "admin")]
 #[path = "stores/profiles.rs"]
 mod profiles;
@@ -72,8 +66,7 @@ mod slow_requests;
 mod slowest_requests;
 #[path = "stores/suite.rs"]
 mod suite;
-#[path = "stores/table_reads.rs"]
-mod table_reads;
+#[cfg(feature = "redis-tls")]
 #[path = "stores/tls.rs"]
 mod tls;
 #[path = "stores/windows.rs"]

@@ -96,17 +96,6 @@ async fn one_cause_is_one_warning() {
     assert!(warnings[0].contains("create it"), "{warnings:?}");
 }
 
-/// The first line of the first `Pulse` of the process is short.
-#[tokio::test]
-async fn a_start_is_one_short_line() {
-    let (log, _logging) = Log::start();
-    (0..3).for_each(|_| drop(built(Pulse::builder())));
-    let lines = log.lines_with("tower-pulse records");
-    // Another test may have been first.
-    assert!(lines.len() <= 1, "{lines:?}");
-    assert!(lines.iter().all(|line| line.len() <= 200), "{lines:?}");
-}
-
 /// Names of instances are read by people: which host, and which of its processes.
 #[tokio::test]
 async fn an_instance_has_the_name_of_its_host() {

@@ -34,9 +34,7 @@ async fn served(pulse: &Pulse, app: Router, paths: &[&str]) -> Client {
 }
 
 async fn answer(client: &mut Client, endpoint: &str) -> Value {
-    let answer = client.get(&format!("/pulse/api/{endpoint}")).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()
+    client.json(&format!("/pulse/api/{endpoint}")).await
 }
 
 /// The warnings of health that contain a text.
@@ -57,26 +55,17 @@ async fn files_behind_a_fallback_are_told_how_to_get_a_name() {
     for is_nested in [false, true] {
         let (pulse, _hand) = pulse();
         let files = ServeDir::new(env!("CARGO_MANIFEST_DIR"));
-        let app = match is_nested {
-            true => home().nest_service("/files", files),
-            false => home().fallback_service(files),
-        };
-        let path = if is_nested {
-            "/files/Cargo.toml"
-        } else {
-            "/Cargo.toml"
+        let (app, path) = match is_nested {
+            true => (home().nest_service("/files", files), "/files/Cargo.toml"),
+            false => (home().fallback_service(files), "/Cargo.toml"),
         };
         let app = app.layer(pulse.layer());
         let mut client = served(&pulse, app, &["/", path, path, "/missing"]).await;
         assert_eq!(warnings(&mut client, "named(\"static\")").await, 1);
         let overview = answer(&mut client, "overview?window=hour").await;
         let advice = &overview["advice"];
-        assert!(
-            advice["text"]
-                .as_str()
-                .unwrap()
-                .contains("has no route: give it a name")
-        );
+        let text = advice["text"].as_str().unwrap();
+        assert!(text.contains("has no route: give it a name"), "{text}");
         assert_eq!(advice["code"].as_str().unwrap().lines().count(), 3);
         for window in ["", "&window=15m"] {
             let path = format!("path?context=%3Cunmatched%3E{window}");
@@ -90,38 +79,25 @@ async fn files_behind_a_fallback_are_told_how_to_get_a_name() {
     }
 }
 
-/// The advice, as code, names the files.
+/// A 404 alone needs none beside requests to routes. The advice, as code, names the files.
 #[tokio::test]
 async fn files_with_a_name_need_no_advice() {
-    let (pulse, _hand) = pulse();
+    let (pulse, hand) = pulse();
     let files = ServeDir::new(env!("CARGO_MANIFEST_DIR"));
     let files = ServiceBuilder::new()
         .layer(pulse.layer().named("static"))
         .service(files);
-    let app = home().fallback_service(files).layer(pulse.layer());
-    let mut client = served(&pulse, app, &["/", "/Cargo.toml", "/missing"]).await;
-    assert_eq!(
-        answer(&mut client, "health").await["warnings"],
-        Value::Array(Vec::new())
-    );
-    assert_eq!(answer(&mut client, "overview").await["advice"], Value::Null);
-    let files = answer(&mut client, "path?context=static").await;
-    assert_eq!(files["outcomes"]["2xx"], 1);
-}
-
-#[tokio::test]
-async fn a_404_alone_needs_no_advice_beside_requests_to_routes() {
-    let (pulse, hand) = pulse();
-    let app = home().layer(pulse.layer());
-    let mut client = served(&pulse, app, &["/", "/missing", "/missing"]).await;
+    let app = home().nest_service("/files", files).layer(pulse.layer());
+    let paths = ["/", "/files/Cargo.toml", "/missing", "/missing"];
+    let mut client = served(&pulse, app, &paths).await;
     hand.advance(Duration::from_secs(20));
-    assert_eq!(
-        answer(&mut client, "health").await["warnings"],
-        Value::Array(Vec::new())
-    );
+    let none = Value::Array(Vec::new());
+    assert_eq!(answer(&mut client, "health").await["warnings"], none);
     assert_eq!(answer(&mut client, "overview").await["advice"], Value::Null);
     let unmatched = answer(&mut client, "path?context=%3Cunmatched%3E").await;
-    assert_eq!(unmatched["advice"], Value::Array(Vec::new()));
+    assert_eq!(unmatched["advice"], none);
+    let files = answer(&mut client, "path?context=static").await;
+    assert_eq!(files["outcomes"]["2xx"], 1);
 }
 
 #[tokio::test]
@@ -172,18 +148,9 @@ async fn more_than_a_fifth_of_cancelled_requests_are_told_which_order_mends_it()
     for window in ["", "&window=hour"] {
         let slow = answer(&mut client, &format!("path?context=GET%20%2Fslow{window}")).await;
         let advice = &slow["advice"][0];
-        assert!(
-            advice["text"]
-                .as_str()
-                .unwrap()
-                .contains("a timeout around the layer")
-        );
-        assert!(
-            advice["code"]
-                .as_str()
-                .unwrap()
-                .ends_with(".layer(pulse.layer())")
-        );
+        let [text, code] = ["text", "code"].map(|part| advice[part].as_str().unwrap());
+        assert!(text.contains("a timeout around the layer"), "{text}");
+        assert!(code.ends_with(".layer(pulse.layer())"), "{code}");
         let home = answer(&mut client, &format!("path?context=GET%20%2F{window}")).await;
         assert_eq!(home["advice"], Value::Array(Vec::new()));
     }

@@ -12,6 +12,7 @@ use tower_pulse::{Clock, Condition, Pulse};
 use crate::serve;
 use pulse_rig::http::Client;
 use pulse_rig::server::RedisServer;
+use pulse_rig::wait::{PATIENCE, look_until};
 
 /// The fields of an answer. Those of a group have its name and a dot before theirs.
 fn fields(prefix: &str, value: &Value, names: &mut Vec<String>) {
@@ -109,15 +110,13 @@ fn served(text: &str) -> (Metrics, Metrics) {
     (families, samples)
 }
 
-#[tokio::test]
-async fn the_guide_names_every_metric_with_its_labels() {
+/// The metrics of an instance on Redis that has everything: by the crate's own names, and by OpenTelemetry's.
+pub async fn scrape() -> [String; 2] {
     let server = RedisServer::start().await;
-    let pulse = Pulse::builder().redis(server.url()).target_for(
-        "GET /users/{id}",
-        Duration::from_millis(100),
-        0.99,
-    );
-    let pulse = pulse.build().unwrap();
+    let target = Duration::from_millis(100);
+    let builder = Pulse::builder().redis(server.url());
+    let pulse = builder.target_for("GET /users/{id}", target, 0.99).build();
+    let pulse = pulse.unwrap();
     let app = Router::new()
         .route("/users/{id}", get(|| async { "a user" }))
         .layer(pulse.layer())
@@ -127,8 +126,24 @@ async fn the_guide_names_every_metric_with_its_labels() {
     pulse.timer("db:find_user").failed();
     pulse.counter("lookups").increment();
     pulse.flush().await.unwrap();
-    let scrape = client.get("/pulse/metrics").await.text();
-    let (families, mut samples) = served(&scrape);
+    // The instance learns of the journal and of the fleet by its heartbeats.
+    let plain = look_until(PATIENCE, async || {
+        let text = client.get("/pulse/metrics").await.text();
+        match text.contains("pulse_fleet_journal_age_seconds") {
+            true => Ok(text),
+            false => Err(text),
+        }
+    })
+    .await;
+    let named = client.get("/pulse/metrics?names=opentelemetry").await;
+    pulse.shutdown().await.unwrap();
+    [plain, named.text()]
+}
+
+#[tokio::test]
+async fn the_guide_names_every_metric_with_its_labels() {
+    let [plain, opentelemetry] = scrape().await;
+    let (families, mut samples) = served(&plain);
 
     let page = include_str!("../../src/guide/api.md");
     let (_, section) = page.split_once("\n# `metrics`\n").unwrap();
@@ -149,11 +164,7 @@ async fn the_guide_names_every_metric_with_its_labels() {
     );
 
     // Other documents may leave out labels, but name none that is not there.
-    let scrape = client
-        .get("/pulse/metrics?names=opentelemetry")
-        .await
-        .text();
-    for (name, labels) in served(&scrape).1 {
+    for (name, labels) in served(&opentelemetry).1 {
         samples.entry(name).or_default().extend(labels);
     }
     let mut found = 0;
@@ -181,5 +192,4 @@ async fn the_guide_names_every_metric_with_its_labels() {
         }
     }
     assert!(found > 60, "only {found}");
-    pulse.shutdown().await.unwrap();
 }

@@ -71,12 +71,3 @@ async fn the_guide_says_which_ways_serve_the_dashboard() {
         pulse.shutdown().await.unwrap();
     }
 }
-
-#[tokio::test]
-#[should_panic(
-    expected = "To nest, use `router`: .nest_service(\"/admin/pulse\", pulse.router(access))"
-)]
-async fn a_nested_mount_says_what_to_use() {
-    let pulse = Pulse::builder().build().unwrap();
-    let _: Router = Router::new().nest("/admin/pulse", pulse.mount("/", Access::open()));
-}

@@ -11,7 +11,7 @@ use tower_pulse::{Change, ChangeKind};
 use crate::fleet::{Backend, Fleet, MINUTE, START};
 use crate::rig::seed::fixed_seed;
 use crate::rig::wait::until;
-use crate::traffic::{SEARCH, Traffic, slow_down};
+use crate::traffic::{SEARCH, Traffic, fail, slow_down};
 
 const INSTANCES: usize = 4;
 
@@ -67,21 +67,14 @@ async fn four_instances_agree(backend: Backend) {
         let mut requests = traffic.minute();
         if (slow_at..fast_at).contains(&fleet.now) {
             slow_down(&mut requests, SEARCH, 3.0);
-            for request in requests.iter_mut().filter(|r| *r.context == *"GET /cart") {
-                request.status = 503;
-            }
+            fail(&mut requests, "GET /cart");
         }
         fleet.pass(&requests).await;
         let mut order: Vec<usize> = (0..INSTANCES).collect();
         rng.shuffle(&mut order);
         let mut judged = 0;
         for number in order {
-            let minutes = fleet.instances[number]
-                .pulse
-                .simulation()
-                .judge()
-                .await
-                .unwrap();
+            let minutes = fleet.judge_by(number).await;
             judged_by[number] += minutes;
             judged += minutes;
         }
@@ -156,9 +149,7 @@ async fn a_callback_that_does_not_return_stops_nothing() {
         let mut requests = traffic.minute();
         if minute >= 45 {
             slow_down(&mut requests, SEARCH, 3.0);
-            for request in requests.iter_mut().filter(|r| *r.context == *"GET /cart") {
-                request.status = 503;
-            }
+            fail(&mut requests, "GET /cart");
         }
         fleet.pass(&requests).await;
         let judging = fleet.instances[0].pulse.simulation().judge();

@@ -1,18 +1,15 @@
-//! A store that is away, and keys that hold what nobody has written there.
+//! A store that is away, and keys that hold what no version has written there.
 
-use crate::rig::reads::StoreOf;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use serde_json::json;
-use tower_pulse::Condition;
-use tower_pulse::StoreErrorKind;
+use tower_pulse::{Condition, StoreErrorKind};
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::pack::{pack, unpack};
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
-use crate::rig::seed::fixed_seed;
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::look_until;
 use crate::traffic::{SEARCH, Traffic, slow_down};
@@ -25,40 +22,10 @@ const MARKS: &str = "pulse:pulse:marks1";
 /// No call may take longer.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Lets minutes pass until a page is slower, and one more.
-async fn slow(fleet: &mut Fleet, traffic: &mut Traffic) {
-    for _ in 0..45 {
-        assert_eq!(named(&fleet.pass_and_judge(&traffic.minute()).await), []);
-    }
-    for _ in 0..5 {
-        slow_minute(fleet, traffic).await;
-    }
-    assert_eq!(named(&fleet.ongoing().await), [("slower", SEARCH)]);
-}
-
-async fn slow_minute(fleet: &mut Fleet, traffic: &mut Traffic) {
-    let mut requests = traffic.minute();
-    slow_down(&mut requests, SEARCH, 3.0);
-    fleet.pass(&requests).await;
-    judge(fleet).await;
-}
-
-/// Judges the minute that has ended, which must not take for ever.
-async fn judge(fleet: &Fleet) {
-    let judging = fleet.instances[0].pulse.simulation().judge();
-    let judged = tokio::time::timeout(DEADLINE, judging).await;
-    assert_eq!(judged.expect("it ends").unwrap(), 1);
-    let health = fleet.instances[0].pulse.health();
-    assert_eq!(health.changes.judged_until, Some(fleet.now));
-}
-
 #[tokio::test]
 async fn verdicts_go_on_after_an_outage_of_redis() {
-    let server = RedisServer::builder().arg("--appendonly", "yes");
-    let server = server.arg("--appendfsync", "always").start().await;
-    let mut fleet = Fleet::new(Backend::Redis(server), 1);
-    let mut traffic = Traffic::new(fixed_seed(), 1);
-    slow(&mut fleet, &mut traffic).await;
+    let server = RedisServer::start_durable().await;
+    let (mut fleet, mut traffic) = Fleet::with_a_slow_page(Backend::Redis(server)).await;
     let before = fleet.ongoing().await.remove(0);
     let judged_until = fleet.now;
 
@@ -74,10 +41,10 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
         let error = pulse.simulation().judge().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
         let health = pulse.health();
+        let told = &health.warnings;
         assert!(
             health.conditions.contains(&Condition::Judgement),
-            "{:?}",
-            health.warnings
+            "{told:?}"
         );
         assert_eq!(health.changes.judged_until, Some(judged_until));
         let blind = &health.changes.blind_spots;
@@ -94,11 +61,7 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
     });
     assert_eq!(judged.await, 4);
     let health = pulse.health();
-    assert!(
-        !health.conditions.contains(&Condition::Judgement),
-        "{:?}",
-        health.warnings
-    );
+    assert!(!health.conditions.contains(&Condition::Judgement));
     assert_eq!(health.changes.judged_until, Some(fleet.now));
     let after = fleet.ongoing().await;
     assert_eq!(named(&after), [("slower", SEARCH)]);
@@ -109,14 +72,20 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
 
 /// A fleet on Redis with a page that is slower, and a connection to the server.
 async fn slow_fleet() -> (Fleet, Traffic, MultiplexedConnection) {
-    let mut fleet = Fleet::new(Backend::redis().await, 1);
-    let mut traffic = Traffic::new(fixed_seed(), 1);
-    slow(&mut fleet, &mut traffic).await;
+    let (fleet, traffic) = Fleet::with_a_slow_page(Backend::redis().await).await;
     let conn = fleet.backend.server().connection().await;
     (fleet, traffic, conn)
 }
 
-/// Sends a command that somebody might send by hand.
+/// Passes slow minutes, each of which is judged, and none of which takes for ever.
+async fn judges_on(fleet: &mut Fleet, traffic: &mut Traffic, minutes: usize) {
+    let passing = tokio::time::timeout(DEADLINE, fleet.slow(traffic, minutes));
+    passing.await.expect("it ends");
+    let health = fleet.instances[0].pulse.health();
+    assert_eq!(health.changes.judged_until, Some(fleet.now));
+}
+
+/// Sends a command as an operator could.
 async fn send(conn: &mut MultiplexedConnection, words: &[&str]) {
     let mut command = cmd(words[0]);
     command.arg(&words[1..]);
@@ -133,42 +102,40 @@ async fn fields(conn: &mut MultiplexedConnection, key: &str) -> Vec<(Vec<u8>, Ve
 }
 
 async fn judged(conn: &mut MultiplexedConnection) -> LastJudgement {
-    let fields = fields(conn, JUDGED).await;
-    unpack(&fields[0].1).unwrap()
+    unpack(&fields(conn, JUDGED).await[0].1).unwrap()
 }
 
 #[tokio::test]
-async fn a_judgement_that_cannot_be_read_begins_anew() {
+async fn a_judgement_and_a_detector_that_cannot_be_read_begin_anew() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     let good = judged(&mut conn).await;
-    let early = LastJudgement {
-        until: i64::MIN,
-        ..good.clone()
-    };
     let forged = LastJudgement {
         number: u64::MAX,
         ..good.clone()
     };
-    let truncated = &pack(&good)[..9];
-    for garbage in [
-        &b""[..],
-        b"{",
-        b"null",
-        b"\xff\xfe",
-        truncated,
-        &pack(&forged),
-    ] {
+    for garbage in [&b""[..], b"\xff\xfe", &pack(&good)[..9], &pack(&forged)] {
         set_field(&mut conn, JUDGED, b"judged", garbage).await;
-        slow_minute(&mut fleet, &mut traffic).await;
-        slow_minute(&mut fleet, &mut traffic).await;
+        judges_on(&mut fleet, &mut traffic, 2).await;
     }
-    let number = judged(&mut conn).await.number;
-    let early = LastJudgement { number, ..early };
+    let mut early = judged(&mut conn).await;
+    early.until = i64::MIN;
     set_field(&mut conn, JUDGED, b"judged", &pack(&early)).await;
-    slow_minute(&mut fleet, &mut traffic).await;
+    judges_on(&mut fleet, &mut traffic, 1).await;
     send(&mut conn, &["HDEL", JUDGED, "judged"]).await;
-    slow_minute(&mut fleet, &mut traffic).await;
+    judges_on(&mut fleet, &mut traffic, 1).await;
     assert_eq!(named(&fleet.ongoing().await), [("slower", SEARCH)]);
+
+    for garbage in [&b""[..], b"{}", &[0x80; 40], &[0; 40]] {
+        for (field, _) in fields(&mut conn, DETECTOR).await {
+            set_field(&mut conn, DETECTOR, &field, garbage).await;
+        }
+        // The next process goes on from there.
+        fleet.restart(0).await;
+        judges_on(&mut fleet, &mut traffic, 2).await;
+    }
+    send(&mut conn, &["DEL", DETECTOR]).await;
+    fleet.restart(0).await;
+    judges_on(&mut fleet, &mut traffic, 1).await;
 }
 
 #[tokio::test]
@@ -193,26 +160,8 @@ async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
         fleet.pass(&traffic.minute()).await;
         let minutes = if restarts { 7 } else { 4 };
         assert_eq!(fleet.judge().await, minutes);
-        slow_minute(&mut fleet, &mut traffic).await;
+        judges_on(&mut fleet, &mut traffic, 1).await;
     }
-}
-
-#[tokio::test]
-async fn a_detector_that_cannot_be_read_begins_anew() {
-    let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    let garbage: [&[u8]; 5] = [b"", b"\xff", b"{}", &[0x80; 40], &[0; 40]];
-    for garbage in garbage {
-        for (field, _) in fields(&mut conn, DETECTOR).await {
-            set_field(&mut conn, DETECTOR, &field, garbage).await;
-        }
-        // Another instance goes on from there.
-        fleet.restart(0).await;
-        slow_minute(&mut fleet, &mut traffic).await;
-        slow_minute(&mut fleet, &mut traffic).await;
-    }
-    send(&mut conn, &["DEL", DETECTOR]).await;
-    fleet.restart(0).await;
-    slow_minute(&mut fleet, &mut traffic).await;
 }
 
 #[tokio::test]
@@ -238,46 +187,48 @@ async fn changes_of_a_later_version_are_passed_over() {
     set_field(&mut conn, CHANGES, field, &known).await;
     assert_eq!(fleet.ongoing().await, std::slice::from_ref(&change));
     fleet.restart(0).await;
-    slow_minute(&mut fleet, &mut traffic).await;
+    judges_on(&mut fleet, &mut traffic, 1).await;
     let changes = fleet.changes().await;
     assert_eq!(changes.len(), 1, "{changes:#?}");
     assert_eq!(changes[0].id, change.id);
-    let answer = fleet.instances[0].json("api/changes").await;
-    assert_eq!(answer["total"], 1);
 }
 
 #[tokio::test]
 async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    for key in [JUDGED, CHANGES, DETECTOR] {
+    // Marks that cannot be read stop no mark that can.
+    fleet.instances[0].pulse.mark("deploy").await.unwrap();
+    for (id, garbage) in [("1", ""), ("2", "{"), ("", "7"), ("3", r#"{"id":1}"#)] {
+        send(&mut conn, &["HSET", MARKS, id, garbage]).await;
+    }
+    let marks = fleet.instances[0].json("api/marks").await;
+    assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
+    judges_on(&mut fleet, &mut traffic, 1).await;
+
+    for key in [JUDGED, CHANGES, DETECTOR, MARKS] {
         send(&mut conn, &["DEL", key]).await;
         send(&mut conn, &["SET", key, "garbage"]).await;
         let mut requests = traffic.minute();
         slow_down(&mut requests, SEARCH, 3.0);
         fleet.pass(&requests).await;
-        let instance = &fleet.instances[0];
-        // The change is ongoing, or begins anew, so that each table is written.
-        let error = instance
-            .pulse
-            .simulation()
-            .judge()
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("cannot be stored"), "{key}: {error}");
-        let warnings = instance.pulse.health().warnings;
-        let is_about_it = |warning: &String| warning.contains("cannot be stored");
-        assert!(warnings.iter().any(is_about_it), "{warnings:?}");
-        let status = instance
-            .pulse
-            .backend()
-            .upkeep()
-            .status(fleet.now)
-            .await
-            .unwrap();
-        let told = status.exceptions.quarantined_keys;
+        let pulse = &fleet.instances[0].pulse;
+        if key == MARKS {
+            let error = pulse.mark("deploy").await.unwrap_err().to_string();
+            assert!(error.contains("fold.quarantined_keys"), "{error}");
+        } else {
+            // The change is ongoing, or begins anew, so that each table is written.
+            let error = pulse.simulation().judge().await.unwrap_err().to_string();
+            assert!(error.contains("cannot be stored"), "{key}: {error}");
+            let warnings = pulse.health().warnings;
+            assert!(warnings.iter().any(|one| one.contains("cannot be stored")));
+        }
+        pulse.simulation().heartbeat().await.unwrap();
+        let told = pulse.health().fold.quarantined_keys;
         assert!(told.iter().any(|problem| problem.key == key), "{told:?}");
-        assert_eq!(instance.get("api/health").await.0, 200);
+        fleet.instances[0].time.advance(Duration::from_secs(1));
+        fleet.instances[0].json("api/changes").await;
+        let marks = fleet.instances[0].json("api/marks").await;
+        assert_eq!(marks["marks"] == json!([]), key == MARKS, "{marks}");
         send(&mut conn, &["DEL", key]).await;
         fleet.pass(&traffic.minute()).await;
         fleet.judge().await;
@@ -286,53 +237,11 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
     }
 }
 
-#[tokio::test]
-async fn the_changes_of_a_fleet_that_has_ended_expire() {
-    const TTL: i64 = 16 * 86_400;
-    let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    for _ in 0..2 {
-        for key in [JUDGED, CHANGES, DETECTOR] {
-            let seconds: i64 = (cmd("TTL").arg(key).query_async(&mut conn)).await.unwrap();
-            assert!((TTL - 60..=TTL).contains(&seconds), "{key}: {seconds}");
-            send(&mut conn, &["EXPIRE", key, "100"]).await;
-        }
-        slow_minute(&mut fleet, &mut traffic).await;
-    }
-}
-
-#[tokio::test]
-async fn marks_that_cannot_be_read_stop_nothing_else() {
-    let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    fleet.instances[0].pulse.mark("deploy").await.unwrap();
-    for (id, garbage) in [("1", ""), ("2", "{"), ("", "7"), ("3", r#"{"id":1}"#)] {
-        send(&mut conn, &["HSET", MARKS, id, garbage]).await;
-    }
-    let marks = fleet.instances[0].json("api/marks").await;
-    assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
-    slow_minute(&mut fleet, &mut traffic).await;
-
-    send(&mut conn, &["SET", MARKS, "garbage"]).await;
-    let instance = &fleet.instances[0];
-    let error = instance.pulse.mark("deploy").await.unwrap_err().to_string();
-    assert!(error.contains("fold.quarantined_keys"), "{error}");
-    let quarantined = instance.pulse.health().fold.quarantined_keys;
-    assert_eq!(quarantined[0].key, MARKS);
-    instance.time.advance(Duration::from_secs(1));
-    assert_eq!(instance.json("api/marks").await["marks"], json!([]));
-    // The suspects of a change that is new are looked for.
-    slow_minute(&mut fleet, &mut traffic).await;
-    let ongoing = fleet.ongoing().await;
-    assert_eq!(named(&ongoing), [("slower", SEARCH)]);
-    assert!(ongoing[0].requests > 0);
-}
-
 /// A mark that cannot be made is made later, and stops no heartbeat meanwhile.
 #[tokio::test]
 async fn a_version_whose_mark_cannot_be_made_is_alive() {
     let fleet = Fleet::with_versions(Backend::redis().await, &[Some("1.0"), Some("1.1")]);
-    let [first, second] = &fleet.instances[..] else {
-        panic!("there are two instances");
-    };
+    let [first, second] = [0, 1].map(|number| &fleet.instances[number]);
     first.pulse.simulation().heartbeat().await.unwrap();
     first.pulse.flush().await.unwrap();
     let mut conn = fleet.backend.server().connection().await;
@@ -350,7 +259,7 @@ async fn a_version_whose_mark_cannot_be_made_is_alive() {
     second.pulse.simulation().heartbeat().await.unwrap();
     second.pulse.flush().await.unwrap();
     assert_eq!(first.json("api/marks").await["marks"], json!([]));
-    // It is tried again after a minute.
+    // The instance tries again after a minute.
     second.time.advance(Duration::from_secs(60));
     second.pulse.simulation().heartbeat().await.unwrap();
     second.pulse.flush().await.unwrap();

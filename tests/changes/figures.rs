@@ -252,33 +252,6 @@ async fn deploys(query: &Reader) {
     }
 }
 
-#[tokio::test]
-async fn a_window_of_any_length_is_answered() {
-    let (clock, _time) = Clock::manual(START);
-    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
-    pulse.record("GET /", Duration::from_millis(5), http::StatusCode::OK);
-    pulse.flush().await.unwrap();
-    let most = 253_402_300_799;
-    for window in [
-        Window::last(Duration::ZERO),
-        Window::last(Duration::MAX),
-        Window::between(0, most).unwrap(),
-    ] {
-        let overview = pulse
-            .query()
-            .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
-            .await
-            .unwrap();
-        let window_of = overview.window.as_ref().unwrap();
-        assert_eq!(window_of.now.count, 1, "{window:?}: {window_of:#?}");
-        in_window(pulse.query(), window, "of any length").await;
-    }
-    let future = Window::between(most - 60, most).unwrap();
-    let mut paths = PathsQuery::default();
-    paths.window = future;
-    assert_eq!(pulse.query().ask(&paths).await.unwrap().total, 0);
-}
-
 /// Requests of some seconds: how long ago, of which page, how many milliseconds, whether they failed.
 fn requests() -> impl Strategy<Value = Vec<(i64, u8, u16, bool)>> {
     let ago = prop_oneof![0..600i64, 0..7_200i64, 0..90_000i64];

@@ -17,8 +17,9 @@ use tower_pulse_core::store::memory::MemoryStore;
 use crate::incidents::PRODUCT;
 use crate::rig::asking;
 use crate::rig::fold::JournalKeys;
+use crate::rig::seed::fixed_seed;
 use crate::rig::server::RedisServer;
-use crate::traffic::Request;
+use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
 pub const MINUTE: i64 = 60;
 /// The first minute of each fleet, which begins an hour.
@@ -45,7 +46,7 @@ impl Backend {
     }
 
     pub fn builder(&self) -> Builder {
-        let builder = match self {
+        match self {
             Self::Memory(store, _) => {
                 let history = Duration::from_secs(30 * 86_400);
                 let builder = Pulse::builder().store(store.clone()).history(history);
@@ -56,8 +57,7 @@ impl Backend {
             Self::Redis(server) => Pulse::builder()
                 .redis(server.url())
                 .redis_response_timeout(Duration::from_secs(5)),
-        };
-        builder.queue_time_header("x-request-start")
+        }
     }
 
     pub fn server(&self) -> &RedisServer {
@@ -203,6 +203,19 @@ impl Fleet {
         self.restart(number).await;
     }
 
+    /// Deploys a version to the first instances, and lets all of them know of it.
+    pub async fn deploy_to_first(&mut self, instances: usize, version: &'static str) {
+        for number in 0..instances {
+            self.deploy(number, version).await;
+        }
+        self.set_clocks(self.now);
+        // The version gets its mark, is told, and each instance learns of the others.
+        self.heartbeat().await;
+        self.flush().await.unwrap();
+        self.heartbeat().await;
+        self.heartbeat().await;
+    }
+
     /// Saves the seconds after which the lease of a killed folder ends.
     async fn free_lease(&self) {
         if let Backend::Redis(server) = &self.backend {
@@ -224,13 +237,6 @@ impl Fleet {
         for instance in &self.instances {
             instance.pulse.simulation().heartbeat().await.unwrap();
         }
-    }
-
-    /// Lets new versions get their marks, and be told.
-    pub async fn tell_versions(&self) {
-        self.heartbeat().await;
-        self.flush().await.unwrap();
-        self.heartbeat().await;
     }
 
     /// Records the requests of a minute in the middle of it, and ends it. Nobody judges it.
@@ -288,9 +294,42 @@ impl Fleet {
         self.ongoing().await
     }
 
+    /// Passes minutes of usual traffic, each of which the first instance judges.
+    pub async fn usual(&mut self, traffic: &mut Traffic, minutes: usize) {
+        for _ in 0..minutes {
+            self.pass_and_judge(&traffic.minute()).await;
+        }
+    }
+
+    /// Passes minutes in which [`SEARCH`] takes three times as long, each of which the first instance judges.
+    pub async fn slow(&mut self, traffic: &mut Traffic, minutes: usize) {
+        for _ in 0..minutes {
+            let mut requests = traffic.minute();
+            slow_down(&mut requests, SEARCH, 3.0);
+            self.pass_and_judge(&requests).await;
+        }
+    }
+
+    /// Passes three quarters of an hour without a change, and then minutes of one, which stands.
+    pub async fn with_a_slow_page(backend: Backend) -> (Self, Traffic) {
+        let mut fleet = Self::new(backend, 1);
+        let mut traffic = Traffic::new(fixed_seed(), 1);
+        fleet.usual(&mut traffic, 45).await;
+        assert_eq!(named(&fleet.ongoing().await), []);
+        fleet.slow(&mut traffic, 5).await;
+        assert_eq!(named(&fleet.ongoing().await), [("slower", SEARCH)]);
+        (fleet, traffic)
+    }
+
     /// Lets the first instance judge. Returns how many minutes.
     pub async fn judge(&self) -> usize {
-        self.instances[0].pulse.simulation().judge().await.unwrap()
+        self.judge_by(0).await
+    }
+
+    /// Lets an instance judge. Returns how many minutes.
+    pub async fn judge_by(&self, number: usize) -> usize {
+        let simulation = self.instances[number].pulse.simulation();
+        simulation.judge().await.unwrap()
     }
 
     pub async fn changes(&self) -> Vec<Change> {

@@ -10,7 +10,6 @@ use fastrand::Rng;
 use http::Request as HttpRequest;
 use tower::ServiceExt;
 use tower_pulse::{ManualClock, Pulse};
-use tower_pulse_model::context::QUEUED;
 
 use crate::fleet::{Backend, Fleet, MINUTE};
 use crate::rig::seed::fixed_seed;
@@ -24,10 +23,6 @@ pub const LOGIN: &str = "POST /login";
 pub const ORDER: &str = "GET /order/{id}";
 /// The query that is slow.
 pub const QUERY: &str = "db:find_order";
-/// The query that the page with timers runs for each row.
-pub const REPEATED: &str = "db:find_tag";
-/// How often a request runs it.
-pub const REPEATS: usize = 25;
 
 /// Minutes before an incident, and since.
 const BEFORE: i64 = 45;
@@ -41,8 +36,6 @@ pub enum Incident {
     BadInstance,
     Errors,
     Surge,
-    /// Requests wait longer in front of the service.
-    Queue,
 }
 
 impl Incident {
@@ -53,7 +46,6 @@ impl Incident {
             Self::BadDeploy | Self::Surge => PRODUCT,
             Self::BadInstance => SEARCH,
             Self::Errors => LOGIN,
-            Self::Queue => QUEUED,
         }
     }
 
@@ -61,7 +53,7 @@ impl Incident {
     fn befall(self, requests: &mut [Request]) {
         match self {
             // A surge is drawn as such.
-            Self::SlowQuery | Self::Queue | Self::Surge => {}
+            Self::SlowQuery | Self::Surge => {}
             Self::BadDeploy => {
                 for request in requests.iter_mut().filter(|request| request.instance < 2) {
                     slow_down(std::slice::from_mut(request), PRODUCT, 4.0);
@@ -93,16 +85,11 @@ impl Incident {
         for _ in 0..BEFORE {
             let requests = traffic.minute();
             orders
-                .pass(&mut fleet, &requests, [1.0; 2], false, &mut rng)
+                .pass(&mut fleet, &requests, 1.0, false, &mut rng)
                 .await;
         }
         if self == Self::BadDeploy {
-            for number in 0..2 {
-                fleet.deploy(number, "1.1").await;
-            }
-            fleet.set_clocks(fleet.now);
-            fleet.tell_versions().await;
-            fleet.heartbeat().await;
+            fleet.deploy_to_first(2, "1.1").await;
         }
         let began = fleet.now;
         // The instances of a deploy are others.
@@ -114,12 +101,11 @@ impl Incident {
             });
             self.befall(&mut requests);
             let query = if self == Self::SlowQuery { 8.0 } else { 1.0 };
-            let wait = if self == Self::Queue { 8.0 } else { 1.0 };
             orders
                 .pass(
                     &mut fleet,
                     &requests,
-                    [query, wait],
+                    query,
                     self == Self::BadInstance,
                     &mut rng,
                 )
@@ -154,9 +140,6 @@ impl Orders {
                     pulse.time(QUERY, query).await;
                     let user = async { time.advance(micros("user")) };
                     pulse.time("db:find_user", user).await;
-                    for _ in 0..REPEATS {
-                        pulse.timer(REPEATED).stop();
-                    }
                     time.advance(micros("own"));
                 }
             }
@@ -169,12 +152,12 @@ impl Orders {
         }
     }
 
-    /// Passes a minute, and lets it be judged. The query, and the wait in front, take so many times as long as usual.
+    /// Passes a minute, and lets it be judged. The query takes so many times as long as usual.
     async fn pass(
         &self,
         fleet: &mut Fleet,
         requests: &[Request],
-        [query_factor, wait_factor]: [f64; 2],
+        query_factor: f64,
         is_host_busy: bool,
         rng: &mut Rng,
     ) {
@@ -186,8 +169,6 @@ impl Orders {
             let query = [query * query_factor, query / 3.0, own];
             drawn.push(query.map(|micros| micros as u64));
         }
-        // Their own generator, so that the other figures stay as they are.
-        let mut waits = rng.clone();
         let minute = fleet.now;
         let and = async |fleet: &Fleet| {
             for (number, instance) in fleet.instances.iter().enumerate() {
@@ -199,10 +180,7 @@ impl Orders {
             }
             for (id, [query, user, own]) in drawn.into_iter().enumerate() {
                 self.time.set_wall(second);
-                let wait = wait_factor * 3_000.0 * (waits.f64() + waits.f64() + 0.5);
-                let taken = second * 1_000_000 - wait as i64;
                 let request = HttpRequest::get(format!("/order/{id}"))
-                    .header("x-request-start", format!("t={taken}"))
                     .header("query", query)
                     .header("user", user)
                     .header("own", own);

@@ -1,11 +1,9 @@
 //! The background task that judges each minute.
 
-use crate::rig::reads::StoreOf;
 use std::time::Duration;
 
 use http::StatusCode;
 use tower_pulse::{Clock, Pulse};
-use tower_pulse_core::store::journal::Acquired;
 use tower_pulse_model::pack::from_hex;
 use tower_pulse_model::tier::RolledUp;
 
@@ -45,31 +43,6 @@ async fn a_minute_is_judged_fifteen_seconds_after_its_end() {
     time.advance(10 * 60 * SECOND);
     let_tasks_run().await;
     assert_eq!(judged(), last, "nobody judges after a shutdown");
-}
-
-/// The slices that the store has rolled up.
-async fn rolled_up(fleet: &Fleet) -> RolledUp {
-    let store = fleet.instances[0].pulse.backend();
-    let acquired = store.journal().acquire("looks", "looks").await;
-    match acquired.unwrap() {
-        Acquired::Mine(progress) => progress.rolled,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn a_process_without_traffic_rolls_up_when_it_judges() {
-    let mut fleet = Fleet::new(Backend::memory(), 1);
-    let mut traffic = Traffic::new(fixed_seed(), 1);
-    for _ in 0..3 {
-        fleet.pass_and_judge(&traffic.minute()).await;
-    }
-    fleet.set_clocks(fleet.now + 10 * MINUTE);
-    let late = fleet.now + 10 * MINUTE;
-    assert!(rolled_up(&fleet).await.is_overdue(late));
-    assert_eq!(fleet.judge().await, 10);
-    let rolled = rolled_up(&fleet).await;
-    assert!(!rolled.is_overdue(late + 60 * MINUTE), "{rolled:?}");
 }
 
 /// The folder of a fleet without traffic has ended: another instance folds, judges, and rolls up.

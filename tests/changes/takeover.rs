@@ -1,4 +1,4 @@
-//! Whoever judges next goes on exactly where the last one was, however that one has ended.
+//! The instance that judges next goes on exactly where the last one was, however that one has ended.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,7 +10,7 @@ use tower_pulse::{Change, ChangeKind};
 use crate::fleet::{Backend, Fleet, MINUTE, START};
 use crate::rig::json::is_same;
 use crate::rig::seed::seed;
-use crate::traffic::{Request, SEARCH, Traffic, slow_down};
+use crate::traffic::{Request, SEARCH, Traffic, fail, slow_down};
 
 const SLOW_AT: i64 = START + 45 * MINUTE;
 const FAST_AT: i64 = SLOW_AT + 14 * MINUTE;
@@ -23,86 +23,59 @@ fn minute(traffic: &mut Traffic, start: i64) -> Vec<Request> {
         slow_down(&mut requests, SEARCH, 2.5);
     }
     if (SLOW_AT + 5 * MINUTE..FAST_AT + 2 * MINUTE).contains(&start) {
-        for request in requests.iter_mut().filter(|r| *r.context == *"GET /cart") {
-            request.status = 500;
-        }
+        fail(&mut requests, "GET /cart");
     }
     requests
 }
 
-/// The changes at the end of each minute of a fleet that nothing befalls, judged by its first instance.
-async fn undisturbed(backend: Backend, seed: u64, instances: usize) -> Vec<Vec<Change>> {
-    let mut fleet = Fleet::new(backend, instances);
+/// A fleet on Redis, and one in memory that nothing befalls. Passes each minute in both, and lets `judge` judge it in the
+/// first one, by the number of the minute. The changes are the same at the end of each minute.
+async fn verdicts_stay(instances: usize, seed: u64, mut judge: impl AsyncFnMut(&mut Fleet, i64)) {
+    let mut fleet = Fleet::new(Backend::redis().await, instances);
+    let mut twin = Fleet::new(Backend::memory(), instances);
     let mut traffic = Traffic::new(seed, instances);
-    let mut minutes = Vec::new();
-    while fleet.now < END {
-        let requests = minute(&mut traffic, fleet.now);
-        fleet.pass_and_judge(&requests).await;
-        minutes.push(fleet.changes().await);
+    let mut last = Vec::new();
+    while twin.now < END {
+        let requests = minute(&mut traffic, twin.now);
+        twin.pass_and_judge(&requests).await;
+        fleet.pass(&requests).await;
+        let number = (fleet.now - START) / MINUTE;
+        judge(&mut fleet, number).await;
+        last = twin.changes().await;
+        for instance in &fleet.instances {
+            let actual = instance.pulse.changes().await.unwrap();
+            let [a, b] = [&actual, &last].map(|of| serde_json::to_value(of).unwrap());
+            assert!(
+                is_same(&a, &b),
+                "at the end of minute {number}:\n{actual:#?}\ninstead of\n{last:#?}"
+            );
+        }
     }
-    let last = minutes.last().unwrap();
     for kind in [ChangeKind::Slower, ChangeKind::Failing] {
         let ended = |change: &&Change| change.kind == kind && change.ended.is_some();
         assert_eq!(last.iter().filter(ended).count(), 1, "{last:#?}");
     }
-    minutes
-}
-
-/// Asserts that changes are the same.
-fn assert_same(now: i64, actual: &[Change], expected: &[Change]) {
-    let minute = (now - START) / MINUTE;
-    let values = |changes: &[Change]| serde_json::to_value(changes).unwrap();
-    assert!(
-        is_same(&values(actual), &values(expected)),
-        "at the end of minute {minute}:\n{actual:#?}\ninstead of\n{expected:#?}"
-    );
-}
-
-async fn a_killed_folder_changes_no_verdict(backend: Backend, twin: Backend) {
-    let seed = seed();
-    let expected = undisturbed(twin, seed, 2).await;
-    let mut fleet = Fleet::new(backend, 2);
-    let mut traffic = Traffic::new(seed, 2);
-    let mut judge = 0;
-    for expected in expected {
-        let requests = minute(&mut traffic, fleet.now);
-        fleet.pass(&requests).await;
-        assert_eq!(
-            fleet.instances[judge]
-                .pulse
-                .simulation()
-                .judge()
-                .await
-                .unwrap(),
-            1
-        );
-        let actual = fleet.instances[1 - judge].pulse.changes().await.unwrap();
-        assert_same(fleet.now, &actual, &expected);
-        // In a quiet time, with one change, with two, with none again.
-        if [30, 51, 55, 63].contains(&((fleet.now - START) / MINUTE)) {
-            fleet.restart(judge).await;
-            judge = 1 - judge;
-        }
-    }
 }
 
 #[tokio::test]
-async fn a_restart_of_all_instances_changes_no_verdict() {
-    let seed = seed();
-    let expected = undisturbed(Backend::memory(), seed, 2).await;
-    let mut fleet = Fleet::new(Backend::redis().await, 2);
-    let mut traffic = Traffic::new(seed, 2);
-    for expected in expected {
-        let requests = minute(&mut traffic, fleet.now);
-        fleet.pass(&requests).await;
-        assert_eq!(fleet.judge().await, 1);
-        assert_same(fleet.now, &fleet.changes().await, &expected);
-        if [20, 50, 62].contains(&((fleet.now - START) / MINUTE)) {
-            for number in 0..2 {
-                fleet.restart(number).await;
+async fn a_killed_folder_and_a_restart_of_all_change_no_verdict() {
+    let mut judge = 0;
+    verdicts_stay(2, seed(), async |fleet, minute| {
+        assert_eq!(fleet.judge_by(judge).await, 1);
+        match minute {
+            // In a quiet time, with one change, with two, with none again.
+            30 | 51 | 55 | 63 => {
+                fleet.restart(judge).await;
+                judge = 1 - judge;
             }
+            20 | 50 | 62 => {
+                fleet.restart(0).await;
+                fleet.restart(1).await;
+            }
+            _ => {}
         }
-    }
+    })
+    .await;
 }
 
 /// Polls a future up to so many times, each time once it has been woken, then drops it. Returns whether it has ended.
@@ -118,44 +91,23 @@ async fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> bool {
     .await
 }
 
-async fn a_judgement_that_is_dropped_changes_no_verdict(
-    backend: Backend,
-    (twin, points): (Backend, usize),
-) {
+#[tokio::test]
+async fn a_judgement_that_is_dropped_changes_no_verdict() {
     let seed = seed();
-    let expected = undisturbed(twin, seed, 1).await;
-    let mut fleet = Fleet::new(backend, 1);
-    let mut traffic = Traffic::new(seed, 1);
     let (mut rng, mut dropped) = (Rng::with_seed(seed), 0);
-    for (number, expected) in expected.iter().enumerate() {
-        let requests = minute(&mut traffic, fleet.now);
-        fleet.pass(&requests).await;
+    verdicts_stay(1, seed, async |fleet, minute| {
         let pulse = &fleet.instances[0].pulse;
-        // In memory, a judgement waits for the detector's thread only: once for the minute and, after a judgement that
-        // was dropped, for each minute of the past. In Redis, for each answer too.
-        let most = if number % 4 == 0 {
-            2 * points
-        } else {
-            points / 10
-        };
+        // A judgement waits for the detector's thread and for each answer of Redis; after one that was dropped, for each
+        // minute of the past.
+        let most = if minute % 4 == 0 { 300 } else { 15 };
         for _ in 0..3 {
             let has_ended = poll_times(pulse.simulation().judge(), rng.usize(1..=most)).await;
             dropped += usize::from(!has_ended);
         }
-        let judged = pulse.simulation().judge().await.unwrap();
-        assert!(judged <= 1);
-        assert_same(fleet.now, &fleet.changes().await, expected);
+        assert!(fleet.judge().await <= 1);
         let until = fleet.instances[0].pulse.health().changes.judged_until;
         assert_eq!(until, Some(fleet.now));
-    }
+    })
+    .await;
     assert!(dropped >= 8, "{dropped} were dropped");
 }
-
-// Both stores give the same verdicts.
-in_both!(
-    a_killed_folder_changes_no_verdict(Backend::memory(), Backend::memory()),
-    a_judgement_that_is_dropped_changes_no_verdict(
-        (Backend::memory(), 10),
-        (Backend::memory(), 150)
-    )
-);

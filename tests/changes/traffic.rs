@@ -106,3 +106,10 @@ pub fn slow_down(requests: &mut [Request], context: &str, factor: f64) {
         request.duration = request.duration.mul_f64(factor);
     }
 }
+
+/// Lets all requests of a page fail.
+pub fn fail(requests: &mut [Request], context: &str) {
+    for request in requests.iter_mut().filter(|r| *r.context == *context) {
+        request.status = 500;
+    }
+}

@@ -35,8 +35,9 @@ async fn pass_week(
     ongoing
 }
 
-async fn what_is_so_each_week_is_no_news_and_more_than_that_is(backend: Backend) {
-    let mut fleet = Fleet::new(backend, 1);
+#[tokio::test]
+async fn what_is_so_each_week_is_no_news_and_more_than_that_is() {
+    let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut usual = Traffic::new(fixed_seed(), 1);
     let news: BTreeSet<_> = [("slower", SEARCH), ("surging", PRODUCT)]
         .map(|(kind, context)| (kind.to_owned(), context.to_owned()))
@@ -52,5 +53,3 @@ async fn what_is_so_each_week_is_no_news_and_more_than_that_is(backend: Backend)
     }
     assert_eq!(fleet.now, START + 4 * WEEK + 150 * MINUTE);
 }
-
-in_both!(what_is_so_each_week_is_no_news_and_more_than_that_is);

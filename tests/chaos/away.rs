@@ -10,8 +10,9 @@ use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, pause};
-use crate::table::{Outcome, Size};
+use crate::scenarios::Report;
+use crate::service::{PREFIX, by_day, pause};
+use crate::table::Size;
 
 const CONNECTIONS: usize = 8;
 /// The most bytes by which the service may grow while Redis is away: the default of `pending_bytes`.
@@ -80,10 +81,8 @@ async fn control(url: &str, length: Duration) -> u32 {
     load.stop().await.0
 }
 
-pub async fn away(size: Size) -> Outcome {
-    let outage = Duration::from_secs(120)
-        .mul_f64(size.scale)
-        .max(Duration::from_secs(4));
+pub async fn away(size: Size) -> Report {
+    let outage = size.time(120).max(Duration::from_secs(4));
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let control_length = (outage / 4).max(Duration::from_secs(3));
@@ -94,7 +93,8 @@ pub async fn away(size: Size) -> Outcome {
     let load = Load::start(demo.address()).await;
     pause(2_000).await;
     let rss = demo.rss_bytes();
-    let (_, failed_before, mut sent) = load.stop().await;
+    let (_, failed_before, sent) = load.stop().await;
+    let mut sent = sent as i64;
 
     proxy.refuse(true);
     proxy.cut();
@@ -106,81 +106,50 @@ pub async fn away(size: Size) -> Outcome {
         most = most.max(demo.rss_bytes());
     }
     let health = admin.json("/admin/pulse/api/health").await;
-    let status = health["status"].clone();
     let (p99, failed, answered) = load.stop().await;
-    sent += answered;
+    sent += answered as i64;
 
     // The store comes back while requests go on; these are counted too.
     let load = Load::start(demo.address()).await;
     proxy.heal();
     let healed = Instant::now();
     let mut conn = server.connection().await;
-    let drained = loop {
-        if hits(&mut conn).await >= sent {
-            break healed.elapsed();
-        }
-        if healed.elapsed() > Duration::from_secs(30) {
-            break healed.elapsed();
-        }
+    while by_day(&mut conn, HITS).await < sent && healed.elapsed() < Duration::from_secs(30) {
         pause(20).await;
-    };
+    }
+    let drained = healed.elapsed();
     most = most.max(demo.rss_bytes());
     let (_, failed_after, answered) = load.stop().await;
-    let expected = sent + answered;
     demo.signal("TERM");
     demo.wait_exit(Duration::from_secs(5)).await;
     fold_rest(&server.url(), PREFIX).await;
-    let stored = hits(&mut conn).await;
     let after = control(&proxy.url(), control_length).await;
 
-    let mut outcome = Outcome {
-        done: format!(
-            "Redis away for {:.0} s under full load",
-            outage.as_secs_f64()
-        ),
-        expected: expected as i64,
-        stored: stored as i64,
-        ..Outcome::default()
+    let seconds = outage.as_secs_f64();
+    let mut report = Report {
+        done: format!("Redis away for {seconds:.0} s under full load"),
+        expected: sent + answered as i64,
+        stored: by_day(&mut conn, HITS).await,
+        ..Report::default()
     };
-    let faults = &mut outcome.faults;
     let failed = failed_before + failed + failed_after;
-    if failed > 0 {
-        faults.push(format!("{failed} requests failed"));
-    }
-    if stored != expected {
-        faults.push(format!("{stored} stored, {expected} answered"));
-    }
-    let growth = most.saturating_sub(rss);
-    if growth > MOST_GROWTH {
-        faults.push(format!(
-            "grew by {growth} bytes, {MOST_GROWTH} are the bound"
-        ));
-    }
-    if drained > Duration::from_secs(5) {
-        faults.push(format!("drained in {drained:?}"));
-    }
+    report.fault_if(failed > 0, format!("{failed} requests failed"));
+    let (growth, bound) = (most.saturating_sub(rss) / 1024, MOST_GROWTH / 1024);
+    let line = format!("grew by {growth} kB (bound {bound} kB)");
+    report.fault_if(growth > bound, &*line);
+    report.notes.push(line);
+    let line = format!("drained in {:.2} s", drained.as_secs_f64());
+    report.fault_if(drained > Duration::from_secs(5), &*line);
+    report.notes.push(line);
     // Allowed noise: a tenth above the slower of the two runs without the layer.
-    let allowed = before.max(after) * 11 / 10;
-    if p99 > allowed {
-        faults.push(format!("p99 {p99} µs, {allowed} µs are within the noise"));
-    }
-    if outage > Duration::from_secs(11) && status != "down" {
-        faults.push(format!("health says {status}"));
-    }
-    outcome.notes = vec![
-        format!("{failed} failed"),
-        format!("p99 {p99} µs (without the layer {before} and {after} µs)"),
-        format!(
-            "grew by {} kB (bound {} kB)",
-            growth / 1024,
-            MOST_GROWTH / 1024
-        ),
-        format!("drained in {:.2} s", drained.as_secs_f64()),
-    ];
-    outcome
+    let is_slower = p99 > before.max(after) * 11 / 10;
+    let line = format!("p99 {p99} µs (without the layer {before} and {after} µs)");
+    report.fault_if(is_slower, &*line);
+    report.notes.push(line);
+    let is_down = outage <= Duration::from_secs(11) || health["status"] == "down";
+    report.fault_if(!is_down, format!("health says {}", health["status"]));
+    report
 }
 
-async fn hits(conn: &mut redis::aio::MultiplexedConnection) -> u64 {
-    let slices = crate::rig::book::get_counter(conn, PREFIX, "hits:GET /ping", 86_400).await;
-    slices.iter().map(|(_, n)| *n as u64).sum()
-}
+/// The counter of the requests.
+const HITS: &str = "hits:GET /ping";

@@ -9,11 +9,12 @@ use tower_pulse_core::store::CounterQuery;
 use tower_pulse_core::store::Query;
 use tower_pulse_file::{FileOptions, FileStore};
 
-use crate::clients::{CONNECTIONS, Clients, Missing};
 use crate::rig::demo::{self, Demo};
 use crate::rig::process::TempDir;
-use crate::rig::wait::until;
-use crate::table::{Outcome, Size};
+use crate::scenarios::Report;
+use crate::scenarios::process::{CONNECTIONS, Clients};
+use crate::service::{pause, settle, without_tasks};
+use crate::table::Size;
 
 /// What may be missing: a flush interval and its jitter, as the commit follows the flush, and the flush and the
 /// commit themselves on a busy machine.
@@ -30,63 +31,52 @@ async fn start(path: &Path) -> Demo {
 async fn stored(path: &Path) -> i64 {
     let options = FileOptions::new(path).unwrap();
     let store = Arc::new(FileStore::open(options).unwrap());
-    let builder = Pulse::builder().store(store.clone());
-    let (pulse, tasks) = builder.build_with_tasks().unwrap();
-    drop(tasks);
+    let pulse = without_tasks(Pulse::builder().store(store.clone()));
     pulse.counter("looks").add(1);
-    until("the file is open", async || pulse.flush().await.is_ok()).await;
+    settle(&pulse).await;
     let query = CounterQuery::new(["hits:GET /ping"], 86_400);
     let counters = store.counters(&query).await.unwrap();
     pulse.shutdown().await.unwrap();
     counters[0].sum()
 }
 
-pub async fn sigkill(size: Size) -> Outcome {
+pub async fn sigkill(size: Size) -> Report {
     let rounds = size.of(200);
     let mut rng = fastrand::Rng::with_seed(size.seed);
     let dir = TempDir::new("killed");
     let path = dir.path().join("pulse.redb");
-    let mut outcome = Outcome {
-        done: format!(
-            "{rounds} x SIGKILL of a service on a file, under load of {CONNECTIONS} connections"
-        ),
-        ..Outcome::default()
-    };
-    let mut missing = Missing::default();
-    for round in 0..rounds {
+    let (mut report, mut widest) = (Report::default(), Duration::ZERO);
+    for _ in 0..rounds {
         let demo = start(&path).await;
         let clients = Clients::start(&demo);
-        tokio::time::sleep(Duration::from_millis(rng.u64(200..2_600))).await;
+        pause(rng.u64(200..2_600)).await;
         let killed = Instant::now();
         demo.kill_9();
         let answered = clients.answers().await;
-        let found = stored(&path).await - outcome.stored;
-        let (kill, counts) = ((round, killed), (&*answered, found));
-        missing.add(&mut outcome, kill, counts, ALLOWED);
+        let found = stored(&path).await - report.stored;
+        widest = widest.max(report.killed(killed, &answered, found, ALLOWED));
     }
     let files = std::fs::read_dir(dir.path()).unwrap().count();
-    if files != 1 {
-        let line = format!("{files} files: the file was damaged and set aside");
-        outcome.faults.push(line);
-    }
-    outcome.notes = missing.notes();
-    outcome
-        .notes
-        .push("interval 1 s, durable each second".to_owned());
-    outcome
+    let line = format!("{files} files: the file was damaged and set aside");
+    report.fault_if(files != 1, line);
+    report.done = format!(
+        "{rounds} x SIGKILL of a service on a file, at most the last {:.2} s missing",
+        widest.as_secs_f64()
+    );
+    report
 }
 
-pub async fn deploys(size: Size) -> Outcome {
+pub async fn deploys(size: Size) -> Report {
     let rounds = size.of(20);
     let mut rng = fastrand::Rng::with_seed(size.seed);
     let dir = TempDir::new("deployed");
     let path = dir.path().join("pulse.redb");
-    let mut outcome = Outcome {
+    let mut report = Report {
         done: format!(
             "{rounds} x the next process starts, serves beside the last one, and takes the file over when SIGTERM has \
              ended that"
         ),
-        ..Outcome::default()
+        ..Report::default()
     };
     let mut old = start(&path).await;
     let mut clients = Clients::start(&old);
@@ -97,30 +87,21 @@ pub async fn deploys(size: Size) -> Outcome {
             false => None,
         };
         let of_new = new.as_ref().map(Clients::start);
-        tokio::time::sleep(Duration::from_millis(rng.u64(500..3_000))).await;
+        pause(rng.u64(500..3_000)).await;
         old.signal("TERM");
         let exit = old.wait_exit(Duration::from_secs(10)).await;
-        if exit.is_none_or(|exit| !exit.success()) {
-            let line = format!("round {round}: no clean exit\n{}", old.stderr());
-            outcome.faults.push(line);
-        }
+        let is_clean = exit.is_some_and(|exit| exit.success());
+        let line = format!("round {round}: no clean exit\n{}", old.stderr());
+        report.fault_if(!is_clean, line);
         answered += clients.answers().await.len() as i64;
         let (Some(new), Some(of_new)) = (new, of_new) else {
             break;
         };
         (old, clients) = (new, of_new);
         // It tries the file each second, and must have it before the next deploy.
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        pause(2_000).await;
     }
-    outcome.stored = stored(&path).await;
-    // A request that was served while its connection was closed has no answer.
-    let most = (CONNECTIONS as i64) * (rounds as i64 + 1);
-    let unheard = (outcome.stored - answered).clamp(0, most);
-    outcome.expected = answered + unheard;
-    outcome.notes = vec![format!("{unheard} served without an answer")];
-    if outcome.stored != outcome.expected {
-        let line = format!("{} stored, {answered} answered", outcome.stored);
-        outcome.faults.push(line);
-    }
-    outcome
+    let connections = CONNECTIONS as i64 * (rounds as i64 + 1);
+    report.ended(answered, stored(&path).await, connections);
+    report
 }

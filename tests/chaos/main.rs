@@ -1,5 +1,5 @@
-//! The long form of `tests/faults`: `make chaos` runs it in release and prints one table. It ends with an
-//! error if any number differs.
+//! The long form of `tests/faults` and `tests/topologies`: `make chaos` runs it in release and prints one table. It
+//! ends with an error if any number differs.
 //!
 //! `PULSE_CHAOS_SCALE=0.05` (or `--quick`) shortens every scenario to that part, `PULSE_SEED` repeats a
 //! run, and words after `run` select scenarios by name. Without `run` it does nothing, so that a plain
@@ -10,40 +10,43 @@
     dead_code,
     missing_docs,
     unreachable_pub,
+    unused_imports,
     reason = "test code: a panic is a failed test; not all of the shared parts are used here"
 )]
 
 #[cfg(feature = "redis-tls")]
 #[path = "../topologies/certificates.rs"]
 mod certificates;
-#[path = "../faults/folds/mod.rs"]
-mod folds;
 #[path = "../topologies/place.rs"]
 mod place;
 #[path = "../rig/mod.rs"]
 mod rig;
+#[path = "../faults/scenarios/mod.rs"]
+mod scenarios;
 #[path = "../faults/service.rs"]
 mod service;
+#[path = "../topologies/trials.rs"]
+mod trials;
 #[path = "../topologies/user.rs"]
 mod user;
 
 mod away;
-mod clients;
 mod file;
-mod fleet;
-mod folding;
-mod process;
-mod store;
 mod table;
-mod topologies;
 
-use table::Run;
+use std::time::Duration;
+
+use table::{Run, Size};
+
+/// Fleets that run at once. Each waits for leases to expire most of the time.
+const FLEETS: u64 = 4;
+
+/// What a SIGKILL may take: an interval of a second and up to 50 ms of jitter, and the rest for the flush itself, on a busy
+/// machine.
+const AN_INTERVAL: Duration = Duration::from_millis(1_150);
 
 fn main() {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    if std::env::var_os(fleet::CHILD).is_some() {
-        return runtime(1).block_on(fleet::child());
-    }
     let quick = words.iter().any(|word| word == "--quick");
     words.retain(|word| !word.starts_with('-'));
     if words.first().is_none_or(|word| word != "run") {
@@ -56,53 +59,90 @@ fn main() {
         Err(_) => 1.0,
     };
     let mut run = Run::new(scale, words.split_off(1));
-    runtime(4).block_on(async {
-        run.scenario("kills and freezes", store::kills_and_freezes)
-            .await;
-        run.scenario("swallowed replies", store::swallowed_replies)
-            .await;
-        run.scenario("kill -9 of Redis", store::killed_servers)
-            .await;
-        run.scenario("Redis away", away::away).await;
-        run.scenario("failover", store::failovers).await;
-        run.scenario("SIGTERM", process::sigterm).await;
-        run.scenario("SIGKILL", process::sigkill).await;
-        run.scenario("SIGKILL on a file", file::sigkill).await;
-        run.scenario("deploys on a file", file::deploys).await;
-        run.scenario("eight processes", fleet::eight_processes)
-            .await;
-        run.scenario("folder killed", folding::folder_killed).await;
-        run.scenario("folder frozen", folding::folder_frozen).await;
-        run.scenario("clocks apart", folding::clocks_apart).await;
-        run.scenario("journal full", folding::journal_full).await;
-        run.scenario("Redis killed while folding", folding::servers_killed)
-            .await;
-        run.scenario("failover while folding", folding::failovers)
-            .await;
-        run.scenario("journal deleted", folding::journal_deleted)
-            .await;
-        run.scenario("state deleted", folding::state_deleted).await;
-        run.scenario("slot moved", topologies::slot_moved).await;
-        run.scenario("cluster failover", topologies::failovers)
-            .await;
-        run.scenario("Sentinel failover", topologies::cut_off_primaries)
-            .await;
-        run.scenario("cluster down", topologies::cluster_down).await;
-        run.scenario("credentials rotated", topologies::credentials)
-            .await;
-        #[cfg(feature = "redis-tls")]
-        run.scenario("TLS cut", topologies::tls_cut).await;
-    });
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(4).enable_all().build().unwrap();
+    runtime.block_on(scenarios_of(&mut run));
     if !run.print() {
         std::process::exit(1);
     }
 }
 
-fn runtime(threads: usize) -> tokio::runtime::Runtime {
-    let mut builder = match threads {
-        1 => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    builder.worker_threads(threads.max(1));
-    builder.enable_all().build().unwrap()
+async fn scenarios_of(run: &mut Run) {
+    run.scenario("kills and freezes", |size: Size| {
+        let (kills, freezes) = (size.of(1_000), size.of(200));
+        scenarios::kills_and_freezes(kills, freezes, size.of(1_000_000), size.seed)
+    })
+    .await;
+    run.scenario("lost replies", |size: Size| {
+        scenarios::lost_replies(size.of(500).max(60), size.seed)
+    })
+    .await;
+    run.scenario("Redis away", away::away).await;
+    run.scenario("SIGTERM", |size: Size| {
+        scenarios::sigterm(size.of(50), Duration::from_secs(2), size.seed)
+    })
+    .await;
+    run.scenario("SIGKILL", |size: Size| {
+        scenarios::sigkill(size.of(100), AN_INTERVAL, size.seed)
+    })
+    .await;
+    run.scenario("SIGKILL on a file", file::sigkill).await;
+    run.scenario("deploys on a file", file::deploys).await;
+    run.scenario("folder killed", |size: Size| {
+        scenarios::folders_killed(size.of(100), FLEETS, size.seed)
+    })
+    .await;
+    run.scenario("folder frozen", |size: Size| {
+        scenarios::folders_frozen(size.of(20), FLEETS, size.seed)
+    })
+    .await;
+    run.scenario("clocks apart", |size: Size| {
+        scenarios::clocks_apart(size.of(48), size.seed)
+    })
+    .await;
+    run.scenario("journal full", |size: Size| {
+        scenarios::journal_full(size.time(60), size.seed)
+    })
+    .await;
+    run.scenario("kill -9 of Redis", |size: Size| {
+        scenarios::servers_killed(size.of(50), size.seed)
+    })
+    .await;
+    run.scenario("failover", |size: Size| {
+        scenarios::failovers(size.of(10).max(3), size.seed)
+    })
+    .await;
+    run.scenario("journal deleted", |size: Size| {
+        scenarios::deleted(false, size.of(10), size.seed)
+    })
+    .await;
+    run.scenario("state deleted", |size: Size| {
+        scenarios::deleted(true, size.of(10), size.seed)
+    })
+    .await;
+    run.scenario("slot moved", |size: Size| {
+        trials::slot_moved(size.of(20), size.seed)
+    })
+    .await;
+    run.scenario("cluster failover", |size: Size| {
+        trials::failovers(size.of(20), size.seed)
+    })
+    .await;
+    run.scenario("Sentinel failover", |size: Size| {
+        trials::cut_off_primaries(size.of(10), size.seed)
+    })
+    .await;
+    run.scenario("cluster down", |size: Size| {
+        trials::cluster_down(size.time(120).max(Duration::from_secs(3)), size.seed)
+    })
+    .await;
+    run.scenario("credentials rotated", |size: Size| {
+        trials::credentials(size.of(100), size.seed)
+    })
+    .await;
+    #[cfg(feature = "redis-tls")]
+    run.scenario("TLS cut", |size: Size| {
+        trials::tls_cut(size.of(200), size.seed)
+    })
+    .await;
 }

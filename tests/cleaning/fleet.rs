@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tower_pulse::Clock;
-use tower_pulse_core::store::Store;
-use tower_pulse_core::store::{Cleaned, Pass};
+use tower_pulse_core::store::{Cleaned, Store};
 use tower_pulse_model::batch::Batch;
-use tower_pulse_model::slice::Precision;
+use tower_pulse_model::slice::{Precision, Precisions};
 
 use crate::fixture::{ApplyOutcome, MergeReport, THIS_HOUR, Writer, call, pass_of, redis_store};
 use crate::raw_redis::{self, PREFIX, ask, key, keys, known_members, slices, write};
@@ -101,22 +100,14 @@ async fn write_live(server: &RedisServer) -> BTreeMap<(u32, String), Slices> {
     model
 }
 
-fn pass(instance: usize, now: i64) -> Pass {
-    pass_of(&format!("cleaner-{instance}"), now, 60)
-}
-
 /// Runs the same pass on all stores at the same time. Returns the report of the store that ran it.
 async fn clean(stores: &[Arc<dyn Store>], now: i64) -> Cleaned {
-    let mut done = Vec::new();
-    let tasks: Vec<_> = (0..stores.len())
-        .map(|n| {
-            let store = stores[n].clone();
-            tokio::spawn(async move { store.upkeep().clean(&pass(n, now)).await.unwrap() })
-        })
-        .collect();
-    for task in tasks {
-        done.extend(task.await.unwrap());
-    }
+    let passes = stores.iter().enumerate().map(|(n, store)| async move {
+        let pass = pass_of(&format!("cleaner-{n}"), now, 60);
+        store.upkeep().clean(&pass).await.unwrap()
+    });
+    let done = futures_util::future::join_all(passes).await;
+    let mut done: Vec<_> = done.into_iter().flatten().collect();
     assert_eq!(done.len(), 1, "a pass is done once");
     done.remove(0)
 }
@@ -125,18 +116,15 @@ async fn clean(stores: &[Arc<dyn Store>], now: i64) -> Cleaned {
 async fn three_instances_clean_what_another_program_left() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
-    for (command, key, value) in [
-        ("SET", "known", ("x", "EX")),
-        ("ZADD", "known:", ("0", "1:dead-1")),
-        ("HSET", "count:1:dead-1", ("17", "1")),
-        ("HSET", "pulsecount:1:dead-1", ("17", "1")),
-        ("ZADD", "pulse", ("5", "x")),
-        ("HSET", "pulse2:count:60:x", ("1", "1")),
+    for command in [
+        "SET known x",
+        "ZADD known: 0 1:dead-1",
+        "HSET count:1:dead-1 17 1",
+        "HSET pulsecount:1:dead-1 17 1",
+        "ZADD pulse 5 x",
+        "HSET pulse2:count:60:x 1 1",
     ] {
-        match command {
-            "SET" => ask::<()>(conn, command, (key, value.0)).await,
-            _ => drop(ask::<i64>(conn, command, (key, value)).await),
-        }
+        let _: redis::Value = server.run(command).await;
     }
     let outside = async || {
         let mut dumps = BTreeMap::new();
@@ -156,18 +144,14 @@ async fn three_instances_clean_what_another_program_left() {
     let mut model = write_live(&server).await;
 
     let (clock, manual_clock) = Clock::manual(START);
-    let stores: Vec<Arc<dyn Store>> = (0..3)
-        .map(|_| {
-            let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
-            Arc::new(store) as Arc<dyn Store>
-        })
-        .collect();
-    let writer = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
-    let writer = Writer::new(Arc::new(writer), clock.clone());
-    let precisions = tower_pulse_model::slice::Precisions::default();
+    let store = || -> Arc<dyn Store> {
+        Arc::new(redis_store(&server.url(), PREFIX).with_clock(clock.clone()))
+    };
+    let stores = [store(), store(), store()];
+    let writer = Writer::new(store(), clock.clone());
     let write_some = async |first: u64, now: i64| {
         for seq in first..first + 20 {
-            let mut batch = Batch::new(precisions.clone());
+            let mut batch = Batch::new(Precisions::default());
             for n in 0..LIVE {
                 batch.count(&format!("live-{n}").into(), now, 1);
             }
@@ -198,10 +182,8 @@ async fn three_instances_clean_what_another_program_left() {
     assert_eq!(first.counters, (DEAD * 3) as u64);
 
     let members = known_members(conn).await;
-    let dead = members
-        .iter()
-        .filter(|m| String::from_utf8_lossy(m).contains("dead"));
-    assert_eq!(dead.count(), 0);
+    let mut names = members.iter().map(|member| String::from_utf8_lossy(member));
+    assert!(!names.any(|name| name.contains("dead")));
     assert_eq!(keys(conn, "pulse:count:*:dead*").await.len(), 0);
     for member in GARBAGE {
         assert!(members.iter().any(|m| m == member), "garbage is left alone");
@@ -269,15 +251,11 @@ async fn a_hash_of_any_length_is_cleaned_in_parts() {
     let dropped = 50_000 - 120 + 1_500 - 120;
     assert_eq!(cleaned.slices, dropped);
     // A command lists or drops some hundreds of slices, which takes the server less than a millisecond.
-    let calls: String = ask(conn, "INFO", "commandstats").await;
-    for command in ["hscan", "hdel"] {
-        let stat = format!("cmdstat_{command}:calls=");
-        let number = calls
-            .split(&stat)
-            .nth(1)
-            .and_then(|text| text.split(',').next());
-        let number: u64 = number.unwrap().parse().unwrap();
-        assert!(number >= dropped / 1_000, "{number} calls of {command}");
+    let stats = server.info("commandstats").await;
+    for command in ["cmdstat_hscan", "cmdstat_hdel"] {
+        let calls = stats[command].split(['=', ',']).nth(1).unwrap();
+        let calls: u64 = calls.parse().unwrap();
+        assert!(calls >= dropped / 1_000, "{calls} calls of {command}");
     }
     let expected: Slices = (0..120).map(|i| (START - i, 1)).collect();
     assert_eq!(slices(conn, 1, "many").await, expected);

@@ -1,4 +1,4 @@
-//! A whole `Pulse` with a manual clock forgets idle counters and contexts, with either store.
+//! A whole `Pulse` with a manual clock forgets idle contexts. The stores' suite has each store forget them.
 
 use std::time::Duration;
 
@@ -17,26 +17,9 @@ struct Fixture {
     pulse: Pulse,
     clock: Clock,
     manual_clock: ManualClock,
-    server: Option<RedisServer>,
 }
 
 impl Fixture {
-    fn new(server: Option<RedisServer>) -> Self {
-        let (clock, manual_clock) = Clock::manual(NOW);
-        let mut builder = Pulse::builder().clock(clock.clone());
-        if let Some(server) = &server {
-            builder = builder.redis(server.url());
-        }
-        // The tests flush themselves.
-        let builder = builder.flush_interval(Duration::from_secs(60));
-        Self {
-            pulse: builder.build().unwrap(),
-            clock,
-            manual_clock,
-            server,
-        }
-    }
-
     /// Runs a timer in each of the contexts, adds to a counter for each, and flushes.
     async fn visit(&self, contexts: &[&str]) {
         for context in contexts {
@@ -71,71 +54,37 @@ impl Fixture {
         let snapshot = self.pulse.backend().snapshot(now).await.unwrap();
         snapshot.contexts.into_iter().map(|c| c.context).collect()
     }
-
-    async fn slice_count(&self, counter: &str, precision: u32) -> usize {
-        let counter = self.pulse.backend().counter(counter, precision).await;
-        counter.unwrap().len()
-    }
 }
 
-async fn idle_counters_are_removed(fixture: &Fixture) {
-    fixture.visit(&["a", "b"]).await;
-    fixture.pass_after(60).await;
-    assert_eq!(fixture.slice_count("sold:a", 1).await, 1);
-    fixture.pass_after(300).await;
-    for counter in ["sold:a", "hits:a", "micros:b"] {
-        assert_eq!(fixture.slice_count(counter, 1).await, 0, "{counter}");
-        assert_eq!(fixture.slice_count(counter, 60).await, 1, "{counter}");
-    }
-    fixture.pass_after(3 * HOUR).await;
-    assert_eq!(fixture.slice_count("sold:a", 60).await, 0);
-    // Slices of days are removed at last, in a pass in which they are due. Counters of the user are not removed
-    // with a context.
-    for (days, left) in [(100, 1), (40, 0)] {
-        fixture.pass_after(days * DAY).await;
-        let midnight = (fixture.clock.now_seconds() / 86_400 + 1) * 86_400;
-        fixture.manual_clock.set_wall(midnight - 50);
-        let last = fixture.pass_after(0).await;
-        assert_eq!(last.last_pass_at.map(|at| at / 60), Some(midnight / 60));
-        assert_eq!(fixture.slice_count("sold:a", 3_600).await, 0);
-        assert_eq!(fixture.slice_count("sold:a", 86_400).await, left);
-    }
-}
-
-async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
+#[tokio::test]
+async fn contexts_are_unranked_and_forgotten() {
+    let server = RedisServer::start().await;
+    let (clock, manual_clock) = Clock::manual(NOW);
+    let builder = Pulse::builder().clock(clock.clone()).redis(server.url());
+    // The test flushes itself.
+    let builder = builder.flush_interval(Duration::from_secs(60));
+    let fixture = Fixture {
+        pulse: builder.build().unwrap(),
+        clock,
+        manual_clock,
+    };
     fixture.visit(&["old", "new"]).await;
     fixture.manual_clock.advance(Duration::from_secs(HOUR));
     // Samples in another hour, so that there are statistics of a last hour too.
     fixture.visit(&["old", "new"]).await;
-    if let Some(server) = &fixture.server {
-        let conn = &mut server.connection().await;
-        // Two sets and their hours, two counters of seven precisions, and the user's counter. Keys of records do
-        // not contain the name.
-        assert_eq!(keys(conn, "*:old*").await.len(), 4 + 14 + 7);
-        let _: i64 = ask(conn, "ZADD", ("pulse:pulse:instances", NOW, "dead")).await;
-    }
-    let now = fixture.clock.now_seconds();
-    for tier in [60, 3_600] {
-        let records = fixture
-            .pulse
-            .backend()
-            .records_of("old", tier, now)
-            .await
-            .unwrap();
-        assert!(!records.is_empty(), "{tier}");
-    }
-    let last = fixture.pass_after(60).await;
-    assert_eq!(last.contexts, 0);
+    let conn = &mut server.connection().await;
+    // Two sets and their hours, two counters of seven precisions, and the user's counter. Keys of records do
+    // not contain the name.
+    assert_eq!(keys(conn, "*:old*").await.len(), 4 + 14 + 7);
+    let _: i64 = ask(conn, "ZADD", ("pulse:pulse:instances", NOW, "dead")).await;
+    assert_eq!(fixture.pass_after(60).await.contexts, 0);
     fixture.pass_after(DAY / 2).await;
     fixture.visit(&["new"]).await;
     assert_eq!(fixture.ranked().await.len(), 2);
     fixture.pass_after(DAY / 2).await;
     assert_eq!(fixture.ranked().await, ["new"]);
-    assert_eq!(
-        fixture.contexts().await,
-        ["new", "old"],
-        "not forgotten, but not ranked"
-    );
+    let contexts = fixture.contexts().await;
+    assert_eq!(contexts, ["new", "old"], "not forgotten, but not ranked");
     // A context with new samples is ranked again.
     fixture.visit(&["old"]).await;
     assert_eq!(fixture.ranked().await.len(), 2);
@@ -150,52 +99,31 @@ async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
     let now = fixture.clock.now_seconds();
     let store = fixture.pulse.backend();
     assert_eq!(store.context("old", now).await.unwrap(), None);
-    for precision in [1, 60, 86_400] {
-        assert_eq!(fixture.slice_count("hits:old", precision).await, 0);
+    for (counter, precision, slices) in [
+        ("hits:old", 1, 0),
+        ("hits:old", 60, 0),
+        ("hits:old", 86_400, 0),
+        ("hits:new", 86_400, 8),
+    ] {
+        let counter = store.counter(counter, precision).await.unwrap();
+        assert_eq!(counter.len(), slices, "{precision}");
     }
     assert_eq!(store.records_of("old", 3_600, now).await.unwrap(), []);
-    assert_eq!(fixture.slice_count("hits:new", 86_400).await, 8);
-    if let Some(server) = &fixture.server {
-        let conn = &mut server.connection().await;
-        // The user's own counter stays, as its slices of days are retained for four months.
-        let left = keys(conn, "*:old*").await;
-        let own = left
-            .iter()
-            .all(|key| String::from_utf8_lossy(key).contains("sold:old"));
-        assert!(own, "{left:?}");
-        let members = known_members(conn).await;
-        let members = members.iter().map(|m| String::from_utf8_lossy(m));
-        let old: Vec<_> = members.filter(|m| m.ends_with(":old")).collect();
-        assert!(old.iter().all(|m| m.contains("sold:old")), "{old:?}");
-        for index in ["contexts", "timers"] {
-            let key = format!("pulse:pulse:{index}");
-            let score: Option<f64> = ask(conn, "ZSCORE", (key, "old")).await;
-            assert_eq!(score, None);
-        }
-        let dead: Option<f64> = ask(conn, "ZSCORE", ("pulse:pulse:instances", "dead")).await;
-        assert_eq!(dead, None);
+    // The user's own counter stays, as its slices of days are retained for four months.
+    let mut left = keys(conn, "*:old*").await;
+    let members = known_members(conn).await.into_iter();
+    left.extend(members.filter(|member| member.ends_with(b":old")));
+    for name in left {
+        let name = String::from_utf8_lossy(&name).into_owned();
+        assert!(name.contains("sold:old"), "{name}");
+    }
+    for (index, member) in [
+        ("contexts", "old"),
+        ("timers", "old"),
+        ("instances", "dead"),
+    ] {
+        let key = format!("pulse:pulse:{index}");
+        let score: Option<f64> = ask(conn, "ZSCORE", (key, member)).await;
+        assert_eq!(score, None, "{index}");
     }
 }
-
-macro_rules! with_either_store {
-    ($($test:ident),*) => {
-        mod memory {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(&super::Fixture::new(None)).await;
-            })*
-        }
-        mod redis {
-            $(#[tokio::test]
-            async fn $test() {
-                let server = crate::rig::server::RedisServer::start().await;
-                super::$test(&super::Fixture::new(Some(server))).await;
-            })*
-        }
-    };
-}
-
-with_either_store!(
-    idle_counters_are_removed,
-    contexts_are_unranked_and_forgotten
-);

@@ -1,4 +1,4 @@
-//! Cleaning and retention: data beyond its retention is removed and all other data stays, whatever else happens.
+//! Cleaning and retention: data beyond its retention is removed and all other data stays, under faults too.
 //! Each test has a real server of its own.
 #![allow(
     clippy::unwrap_used,
@@ -14,11 +14,9 @@ mod fixture;
 #[path = "../rig/mod.rs"]
 mod rig;
 
-mod expiry;
 mod flat;
 mod fleet;
 mod forgotten;
 mod misled;
 mod raw_redis;
-mod rhythm;
 mod trouble;

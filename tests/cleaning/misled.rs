@@ -1,5 +1,5 @@
 //! Conditions that must not mislead a cleaner: a clock that is ahead, members that are not names, a lease that never
-//! expires.
+//! expires, a key that is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::time::{Duration, SystemTime};
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use tower_pulse::Condition;
-use tower_pulse::Pulse;
-use tower_pulse_core::store::Pass;
-use tower_pulse_core::store::Upkeep;
+use tower_pulse::Clock;
+use tower_pulse_core::store::{Pass, Store, Upkeep};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::fixture::pass_of;
-use crate::raw_redis::{LEASE, PREFIX, known_members, slices, write};
+use crate::fixture::{Writer, call, pass_of};
+use crate::raw_redis::{LEASE, PREFIX, key, known_members, slices, write};
+use crate::rig::reads::StoreReads;
 use crate::rig::server::{RedisServer, issue};
-use crate::rig::wait::until;
 
 const DAY: i64 = 86_400;
 
@@ -106,12 +106,8 @@ async fn contexts_that_only_the_ranking_names_are_forgotten() {
     let (now, old) = (now(), "2020-01-02T03:00:00");
     zadd(conn, "slowest:AccessTime", 1, b"/book").await;
     zadd(conn, "stats:/book:AccessTime", 1, b"count").await;
-    let () = issue(
-        conn,
-        "SET",
-        (format!("{PREFIX}stats:/book:AccessTime:start"), old),
-    )
-    .await;
+    let start = format!("{PREFIX}stats:/book:AccessTime:start");
+    let () = issue(conn, "SET", (start, old)).await;
     let store = store(&server);
     let cleaned = store.clean(&pass(now - 6 * DAY)).await.unwrap().unwrap();
     assert_eq!(cleaned.contexts, 0);
@@ -137,32 +133,6 @@ async fn a_lease_that_never_expires_is_taken() {
     }
 }
 
-#[tokio::test]
-async fn health_reports_a_pass_that_fails() {
-    let server = RedisServer::start().await;
-    let conn = &mut server.connection().await;
-    let set = async |conn: &mut MultiplexedConnection, replicas: usize| {
-        let () = issue(conn, "CONFIG", ("SET", "min-replicas-to-write", replicas)).await;
-    };
-    set(conn, 1).await;
-    let pulse = Pulse::builder()
-        .store(Arc::new(store(&server)))
-        .clean_interval(Duration::from_secs(1));
-    let pulse = pulse.build().unwrap();
-    until("health reports it", async || {
-        let health = pulse.health();
-        // Heartbeats have the same cause, which is told once.
-        health.conditions.contains(&Condition::Cleaning) && health.warnings.len() == 1
-    })
-    .await;
-    set(conn, 0).await;
-    until("cleaning goes on", async || {
-        pulse.health().warnings.is_empty()
-    })
-    .await;
-    pulse.shutdown().await.unwrap();
-}
-
 /// A name of 30 MiB, in any of the keys that a pass reads, does not stop the rest of the pass.
 #[tokio::test]
 async fn a_name_that_is_too_large_stops_no_pass() {
@@ -183,4 +153,41 @@ async fn a_name_that_is_too_large_stops_no_pass() {
         assert_eq!(skipped.is_some(), key == "known:", "{skipped:?}");
         assert_eq!(members(conn, "pulse:instances").await, [[0u8; 0]; 0]);
     }
+}
+
+#[tokio::test]
+async fn idle_keys_expire_and_the_cleaner_removes_them_from_the_list() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    // The finest precision is retained for two seconds.
+    let mut precisions = Precisions::default();
+    precisions.counters = vec![Precision::new(1, 2), Precision::new(86_400, 2)];
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let options = options
+        .prefix(PREFIX)
+        .unwrap()
+        .precisions(precisions.clone());
+    let store = RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let writer = Writer::new(store.clone(), Clock::system());
+    let add_one = async |seq: u64| {
+        let mut batch = Batch::new(precisions.clone());
+        batch.count(&"sales".into(), now(), 1);
+        writer.apply(&call("a", seq, batch)).await.unwrap();
+    };
+    add_one(1).await;
+    for (seconds, full) in [(1, 2 + 600), (86_400, 4 * 86_400)] {
+        let left: i64 = issue(conn, "PTTL", key(seconds, "sales")).await;
+        let full = full * 1_000;
+        assert!((full - 3_000..=full).contains(&left), "{left} ms");
+    }
+    // Removes the key now, which expires in ten minutes.
+    let () = issue(conn, "DEL", key(1, "sales")).await;
+    assert_eq!(known_members(conn).await.len(), 2);
+    store.upkeep().clean(&pass(now())).await.unwrap().unwrap();
+    assert_eq!(known_members(conn).await, [b"86400:sales"]);
+    // The next addition creates the counter anew.
+    add_one(2).await;
+    assert_eq!(known_members(conn).await.len(), 2);
+    assert_eq!(store.counter("sales", 1).await.unwrap().len(), 1);
 }

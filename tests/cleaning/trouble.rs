@@ -1,4 +1,4 @@
-//! Trouble in the middle of a pass: the lease is lost, the server dies or freezes, or the instance shuts down.
+//! Trouble in the middle of a pass: the lease is lost, the server dies, or the instance shuts down.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,16 @@ use crate::rig::wait::{PATIENCE, until};
 /// So many that the cleaner asks for dozens of answers, each of which takes [`LATENCY`].
 const DEAD: usize = 3_000;
 
-/// How long an answer takes until a pass is seen to be under way.
+/// How long an answer takes.
 const LATENCY: Duration = Duration::from_millis(50);
 
-/// Writes counters without live slices, and one whose slices never end.
-async fn write_all(server: &RedisServer) -> BTreeMap<i64, i64> {
+/// A server with counters without live slices and one whose slices never end, and a proxy before it that is slow, so
+/// that a pass is seen to be under way.
+async fn server(is_durable: bool) -> (RedisServer, Proxy, BTreeMap<i64, i64>) {
+    let server = match is_durable {
+        true => RedisServer::start_durable().await,
+        false => RedisServer::start().await,
+    };
     let conn = &mut server.connection().await;
     for n in 0..DEAD {
         let old = (0..30).map(|i| (1_000 + i, 1));
@@ -30,19 +35,20 @@ async fn write_all(server: &RedisServer) -> BTreeMap<i64, i64> {
     let future = 40_000_000_000;
     let live = (0..10).map(|i| (future + i, i)).collect();
     write(conn, 1, "live", &live).await;
-    live
+    let proxy = Proxy::start(server.port()).await;
+    proxy.delay(LATENCY);
+    (server, proxy, live)
 }
 
-fn store(url: &str, timeout_millis: u64) -> RedisStore {
+fn store(url: &str) -> RedisStore {
     let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
-    let options = options.response_timeout(Duration::from_millis(timeout_millis));
-    RedisStore::open(options).unwrap()
+    RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap()
 }
 
 /// An instance that cleans every second.
-fn instance(url: &str, timeout_millis: u64) -> Pulse {
-    Pulse::builder()
-        .store(Arc::new(store(url, timeout_millis)))
+fn instance(url: &str) -> Pulse {
+    let builder = Pulse::builder().store(Arc::new(store(url)));
+    builder
         .clean_interval(Duration::from_secs(1))
         .build()
         .unwrap()
@@ -63,15 +69,6 @@ async fn until_mid_pass(server: &RedisServer) {
     .await;
 }
 
-/// Waits until a pass of this instance has failed.
-async fn cleaning_fails(pulse: &Pulse) {
-    until("the pass has failed", async || {
-        let warnings = pulse.health().warnings;
-        warnings.iter().any(|text| text.contains("cleaning fails"))
-    })
-    .await;
-}
-
 /// All dead are gone, and what is alive is as it was.
 async fn assert_clean(server: &RedisServer, live: &BTreeMap<i64, i64>) {
     let conn = &mut server.connection().await;
@@ -86,11 +83,8 @@ async fn assert_clean(server: &RedisServer, live: &BTreeMap<i64, i64>) {
 
 #[tokio::test]
 async fn a_lease_that_is_lost_ends_the_pass() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let live = write_all(&server).await;
-    proxy.delay(LATENCY);
-    let slow = store(&proxy.url(), 5_000);
+    let (server, proxy, live) = server(false).await;
+    let slow = store(&proxy.url());
     let pass = |instance: &str| pass_of(instance, THIS_HOUR, 60);
     let pass_a = pass("a");
     let a = tokio::spawn(async move { slow.clean(&pass_a).await });
@@ -105,7 +99,7 @@ async fn a_lease_that_is_lost_ends_the_pass() {
     assert!(left - still <= 100 && still > 1, "{left}, {still}");
     assert_eq!(lease(&server).await.unwrap(), "other");
     let _: i64 = ask(conn, "DEL", LEASE).await;
-    let b = store(&server.url(), 5_000);
+    let b = store(&server.url());
     let cleaned = b.clean(&pass("b")).await.unwrap().unwrap();
     assert_eq!(cleaned.counters as usize, still - 1);
     assert_clean(&server, &live).await;
@@ -113,11 +107,8 @@ async fn a_lease_that_is_lost_ends_the_pass() {
 
 #[tokio::test]
 async fn the_lease_of_an_instance_that_dies_expires_after_the_next_pass() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let live = write_all(&server).await;
-    proxy.delay(LATENCY);
-    let slow = store(&proxy.url(), 5_000);
+    let (server, proxy, live) = server(false).await;
+    let slow = store(&proxy.url());
     let mut pass = pass_of("a", THIS_HOUR, 60);
     let dying = tokio::spawn({
         let pass = pass.clone();
@@ -128,7 +119,7 @@ async fn the_lease_of_an_instance_that_dies_expires_after_the_next_pass() {
     let conn = &mut server.connection().await;
     let left: i64 = ask(conn, "PTTL", LEASE).await;
     assert!((1..=75_000).contains(&left), "{left}");
-    let other = store(&server.url(), 5_000);
+    let other = store(&server.url());
     let dead = std::mem::replace(&mut pass.instance, "b".into());
     assert_eq!(other.clean(&pass).await.unwrap(), None);
     assert_eq!(lease(&server).await.unwrap(), dead);
@@ -139,31 +130,16 @@ async fn the_lease_of_an_instance_that_dies_expires_after_the_next_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let live = write_all(&server).await;
-    proxy.delay(LATENCY);
-    let pulse = instance(&proxy.url(), 1_000);
-    until_mid_pass(&server).await;
-    server.freeze();
-    cleaning_fails(&pulse).await;
-    proxy.heal();
-    server.thaw();
-    assert_clean(&server, &live).await;
-    pulse.shutdown().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_is_cleaned_when_it_is_back() {
-    let server = RedisServer::start_durable().await;
-    let proxy = Proxy::start(server.port()).await;
-    let live = write_all(&server).await;
-    proxy.delay(LATENCY);
-    let pulse = instance(&proxy.url(), 5_000);
+    let (server, proxy, live) = server(true).await;
+    let pulse = instance(&proxy.url());
     until_mid_pass(&server).await;
     server.kill_9();
-    cleaning_fails(&pulse).await;
+    until("the pass has failed", async || {
+        let warnings = pulse.health().warnings;
+        warnings.iter().any(|text| text.contains("cleaning fails"))
+    })
+    .await;
     proxy.heal();
     server.restart().await;
     assert_clean(&server, &live).await;
@@ -177,11 +153,8 @@ async fn a_server_that_dies_is_cleaned_when_it_is_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_does_not_wait_for_the_end_of_a_pass() {
     for frozen in [false, true] {
-        let server = RedisServer::start().await;
-        let proxy = Proxy::start(server.port()).await;
-        write_all(&server).await;
-        proxy.delay(Duration::from_millis(if frozen { 10 } else { 100 }));
-        let pulse = instance(&proxy.url(), 5_000);
+        let (server, proxy, _) = server(false).await;
+        let pulse = instance(&proxy.url());
         until("a pass is under way", async || {
             lease(&server).await.is_some()
         })

@@ -7,17 +7,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tower_pulse::admin::Access;
-use tower_pulse::{Clock, Condition, ConditionEvent, ManualClock};
+use tower_pulse::query::PathsQuery;
+use tower_pulse::{Clock, Condition, ConditionEvent, ManualClock, Status};
 
 use crate::denials::SERVER_FAULTS;
-use crate::hours::{now, with_clock};
 use crate::rig::asking;
 use crate::rig::server::RedisServer;
-use crate::rig::wait::look_until;
-use crate::service::{PREFIX, Service, Stored, pause};
-
-/// How long anything may take here.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::rig::wait::{PATIENCE, look_until};
+use crate::service::{PREFIX, Service, Stored, now, pause, with_clock};
 
 /// Tests of what the status of the store says.
 const STATUS: &str = "crates/core/src/store/status_health.rs";
@@ -84,11 +81,8 @@ impl Watched {
         }
     }
 
-    /// Runs commands, one in a line.
-    async fn run(&self, commands: &str) {
-        for command in commands.lines() {
-            let () = self.server.run(command.trim()).await;
-        }
+    async fn run(&self, command: &str) {
+        self.server.run(command).await
     }
 
     /// The value of the condition's gauge.
@@ -104,12 +98,7 @@ impl Watched {
     async fn pass_until(&self, condition: Condition, stands: bool) {
         look_until(PATIENCE, async || {
             self.service.requests(1).await;
-            let _ = self
-                .service
-                .pulse
-                .query()
-                .ask(&tower_pulse::query::PathsQuery::default())
-                .await;
+            let _ = self.service.pulse.query().ask(&PathsQuery::default()).await;
             self.hand.advance(Duration::from_secs(1));
             pause(20).await;
             let health = self.service.health();
@@ -125,20 +114,17 @@ impl Watched {
         .await;
     }
 
-    async fn walk(
-        &mut self,
-        condition: Condition,
-        begin: impl AsyncFnOnce(&Self),
-        end: impl AsyncFnOnce(&Self),
-    ) {
-        begin(self).await;
+    /// Waits until a condition that has begun is told.
+    async fn begun(&self, condition: Condition) {
         self.pass_until(condition, true).await;
         if condition != Condition::Unreachable {
             assert_eq!(self.gauge(condition).await, "1", "{condition}");
         }
-        let warnings = self.service.health().warnings;
-        assert!(!warnings.is_empty(), "{condition}");
-        end(self).await;
+        assert!(!self.service.health().warnings.is_empty(), "{condition}");
+    }
+
+    /// Waits until a condition that has ended is quiet.
+    async fn ended(&mut self, condition: Condition) {
         self.pass_until(condition, false).await;
         assert_eq!(self.gauge(condition).await, "0", "{condition}");
         self.walked.insert(condition);
@@ -155,86 +141,52 @@ async fn each_condition_is_told_and_quiet_once_it_is_mended() {
     let mut watched = Watched::start().await;
     for fault in &SERVER_FAULTS {
         let condition = by_name(fault.0);
-        watched
-            .walk(
-                condition,
-                async |watched| watched.run(&fault.begin()).await,
-                async |watched| watched.run(&fault.end()).await,
-            )
-            .await;
+        watched.run(&fault.begin()).await;
+        watched.begun(condition).await;
+        watched.run(&fault.end()).await;
+        watched.ended(condition).await;
     }
-    watched
-        .walk(
-            Condition::Unreachable,
-            async |watched| watched.server.freeze(),
-            async |watched| watched.server.thaw(),
-        )
-        .await;
-    watched
-        .walk(
-            Condition::ReplacedKey,
-            async |watched| {
-                let key = format!("{PREFIX}pulse:instances");
-                watched.run(&format!("SET {key} x")).await;
-            },
-            async |_| {},
-        )
-        .await;
+    watched.server.freeze();
+    watched.begun(Condition::Unreachable).await;
+    watched.server.thaw();
+    watched.ended(Condition::Unreachable).await;
+    watched.run(&format!("SET {PREFIX}pulse:instances x")).await;
+    watched.begun(Condition::ReplacedKey).await;
+    watched.ended(Condition::ReplacedKey).await;
 
-    let (other, tasks) = with_clock(&watched.server.url(), &watched.clock)
-        .flush_interval(Duration::from_secs(1))
-        .instance("web-2")
-        .build_with_tasks()
-        .unwrap();
+    let other = with_clock(&watched.server.url(), &watched.clock).instance("web-2");
+    let other = other.flush_interval(Duration::from_secs(1));
+    let (other, tasks) = other.build_with_tasks().unwrap();
     let mut running = JoinSet::new();
     tasks.into_iter().for_each(|task| drop(running.spawn(task)));
-    let mut running = Some(running);
-    watched
-        .walk(
-            Condition::SilentInstance,
-            async |watched| {
-                look_until(PATIENCE, async || {
-                    watched.hand.advance(Duration::from_secs(1));
-                    pause(20).await;
-                    let status = other.health().status;
-                    (status == tower_pulse::Status::Ok)
-                        .then_some(())
-                        .ok_or(status.to_string())
-                })
-                .await;
-                running.take().unwrap().shutdown().await;
-            },
-            async |watched| {
-                let warnings = watched.service.health().warnings;
-                let names_it = warnings
-                    .iter()
-                    .any(|text| text.starts_with("web-2 has sent no"));
-                assert!(names_it, "{warnings:?}");
-                watched.hand.advance(Duration::from_secs(60));
-            },
-        )
-        .await;
+    look_until(PATIENCE, async || {
+        watched.hand.advance(Duration::from_secs(1));
+        pause(20).await;
+        let status = other.health().status;
+        let is_ok = (status == Status::Ok).then_some(());
+        is_ok.ok_or(status.to_string())
+    })
+    .await;
+    running.shutdown().await;
+    watched.begun(Condition::SilentInstance).await;
+    let warnings = watched.service.health().warnings;
+    let mut texts = warnings.iter();
+    let names_it = texts.any(|text| text.starts_with("web-2 has sent no"));
+    assert!(names_it, "{warnings:?}");
+    watched.hand.advance(Duration::from_secs(60));
+    watched.ended(Condition::SilentInstance).await;
     watched.service.settle().await;
     watched.service.assert_well();
     let stored = Stored::read(&mut watched.server.connection().await).await;
     let total = watched.service.oracle.served() as i64;
     assert_eq!((stored.total(), stored.by_page()), (total, total));
 
-    watched
-        .walk(
-            Condition::StoreReset,
-            async |watched| watched.run("FLUSHALL").await,
-            async |watched| {
-                watched.pass_until(Condition::StoreReset, true).await;
-                watched.hand.advance(Duration::from_secs(600));
-            },
-        )
-        .await;
-    assert_eq!(
-        watched.service.health().flush.store_resets,
-        1,
-        "the count stays"
-    );
+    watched.run("FLUSHALL").await;
+    watched.begun(Condition::StoreReset).await;
+    watched.hand.advance(Duration::from_secs(600));
+    watched.ended(Condition::StoreReset).await;
+    let resets = watched.service.health().flush.store_resets;
+    assert_eq!(resets, 1, "the count stays");
 
     let elsewhere: BTreeSet<_> = ELSEWHERE.iter().map(|(condition, _)| *condition).collect();
     let walked: BTreeSet<_> = watched.walked.union(&elsewhere).copied().collect();

@@ -2,6 +2,7 @@
 //! quiet once it is mended, and never told as the doing of another program.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -10,37 +11,24 @@ use tower_pulse::{Clock, Dashboard, Health, ManualClock, Pulse};
 use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::hours::{now, with_clock};
 use crate::rig::asking;
 use crate::rig::peer::Peer;
 use crate::rig::reads;
 use crate::rig::server::{RedisServer, run};
-use crate::rig::wait::{look_until, until};
-use crate::service::{PATIENT, PREFIX, Service, Stored, pause};
+use crate::rig::wait::{PATIENCE, look_until, until};
+use crate::service::{
+    PATIENT, PREFIX, Service, Stored, now, options, pause, with_clock, with_clocks,
+};
 
-/// How long anything may take here.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
 
-fn options(server: &RedisServer) -> RedisOptions {
-    let url = format!("redis://app:any@127.0.0.1:{}/", server.port());
-    let options = RedisOptions::new(&url).unwrap().prefix(PREFIX).unwrap();
-    options.response_timeout(PATIENT)
-}
-
-/// A server with the user `app`, who may do what `rule` says.
-async fn permitting(rule: &str) -> (RedisServer, MultiplexedConnection) {
+/// A server with the user `app`, who may do everything, and the options of that user.
+async fn permitting() -> (RedisServer, MultiplexedConnection, RedisOptions) {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
-    let () = run(&mut conn, &format!("ACL SETUSER app on nopass ~* {rule}")).await;
-    (server, conn)
-}
-
-/// A service as that user, whose clock the test moves.
-fn service(options: RedisOptions) -> (Service, ManualClock) {
-    let (clock, hand) = Clock::manual(now());
-    let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
-    let builder = Pulse::builder().store(Arc::new(store)).clock(clock);
-    (Service::new(builder), hand)
+    let () = run(&mut conn, "ACL SETUSER app on nopass ~* +@all").await;
+    let url = format!("redis://app:any@127.0.0.1:{}/", server.port());
+    (server, conn, options(&url, PATIENT))
 }
 
 /// All that health says is wrong.
@@ -49,23 +37,32 @@ fn told(health: &Health) -> Vec<String> {
     health.warnings.iter().chain(error).cloned().collect()
 }
 
-/// Passes the seconds, one by one, until what health says is as it should be.
+/// Passes the seconds, one by one, until what is told is as it should be.
+async fn pass_until_told(
+    hand: &ManualClock,
+    what: &str,
+    mut told: impl AsyncFnMut() -> Vec<String>,
+    condition: impl Fn(&[String]) -> bool,
+) -> Vec<String> {
+    look_until(PATIENCE, async || {
+        hand.advance(SECOND);
+        pause(20).await;
+        let told = told().await;
+        let is_so = condition(&told);
+        let why = format!("{what}: {told:#?}");
+        is_so.then_some(told).ok_or(why)
+    })
+    .await
+}
+
+/// The same, of what health says of a service.
 async fn pass_until(
     service: &Service,
     hand: &ManualClock,
     what: &str,
     condition: impl Fn(&[String]) -> bool,
 ) -> Vec<String> {
-    look_until(PATIENCE, async || {
-        hand.advance(Duration::from_secs(1));
-        pause(20).await;
-        let told = told(&service.health());
-        match condition(&told) {
-            true => Ok(told),
-            false => Err(format!("{what}: {told:#?}")),
-        }
-    })
-    .await
+    pass_until_told(hand, what, async || told(&service.health()), condition).await
 }
 
 fn is_told(told: &[String], words: &[&str]) -> bool {
@@ -91,12 +88,15 @@ async fn entries(conn: &mut MultiplexedConnection) -> u64 {
 
 #[tokio::test]
 async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
-    let (server, mut conn) = permitting("+@all").await;
-    let (service, hand) = service(options(&server).journal_bytes(20_000));
+    let (_server, mut conn, options) = permitting().await;
+    let (clock, hand) = Clock::manual(now());
+    let builder = with_clocks(options.journal_bytes(20_000), &clock, &clock);
+    let service = Service::new(builder.flush_interval(SECOND));
     service.requests(48).await;
     service.settle().await;
     let () = run(&mut conn, "ACL SETUSER app -xtrim").await;
-    let before = run::<String>(&mut conn, "HGET pulse:pulse:state trimmed").await;
+    const TRIMMED: &str = "HGET pulse:pulse:state trimmed";
+    let before = run::<String>(&mut conn, TRIMMED).await;
     let mut flushes = 0;
     loop {
         service.requests(48).await;
@@ -112,10 +112,7 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
     }
     assert!(flushes > 1, "it is folded meanwhile");
     assert!(entries(&mut conn).await > 1);
-    assert_eq!(
-        run::<String>(&mut conn, "HGET pulse:pulse:state trimmed").await,
-        before
-    );
+    assert_eq!(run::<String>(&mut conn, TRIMMED).await, before);
     let words = ["XTRIM", "ACL SETUSER app +xtrim"];
     pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
 
@@ -126,24 +123,26 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
         entries(&mut conn.clone()).await == 0
     })
     .await;
-    assert_eq!(
-        run::<String>(&mut conn, "HGET pulse:pulse:state untrimmed").await,
-        ""
-    );
+    let untrimmed: String = run(&mut conn, "HGET pulse:pulse:state untrimmed").await;
+    assert_eq!(untrimmed, "");
     end_exactly(&[&service], &mut conn).await;
 }
 
 #[tokio::test]
 async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blamed() {
-    let (server, mut conn) = permitting("+@all").await;
+    let (_server, mut conn, options) = permitting().await;
     // The server has its own time.
-    let store = RedisStore::open(options(&server)).unwrap();
+    let store = RedisStore::open(options).unwrap();
     let (clock, hand) = Clock::manual(now());
     let builder = Pulse::builder().store(Arc::new(store)).clock(clock);
     let service = Service::new(builder);
     service.requests(48).await;
     service.settle().await;
-    for command in ["get", "persist", "time", "xadd", "xrange", "hincrby", "set"] {
+    let of_scripts = ["get", "persist", "time", "xadd", "xrange", "hincrby", "set"];
+    let of_keys = [
+        "evalsha", "zadd", "hset", "rename", "expire", "zcard", "zmscore",
+    ];
+    for command in of_scripts.into_iter().chain(of_keys) {
         let () = run(&mut conn, &format!("ACL SETUSER app -{command}")).await;
         service.requests(48).await;
         // Another instance may have folded meanwhile, so that the lease is asked for.
@@ -168,12 +167,12 @@ async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blam
 /// A proxy may answer anything with an error of its own.
 #[tokio::test]
 async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
-    let deleted = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let deleted = Arc::new(AtomicBool::new(false));
     let seen = deleted.clone();
     let peer = Peer::start(move |words| match &*words[0] {
         b"INFO" => "$21\r\nredis_version:7.2.0\r\n\r\n".into(),
         b"DEL" if !words[1].ends_with(b":probe") => {
-            seen.store(true, std::sync::atomic::Ordering::SeqCst);
+            seen.store(true, SeqCst);
             ":1\r\n".into()
         }
         b"HSET" | b"ZADD" | b"HSCAN" | b"HMGET" | b"GETRANGE" => {
@@ -182,23 +181,25 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
         _ => ":1\r\n".into(),
     })
     .await;
-    let options = RedisOptions::new(&peer.url()).unwrap();
-    let store = RedisStore::open(options.response_timeout(PATIENT)).unwrap();
+    let store = RedisStore::open(options(&peer.url(), PATIENT)).unwrap();
     let heartbeat = reads::heartbeat("a", now());
     let error = store.heartbeat(&heartbeat).await.unwrap_err().to_string();
     assert!(error.contains("no backend is available"), "{error}");
     store.status(now()).await.unwrap_err();
-    assert!(!deleted.load(std::sync::atomic::Ordering::SeqCst));
+    assert!(!deleted.load(SeqCst));
     assert_eq!(store.warnings(), Vec::<String>::new());
 }
 
-/// What health says where a store is only read.
+/// A dashboard that only reads the store.
+fn dashboard(server: &RedisServer, clock: Clock) -> Dashboard {
+    let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
+    dashboard.clock(clock).build().unwrap()
+}
+
+/// The warnings of a dashboard.
 async fn told_by(dashboard: &Dashboard) -> Vec<String> {
     let health = asking::json(&dashboard.router(Access::open()), "/api/health").await;
-    let warnings = health["warnings"].as_array().unwrap().iter();
-    warnings
-        .map(|text| text.as_str().unwrap().to_owned())
-        .collect()
+    serde_json::from_value(health["warnings"].clone()).unwrap()
 }
 
 #[tokio::test]
@@ -212,46 +213,36 @@ async fn eviction_and_a_full_memory_are_told_by_all_while_they_last() {
     let other = folder.join(with_clock(&server.url(), &clock));
     other.requests(48).await;
     other.settle().await;
-    let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
-    let dashboard = dashboard.build().unwrap();
-    let policy = |policy: &str| format!("CONFIG SET maxmemory-policy {policy}");
-    let memory = |bytes: u32| format!("CONFIG SET maxmemory {bytes}");
-    for (set, words, back) in [
+    let dashboard = dashboard(&server, Clock::system());
+    for (name, set, back, words) in [
         (
-            policy("allkeys-lru"),
+            "maxmemory-policy",
+            "allkeys-lru",
+            "noeviction",
             "maxmemory-policy is allkeys-lru",
-            policy("noeviction"),
         ),
         (
-            policy("volatile-lru"),
+            "maxmemory-policy",
+            "volatile-lru",
+            "noeviction",
             "maxmemory-policy is volatile-lru",
-            policy("noeviction"),
         ),
-        (memory(1), "no memory left: raise maxmemory", memory(0)),
+        ("maxmemory", "1", "0", "no memory left: raise maxmemory"),
     ] {
-        for (command, is_there) in [(set, true), (back, false)] {
+        for (value, is_there) in [(set, true), (back, false)] {
+            let command = format!("CONFIG SET {name} {value}");
             let () = run(&mut conn, &command).await;
+            let is_so = |told: &[String]| match is_there {
+                true => is_told(told, &[words]),
+                false => told.is_empty(),
+            };
             for service in [&folder, &other] {
                 pass_until(service, &hand, &command, |told| {
-                    let warnings = service.health().warnings;
-                    match is_there {
-                        true => is_told(told, &[words]) && is_told(&warnings, &[words]),
-                        false => told.is_empty(),
-                    }
+                    is_so(told) && is_so(&service.health().warnings)
                 })
                 .await;
             }
-            look_until(PATIENCE, async || {
-                hand.advance(Duration::from_secs(1));
-                let told = told_by(&dashboard).await;
-                let is_so = if is_there {
-                    is_told(&told, &[words])
-                } else {
-                    told.is_empty()
-                };
-                is_so.then_some(()).ok_or(format!("{command}: {told:?}"))
-            })
-            .await;
+            pass_until_told(&hand, &command, async || told_by(&dashboard).await, is_so).await;
         }
     }
     end_exactly(&[&other, &folder], &mut conn).await;
@@ -263,33 +254,21 @@ async fn a_key_that_cleaning_skips_is_told_by_a_dashboard() {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
     let (clock, hand) = Clock::manual(now());
-    let builder = with_clock(&server.url(), &clock).flush_interval(Duration::from_secs(1));
-    let service = Service::new(builder.clean_interval(Duration::from_secs(1)));
+    let builder = with_clock(&server.url(), &clock).flush_interval(SECOND);
+    let service = Service::new(builder.clean_interval(SECOND));
     service.requests(48).await;
     service.settle().await;
-    let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
-    let dashboard = dashboard.clock(clock).build().unwrap();
+    let dashboard = dashboard(&server, clock);
     let words = ["cleaning skips", "bage` is not {precision}:{name}"];
-    for (command, is_there) in [
-        ("ZADD {} 0 gar\u{7}bage", true),
-        ("ZREM {} gar\u{7}bage", false),
-    ] {
-        let command = command.replace("{}", &format!("{PREFIX}known:"));
+    for (command, is_there) in [("ZADD", true), ("ZREM", false)] {
+        let score = if is_there { "0 " } else { "" };
+        let command = format!("{command} {PREFIX}known: {score}gar\u{7}bage");
         let () = run(&mut conn, &command).await;
-        pass_until(&service, &hand, &command, |told| {
-            is_told(told, &words) == is_there
-        })
-        .await;
-        look_until(PATIENCE, async || {
-            hand.advance(Duration::from_secs(1));
-            pause(20).await;
-            let told = told_by(&dashboard).await;
-            assert!(!told.concat().contains(char::is_control), "{told:?}");
-            (is_told(&told, &words) == is_there)
-                .then_some(())
-                .ok_or(format!("{command}: {told:?}"))
-        })
-        .await;
+        let is_so = |told: &[String]| is_told(told, &words) == is_there;
+        pass_until(&service, &hand, &command, is_so).await;
+        let told = async || told_by(&dashboard).await;
+        let told = pass_until_told(&hand, &command, told, is_so).await;
+        assert!(!told.concat().contains(char::is_control), "{told:?}");
     }
     end_exactly(&[&service], &mut conn).await;
 }

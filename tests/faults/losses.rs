@@ -3,30 +3,26 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use serde_json::Value;
 use tower_pulse::Condition;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Dashboard, Pulse};
 
-use crate::hours::{now, with_clock};
 use crate::rig::asking;
 use crate::rig::log::Log;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::until;
-use crate::service::{PREFIX, Service, builder, without_flushes};
+use crate::service::{
+    PATIENT, PREFIX, Service, builder, now, with_clock, with_response_timeout, without_flushes,
+};
 
 /// The deadline of a shutdown.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// An answer of the admin API.
 pub async fn ask(pulse: &Pulse, question: &str) -> Value {
-    answer(&pulse.router(Access::open()), question).await
-}
-
-async fn answer(router: &Router, question: &str) -> Value {
-    asking::json(router, question).await
+    asking::json(&pulse.router(Access::open()), question).await
 }
 
 /// What health says was lost: requests, additions and details.
@@ -39,132 +35,56 @@ async fn lost(pulse: &Pulse) -> [u64; 3] {
     })
 }
 
-/// A service whose server dies before what `record` records is flushed, and the shutdown's error.
-async fn killed(record: impl FnOnce(&Pulse)) -> (Service, String) {
-    let server = RedisServer::start().await;
-    let service = Service::new(without_flushes(&server.url()).shutdown_timeout(TIMEOUT));
-    service.requests(10).await;
-    service.settle().await;
-    server.kill_9();
-    record(&service.pulse);
-    let error = service.pulse.shutdown().await.expect_err("it is lost");
-    let completeness = service.health().completeness;
-    assert!(completeness < 1.0, "{completeness} after {error}");
-    (service, error.to_string())
-}
+/// A part of what the shutdown tells.
+const TOLD_ADDITIONS: &str = "additions of 1408 to";
 
 #[tokio::test]
 async fn a_shutdown_tells_what_is_lost() {
     let (log, _logging) = Log::start();
-    let (service, error) = killed(|pulse| {
-        pulse.counter("sold").add(1_000);
-        pulse.counter("stock").add(-400);
-        pulse.timer("job").stop();
-        let posts = pulse.ranking("posts").build().unwrap();
-        posts.add("7", 3);
-        posts.add("7", 3);
-        posts.add("9", -2);
-    })
-    .await;
+    let server = RedisServer::start().await;
+    let service = Service::new(without_flushes(&server.url()).shutdown_timeout(TIMEOUT));
+    service.requests(1).await;
+    service.settle().await;
+    server.kill_9();
+    let pulse = &service.pulse;
+    pulse.counter("sold").add(1_000);
+    pulse.counter("stock").add(-400);
+    pulse.timer("job").stop();
+    let posts = pulse.ranking("posts").build().unwrap();
+    posts.add("7", 3);
+    posts.add("7", 3);
+    posts.add("9", -2);
+    let error = pulse.shutdown().await.expect_err("it is lost");
+    assert_eq!(error.requests(), 1);
+    let error = error.to_string();
     assert!(error.contains("1 requests"), "{error}");
     assert!(error.contains(TOLD_ADDITIONS), "{error}");
-    assert_eq!(lost(&service.pulse).await, [1, 1_408, 0]);
-    assert!((service.health().conditions).contains(&Condition::Lost));
+    assert_eq!(lost(pulse).await, [1, 1_408, 0]);
+    let health = service.health();
+    assert!(health.conditions.contains(&Condition::Lost));
+    // Of one request three additions were stored, beside those that are lost.
+    assert!((health.completeness - 3.0 / 1_411.0).abs() < 1e-9);
+    let recording = health.recording;
+    assert_eq!((recording.recorded, recording.pending_series), (1, 0));
     assert_eq!(log.lines_with(TOLD_ADDITIONS).len(), 1);
-    let warnings = service.health().warnings;
-    let told = warnings.iter().filter(|one| one.contains("1408"));
-    assert_eq!(told.count(), 1, "{warnings:?}");
-    let metrics = metrics(&service.pulse).await;
-    assert!(
-        metrics.contains("pulse_lost_additions_total 1408"),
-        "{metrics}"
-    );
+    let told = health.warnings.iter().filter(|one| one.contains("1408"));
+    assert_eq!(told.count(), 1, "{:?}", health.warnings);
+    let (_, metrics) = asking::text(&pulse.router(Access::open()), "/metrics").await;
+    let told = metrics.contains("pulse_lost_additions_total 1408");
+    assert!(told, "{metrics}");
     // A second shutdown has nothing to add.
-    service.pulse.shutdown().await.unwrap();
-    assert_eq!(lost(&service.pulse).await, [1, 1_408, 0]);
+    pulse.shutdown().await.unwrap();
+    assert_eq!(lost(pulse).await, [1, 1_408, 0]);
 }
 
-/// A part of what the shutdown tells.
-const TOLD_ADDITIONS: &str = "additions of 1408 to";
-
-async fn metrics(pulse: &Pulse) -> String {
-    asking::text(&pulse.router(Access::open()), "/metrics")
-        .await
-        .1
-}
-
-#[tokio::test]
-async fn additions_after_the_shutdown_are_counted_as_dropped() {
-    let server = RedisServer::start().await;
-    let service = Service::new(builder(&server.url()));
-    let posts = service.pulse.ranking("posts").build().unwrap();
-    service.pulse.counter("sold").add(3_000);
-    service.pulse.shutdown().await.unwrap();
-    service.pulse.counter("sold").add(1_000);
-    posts.add("7", 5);
-    service.pulse.timer("late").stop();
-    let health = ask(&service.pulse, "/api/health").await;
-    let recording = &health["recording"];
-    assert_eq!(recording["dropped"], Value::from(1));
-    assert_eq!(recording["dropped_additions"], Value::from(1_005));
-    assert_eq!(recording["recorded_additions"], 3_000);
-    // Of one run of a timer, nothing was recorded.
-    assert_eq!(health["completeness"], 0.0);
-    assert_eq!(lost(&service.pulse).await, [0; 3]);
-}
-
-/// A dump that was made before the last calls, of counters and rankings only, comes back instead of the server.
-#[tokio::test]
-async fn what_a_restored_dump_lacks_is_told() {
-    for minutes in [1, 20] {
-        let server = RedisServer::start().await;
-        let (clock, hand) = Clock::manual(now());
-        // What the store has lost cannot be sent again.
-        let pulse = with_clock(&server.url(), &clock).replay_bytes(0);
-        let service = Service::new(pulse);
-        let posts = service.pulse.ranking("posts").build().unwrap();
-        service.requests(5).await;
-        service.settle().await;
-        let mut conn = server.connection().await;
-        let () = run(&mut conn, "SAVE").await;
-        for _ in 0..minutes {
-            hand.advance(Duration::from_secs(60));
-            posts.add("7", 2);
-            service.pulse.counter("sold").add(5);
-            service.settle().await;
-        }
-        server.kill_9();
-        server.restart().await;
-        // Any later call finds out.
-        hand.advance(Duration::from_secs(1));
-        service.requests(1).await;
-        service.settle().await;
-        let [requests, additions, details] = lost(&service.pulse).await;
-        assert_eq!([requests, additions], [0, minutes * 7]);
-        // What this instance has reported of itself, once a minute.
-        assert!(details <= minutes, "{details}");
-        let health = service.health();
-        assert!(health.completeness < 1.0);
-        let told = format!("additions of {} to", minutes * 7);
-        assert!(
-            health
-                .warnings
-                .iter()
-                .any(|warning| warning.contains(&told)),
-            "{:?}",
-            health.warnings
-        );
-        service.pulse.shutdown().await.unwrap();
-    }
-}
-
-/// Requests that were lost are told by each window with their minute, and by no other, wherever somebody asks.
+/// Requests that were lost are told by each window with their minute, and by no other, whichever instance is asked.
 #[tokio::test]
 async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
     let minute = now() / 60 * 60;
     let service = Service::new(with_clock(&server.url(), &clock).replay_bytes(0));
+    let posts = service.pulse.ranking("posts").build().unwrap();
     let minutes = [5, 0, 3, 4, 7];
     for (at, requests) in minutes.into_iter().enumerate() {
         if at == 2 {
@@ -178,12 +98,24 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
         // What is recorded after the first drain of a second counts for it.
         service.settle().await;
         service.requests(requests).await;
+        if (2..4).contains(&at) {
+            posts.add("7", 2);
+            service.pulse.counter("sold").add(5);
+        }
         service.settle().await;
         hand.advance(Duration::from_secs(60));
     }
     // What the last flush has found is told by the next.
     service.settle().await;
-    assert_eq!(lost(&service.pulse).await[0], 7);
+    let [requests, additions, details] = lost(&service.pulse).await;
+    assert_eq!([requests, additions], [7, 7 * 3 + 2 * 7]);
+    // The instance has reported of itself, once in each flush.
+    assert!(details <= 11, "{details}");
+    let health = service.health();
+    assert!(health.completeness < 1.0);
+    let mut warnings = health.warnings.iter();
+    let told = warnings.any(|text| text.contains("additions of 35 to"));
+    assert!(told, "{:?}", health.warnings);
     let other = service.join(with_clock(&server.url(), &clock));
     let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
     let dashboard = dashboard.clock(clock).build().unwrap();
@@ -195,7 +127,7 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
         let window = async |question: &str, minutes: std::ops::Range<i64>| {
             let [from, to] = [minutes.start, minutes.end].map(|at| minute + 60 * at);
             let question = format!("/api/{question}from={from}&to={to}");
-            answer(&router, &question).await
+            asking::json(&router, &question).await
         };
         let all = async |minutes: std::ops::Range<i64>| {
             let window = window("overview?", minutes).await["window"].take();
@@ -218,25 +150,21 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
         ] {
             let missing = async |minutes| {
                 let answer = window(question, minutes).await;
-                let covered = ["", "window"].map(|field| match field {
-                    "" => answer["missing"].as_u64(),
-                    field => answer[field]["missing"].as_u64(),
-                });
-                let covered = covered.into_iter().flatten().next();
-                covered.unwrap_or_else(|| panic!("{question}: {answer:#}"))
+                let missing = answer["missing"].as_u64();
+                missing.or(answer["window"]["missing"].as_u64())
             };
             let told = (
                 missing(0..2).await,
                 missing(2..3).await,
                 missing(0..5).await,
             );
-            assert_eq!(told, (0, 3, 7), "{question}");
+            assert_eq!(told, (Some(0), Some(3), Some(7)), "{question}");
         }
         // Beyond minutes, and for those that have been asked before.
-        let day = answer(&router, "/api/overview?window=24h").await["window"].take();
+        let day = asking::json(&router, "/api/overview?window=24h").await["window"].take();
         assert_eq!(day["missing"], 7);
         assert_eq!(day["before"]["missing"], 0);
-        let slowest = answer(&router, "/api/slowest_requests").await;
+        let slowest = asking::json(&router, "/api/slowest_requests").await;
         assert_eq!(slowest["missing"], 7, "{slowest}");
     }
     service.pulse.shutdown().await.unwrap();
@@ -262,7 +190,7 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     let sold = 2 * 3;
     assert_eq!(lost(&service.pulse).await, [2, 1_000 + sold, 2]);
     // All others know of the requests too.
-    let other = service.join(builder(&server.url()));
+    let other = service.join(with_response_timeout(&server.url(), PATIENT));
     until("it is folded", async || {
         let overview = ask(&other.pulse, "/api/overview?window=5m").await;
         overview["window"]["missing"] == 2
@@ -271,19 +199,19 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     other.pulse.shutdown().await.unwrap();
 }
 
-/// The log of a service that ends, by `end`, with a call under way that nobody answers.
-fn log_of(end: impl FnOnce(tokio::runtime::Runtime, Service, &Log)) -> Log {
+/// Ends a service, by `end`, with a call under way that is never answered.
+fn end_in_a_call(end: impl FnOnce(tokio::runtime::Runtime, Service, &Log)) {
     let (log, _logging) = Log::start();
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build().unwrap();
+    let runtime = runtime();
     let (service, server, proxy) = runtime.block_on(async {
         let server = RedisServer::start().await;
         let proxy = Proxy::start(server.port()).await;
-        let service = Service::new(builder(&proxy.url()));
+        let service = Service::new(builder(&proxy.url()).shutdown_timeout(TIMEOUT));
         service.requests(10).await;
         service.settle().await;
         proxy.black_hole(true);
         service.pulse.counter("sold").add(1_000);
+        service.pulse.timer("job").stop();
         until("a call is under way", async || {
             service.health().flush.in_doubt_age_seconds.is_some()
         })
@@ -292,32 +220,35 @@ fn log_of(end: impl FnOnce(tokio::runtime::Runtime, Service, &Log)) -> Log {
     });
     end(runtime, service, &log);
     drop((server, proxy));
-    log
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    { runtime }.enable_all().build().unwrap()
 }
 
 #[test]
-fn a_runtime_that_ends_with_a_call_under_way_tells_it() {
-    let log = log_of(|runtime, service, _| {
-        drop(runtime);
-        drop(service);
+fn a_runtime_that_ends_with_a_call_under_way_tells_it_and_hangs_nothing() {
+    end_in_a_call(|ended, service, log| {
+        drop(ended);
+        // A later shutdown does not hang either.
+        let result = runtime().block_on(service.pulse.shutdown());
+        assert_eq!(result.unwrap_err().requests(), 1);
+        let lines = log.lines_with("the runtime ended without");
+        assert!(lines.len() == 1, "{lines:?}");
+        for told in ["shutdown().await", "additions of 1000 to"] {
+            assert!(lines[0].contains(told), "{lines:?}");
+        }
     });
-    let lines = log.lines_with("the runtime ended without");
-    assert!(lines.len() == 1, "{lines:?}");
-    assert!(lines[0].contains("additions of 1000 to"), "{lines:?}");
 }
-
-/// A part of the line about what a shutdown could not flush.
-const TOLD: &str = "could not be flushed before the shutdown";
 
 #[test]
 fn a_pulse_that_is_dropped_tells_what_it_could_not_flush() {
-    let log = log_of(|runtime, service, log| {
+    end_in_a_call(|runtime, service, log| {
         drop(service);
-        runtime.block_on(until("it is told", async || {
-            !log.lines_with(TOLD).is_empty()
-        }));
+        let told = || log.lines_with("could not be flushed before the shutdown");
+        runtime.block_on(until("it is told", async || !told().is_empty()));
+        assert!(told().len() == 1, "{:?}", told());
+        assert!(told()[0].contains("additions of 1000 to"), "{:?}", told());
     });
-    let lines = log.lines_with(TOLD);
-    assert!(lines.len() == 1, "{lines:?}");
-    assert!(lines[0].contains("additions of 1000 to"), "{lines:?}");
 }

@@ -1,5 +1,5 @@
-//! The totals in Redis equal the requests that were served, exactly, whatever faults Redis, the network or
-//! this process have. Each test has a real server of its own; the oracle is the handler's own counter.
+//! The totals in Redis equal the requests that were served, exactly, under faults of Redis, of the network and of
+//! this process. Each test has a real server of its own; the oracle is the handler's own counter.
 //!
 //! The long form is `make chaos`.
 #![allow(
@@ -19,18 +19,17 @@ mod denials;
 mod denied;
 mod ending;
 mod failover;
-mod folding;
-mod folds;
 mod grants;
 mod hours;
 mod losses;
 mod model;
-mod network;
 mod outage;
 mod peers;
 mod rates;
 mod refusals;
+mod scenarios;
 mod server;
+mod short;
 mod skew;
 mod slow_requests;
 mod timeouts;

@@ -5,31 +5,21 @@ use std::time::Duration;
 use tower_pulse::Clock;
 use tower_pulse_model::slice::HOUR;
 
-use crate::hours::{now, with_clock};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{PAGES, Service, Stored};
-
-/// Seeds of `cases` cases. All follow from one seed, and each is printed for a repetition.
-fn seeds(cases: u64) -> impl Iterator<Item = u64> {
-    let mut rng = fastrand::Rng::with_seed(seed());
-    (0..cases).map(move |_| {
-        let seed = rng.u64(..);
-        eprintln!("case {seed}");
-        seed
-    })
-}
+use crate::service::{PAGES, Service, Stored, now, with_clock};
 
 /// Sends requests to some pages between two flushes, so that they count for this second. (The first drain
-/// after the turn of a second counts for the one that has ended.)
+/// after the turn of a second counts for the one that has ended.) Some come while the first flush is under way.
 async fn some_requests(service: &Service, rng: &mut fastrand::Rng) {
-    let _ = service.pulse.flush().await;
-    for _ in 0..rng.usize(0..12) {
-        // Some pages are much busier than others.
-        let most = rng.usize(..PAGES);
-        service.request(rng.usize(..=most)).await;
-    }
+    let (_, ()) = tokio::join!(service.pulse.flush(), async {
+        for _ in 0..rng.usize(..12) {
+            // Some pages are much busier than others.
+            let most = rng.usize(..PAGES);
+            service.request(rng.usize(..=most)).await;
+        }
+    });
     let _ = service.pulse.flush().await;
 }
 
@@ -37,7 +27,10 @@ async fn some_requests(service: &Service, rng: &mut fastrand::Rng) {
 async fn random_network_faults_before_a_real_redis_are_exact() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    for seed in seeds(6) {
+    let mut seeds = fastrand::Rng::with_seed(seed());
+    for _ in 0..6 {
+        let seed = seeds.u64(..);
+        eprintln!("case {seed}");
         let rng = &mut fastrand::Rng::with_seed(seed);
         let () = server.run("FLUSHALL").await;
         let (clock, hand) = Clock::manual(now() - HOUR);
@@ -48,9 +41,16 @@ async fn random_network_faults_before_a_real_redis_are_exact() {
             service.settle().await;
         }
         for _ in 0..40 {
-            match rng.u32(..12) {
+            match rng.u32(..15) {
                 0 => proxy.swallow_replies(rng.f64() * 0.5, seed, Swallow::Cut),
                 1 => proxy.truncate(rng.f64() * 0.5, seed),
+                12 => proxy.swallow_replies(rng.f64() * 0.5, seed, Swallow::Hang),
+                13 => {
+                    proxy.black_hole(true);
+                    some_requests(&service, rng).await;
+                    proxy.black_hole(false);
+                }
+                14 => proxy.delay(Duration::from_millis(rng.u64(..120))),
                 2 => proxy.cut(),
                 3 => proxy.slice(rng.bool()),
                 4 => proxy.refuse(rng.bool()),

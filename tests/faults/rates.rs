@@ -1,34 +1,21 @@
-//! Requests per second: what the windows, the overview and the list of counters say of a steady load, whatever kept its
-//! first seconds out of the store.
+//! Requests per second: what the windows, the overview and the list of counters say of a steady load, although its first
+//! seconds came late into the store.
 
-use crate::rig::reads::StoreOf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
-use tower_pulse_core::store::Store;
-use tower_pulse_core::store::in_process::{Access, MemoryFields, State};
-use tower_pulse_core::store::memory::MemoryStore;
-use tower_pulse_model::slice::Precisions;
-use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::hours::{now, with_clock};
 use crate::losses::ask;
 use crate::rig::proxy::Proxy;
-use crate::rig::server::{RedisServer, issue, run};
-use crate::rig::wait::until;
+use crate::rig::reads::StoreOf;
+use crate::rig::server::RedisServer;
+use crate::service::{now, settle, with_clock, without_tasks};
 
 /// Requests of each instance in each second.
 const LOAD: u64 = 24;
 
-/// An instance of which only the test drains and flushes, so that each moment is known.
-fn without_tasks(builder: Builder) -> Pulse {
-    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
-    pulse
-}
-
-/// Like [`without_tasks`], but for the task that folds: it finds out by itself that a store was emptied.
+/// An instance of which only the test drains and flushes. Its task that folds finds out that a store was emptied.
 fn with_folding(builder: Builder) -> Pulse {
     let (pulse, tasks) = builder.build_with_tasks().unwrap();
     let folding = tasks.into_iter().filter(|task| task.name() == "fold");
@@ -51,11 +38,6 @@ async fn serve(instances: &[&Pulse], hand: &ManualClock, seconds: u64) {
             let _ = pulse.flush().await;
         }
     }
-}
-
-/// Flushes until the store has all samples, as after an outage.
-async fn settle(pulse: &Pulse) {
-    until("all is flushed", async || pulse.flush().await.is_ok()).await;
 }
 
 /// Requests per second of the last five minutes as the page shows them, and the seconds that were recorded.
@@ -83,28 +65,10 @@ async fn assert_rates(pulse: &Pulse, clock: &Clock, load: u64, seconds: u64) {
 }
 
 /// When the store's generation began, and when its first sample was recorded.
-async fn beginning(store: &dyn Store, clock: &Clock) -> (i64, i64) {
+async fn beginning(pulse: &Pulse, clock: &Clock) -> (i64, i64) {
+    let store = pulse.backend();
     let status = store.upkeep().status(clock.now_seconds()).await.unwrap();
     (status.created.unwrap(), status.since.unwrap())
-}
-
-#[tokio::test]
-async fn an_outage_at_the_start_makes_no_rate_higher() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let (clock, hand) = Clock::manual(now());
-    let pulse = without_tasks(with_clock(&proxy.url(), &clock));
-    proxy.refuse(true);
-    proxy.cut();
-    serve(&[&pulse], &hand, 12).await;
-    proxy.heal();
-    settle(&pulse).await;
-    let begun = beginning(&*pulse.backend(), &clock).await;
-    assert_eq!(begun, (now() + 12, now()));
-    assert_rates(&pulse, &clock, LOAD, 12).await;
-    serve(&[&pulse], &hand, 14).await;
-    assert_rates(&pulse, &clock, LOAD, 26).await;
-    pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]
@@ -117,13 +81,13 @@ async fn the_first_sample_of_any_instance_is_the_beginning() {
     proxy.refuse(true);
     proxy.cut();
     serve(&[&away, &near], &hand, 12).await;
-    let begun = beginning(&*near.backend(), &clock).await;
+    let begun = beginning(&near, &clock).await;
     assert_eq!(begun, (now() + 1, now()));
     let (rate, _) = of_window(&near, &clock).await;
     assert!((rate - LOAD as f64).abs() < 1e-6, "{rate}/s");
     proxy.heal();
     settle(&away).await;
-    let begun = beginning(&*near.backend(), &clock).await;
+    let begun = beginning(&near, &clock).await;
     assert_eq!(begun, (now() + 1, now()));
     hand.advance(Duration::from_secs(1));
     let (rate, recorded) = of_window(&near, &clock).await;
@@ -138,16 +102,13 @@ async fn a_store_that_was_flushed_has_recorded_since_the_oldest_call_that_is_rep
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
     let pulse = with_folding(with_clock(&server.url(), &clock));
-    let flushall = async || {
-        let mut conn = server.connection().await;
-        let () = run(&mut conn, "FLUSHALL").await;
-    };
+    let flushall = async || -> () { server.run("FLUSHALL").await };
     serve(&[&pulse], &hand, 20).await;
     flushall().await;
     serve(&[&pulse], &hand, 10).await;
     settle(&pulse).await;
     assert!(pulse.health().flush.replayed > 0);
-    let begun = beginning(&*pulse.backend(), &clock).await;
+    let begun = beginning(&pulse, &clock).await;
     assert_eq!(begun, (now() + 21, now()));
     assert_rates(&pulse, &clock, LOAD, 30).await;
     // Later, nothing is replayed: what a failed flush has left is the oldest that the store gets.
@@ -155,67 +116,10 @@ async fn a_store_that_was_flushed_has_recorded_since_the_oldest_call_that_is_rep
     flushall().await;
     serve(&[&pulse], &hand, 10).await;
     settle(&pulse).await;
-    let begun = beginning(&*pulse.backend(), &clock).await;
+    let begun = beginning(&pulse, &clock).await;
     assert_eq!(begun, (now() + 91, now() + 90));
     assert_rates(&pulse, &clock, LOAD, 10).await;
     pulse.shutdown().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_store_in_memory_that_was_reset_has_recorded_since_the_oldest_call_that_is_replayed() {
-    let (clock, hand) = Clock::manual(now());
-    let store = Arc::new(MemoryStore::new(Precisions::default(), clock.clone()));
-    let pulse = Pulse::builder().store(store.clone()).clock(clock.clone());
-    let pulse = without_tasks(pulse.flush_interval(Duration::from_secs(60)));
-    serve(&[&pulse], &hand, 20).await;
-    let second = clock.now_seconds();
-    let reset = store.with(Access::Write, move |state| {
-        *state = State::new("another".into(), second, Box::new(MemoryFields::default()));
-        Ok(())
-    });
-    reset.await.unwrap();
-    serve(&[&pulse], &hand, 10).await;
-    settle(&pulse).await;
-    assert!(pulse.health().flush.replayed > 0);
-    assert_eq!(beginning(&*store, &clock).await, (now() + 20, now()));
-    assert_rates(&pulse, &clock, LOAD, 30).await;
-    pulse.shutdown().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_clock_that_is_far_off_does_not_move_the_beginning() {
-    const DAY: i64 = 86_400;
-    let server = RedisServer::start().await;
-    for (at, (ahead, since)) in [
-        (0, 0),
-        (-20 * DAY, 0),
-        (-i64::pow(10, 9), 0),
-        (600, 0),
-        // Samples of that time are kept, and can be seen.
-        (-2 * DAY, -2 * DAY),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let (servers, _) = Clock::manual(now());
-        let options = RedisOptions::new(&server.url()).unwrap();
-        let options = options.prefix(format!("{at}:")).unwrap();
-        let redis = RedisStore::open(options)
-            .unwrap()
-            .with_clock(servers.clone());
-        let memory = MemoryStore::new(Precisions::default(), servers.clone());
-        let stores: [Arc<dyn Store>; 2] = [Arc::new(redis), Arc::new(memory)];
-        for store in stores {
-            let (clock, hand) = Clock::manual(now() + ahead);
-            let pulse = Pulse::builder().store(store.clone()).clock(clock);
-            let pulse = without_tasks(pulse.flush_interval(Duration::from_secs(60)));
-            serve(&[&pulse], &hand, 1).await;
-            settle(&pulse).await;
-            let begun = beginning(&*store, &servers).await;
-            assert_eq!(begun, (now(), now() + since), "{ahead} s ahead");
-            pulse.shutdown().await.unwrap();
-        }
-    }
 }
 
 #[tokio::test]
@@ -223,10 +127,6 @@ async fn a_rate_is_that_of_the_last_seconds_that_can_be_read() {
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
     let pulse = without_tasks(with_clock(&server.url(), &clock));
-    let maxmemory = async |bytes: &str| {
-        let mut conn = server.connection().await;
-        let () = issue(&mut conn, "CONFIG", ("SET", "maxmemory", bytes)).await;
-    };
     let rate = async || ask(&pulse, "/api/overview").await["requests_per_second"].clone();
     // Nothing has been served for a whole second yet.
     serve(&[&pulse], &hand, 1).await;
@@ -237,7 +137,7 @@ async fn a_rate_is_that_of_the_last_seconds_that_can_be_read() {
         serve(&[&pulse], &hand, 1).await;
     }
     // The server can be read, and refuses to be written.
-    maxmemory("1").await;
+    let () = server.run("CONFIG SET maxmemory 1").await;
     for seconds in 1..30 {
         serve(&[&pulse], &hand, 1).await;
         let expected = match seconds {
@@ -246,7 +146,7 @@ async fn a_rate_is_that_of_the_last_seconds_that_can_be_read() {
         };
         assert_eq!(rate().await, expected, "after {seconds} s");
     }
-    maxmemory("0").await;
+    let () = server.run("CONFIG SET maxmemory 0").await;
     settle(&pulse).await;
     for _ in 0..15 {
         serve(&[&pulse], &hand, 1).await;

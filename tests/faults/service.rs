@@ -2,7 +2,6 @@
 //!
 //! The oracle is independent: each handler adds 1 to its own number before it answers.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use axum::routing::get;
 use http::{Request, StatusCode};
 use redis::aio::MultiplexedConnection;
 use tower::ServiceExt;
-use tower_pulse::{Builder, Health, Pulse};
+use tower_pulse::{Builder, Clock, Health, Pulse};
 use tower_pulse_model::slice::DEFAULT_PRECISIONS;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
@@ -27,27 +26,61 @@ pub const PREFIX: &str = "pulse:";
 /// Number of routes, so that a flush takes several calls.
 pub const PAGES: usize = 24;
 
-/// A builder with short flush intervals and a short response timeout, for the server at `url`.
-pub fn builder(url: &str) -> Builder {
-    with_response_timeout(url, Duration::from_millis(150))
-}
-
 /// A response timeout that a machine which is busy with other tests keeps.
 pub const PATIENT: Duration = Duration::from_secs(5);
 
+/// A response timeout that faults soon exceed.
+pub const SHORT: Duration = Duration::from_millis(150);
+
+/// Options for the server at `url`.
+pub fn options(url: &str, timeout: Duration) -> RedisOptions {
+    let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
+    options.response_timeout(timeout)
+}
+
+/// A builder with short flush intervals and a short response timeout.
+pub fn builder(url: &str) -> Builder {
+    with_response_timeout(url, SHORT)
+}
+
 /// Like [`builder`], with this response timeout.
 pub fn with_response_timeout(url: &str, timeout: Duration) -> Builder {
-    let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
-    let options = options.response_timeout(timeout);
-    let store = RedisStore::open(options).unwrap();
-    Pulse::builder()
-        .store(Arc::new(store))
-        .flush_interval(Duration::from_millis(20))
+    let store = RedisStore::open(options(url, timeout)).unwrap();
+    let builder = Pulse::builder().store(Arc::new(store));
+    builder.flush_interval(Duration::from_millis(20))
 }
 
 /// Like [`builder`], but without flushes of its own.
 pub fn without_flushes(url: &str) -> Builder {
     builder(url).flush_interval(Duration::from_secs(60))
+}
+
+/// 2023-11-14 22:30 UTC: half past an hour.
+pub fn now() -> i64 {
+    1_700_001_000
+}
+
+/// A builder without flushes of its own, whose clock is also the server's.
+pub fn with_clock(url: &str, clock: &Clock) -> Builder {
+    with_clocks(options(url, SHORT), clock, clock)
+}
+
+/// A builder without flushes of its own, for an instance beside whose clock the server has one.
+pub fn with_clocks(options: RedisOptions, servers: &Clock, own: &Clock) -> Builder {
+    let store = RedisStore::open(options).unwrap();
+    let store = Arc::new(store.with_clock(servers.clone()));
+    let builder = Pulse::builder().store(store).clock(own.clone());
+    builder.flush_interval(Duration::from_secs(60))
+}
+
+/// An instance of which only the test drains and flushes, so that each moment is known.
+pub fn without_tasks(builder: Builder) -> Pulse {
+    builder.build_with_tasks().unwrap().0
+}
+
+/// Flushes until the store has all samples, as after an outage.
+pub async fn settle(pulse: &Pulse) {
+    until("all is flushed", async || pulse.flush().await.is_ok()).await;
 }
 
 /// The counts of the handlers.
@@ -153,22 +186,16 @@ impl Service {
 
     /// Sends requests from several tasks until the load is stopped.
     pub fn load(&self, seed: u64) -> Load {
-        self.load_of(seed, 1..20, 1..6)
-    }
-
-    /// The same, in bursts of so many requests, with pauses of so many milliseconds.
-    pub fn load_of(&self, seed: u64, burst: Range<usize>, pause: Range<u64>) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = (0..4).map(|task| {
             let (service, stop) = (self.clone(), stop.clone());
-            let (burst, pause) = (burst.clone(), pause.clone());
             let mut rng = fastrand::Rng::with_seed(seed ^ task);
             tokio::spawn(async move {
                 while !stop.load(SeqCst) {
-                    for _ in 0..rng.usize(burst.clone()) {
+                    for _ in 0..rng.usize(1..20) {
                         service.request(rng.usize(..PAGES)).await;
                     }
-                    tokio::time::sleep(Duration::from_millis(rng.u64(pause.clone()))).await;
+                    pause(rng.u64(1..6)).await;
                 }
             })
         });
@@ -191,13 +218,13 @@ impl Service {
                 start.elapsed() < PATIENCE,
                 "cannot be flushed: {error}; {health:?}"
             );
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            pause(20).await;
         }
         start.elapsed()
     }
 
-    /// Waits until the store acknowledges a flush that began after now. For services under load whose clock
-    /// is the system's.
+    /// Waits until the store acknowledges a flush that began after this call. The service is under load, and
+    /// its clock is the system's.
     pub async fn flushed_again(&self) {
         let start = Instant::now();
         look_until(PATIENCE, async || {
@@ -325,25 +352,23 @@ impl Stored {
 
     /// Reads what is stored below a prefix.
     pub async fn read_below(prefix: &str, conn: &mut MultiplexedConnection) -> Self {
-        const DAY: i64 = 86_400;
         let mut stored = Self {
             hits: Vec::new(),
             pages: Vec::new(),
-            others: counter_below(prefix, conn, &format!("hits:{OTHER}"), DAY).await,
-            errors: counter_below(prefix, conn, "errors", DAY).await,
-            sold: counter_below(prefix, conn, "sales", DAY).await,
+            others: counter(conn, prefix, &format!("hits:{OTHER}"), DAY).await,
+            errors: counter(conn, prefix, "errors", DAY).await,
+            sold: counter(conn, prefix, "sales", DAY).await,
             statistics: 0,
-            all: statistics_below(prefix, conn, "<all>").await,
+            all: statistics(conn, prefix, "<all>").await,
         };
         for precision in DEFAULT_PRECISIONS.map(i64::from) {
-            let hits = counter_below(prefix, conn, "hits", precision).await;
+            let hits = counter(conn, prefix, "hits", precision).await;
             stored.hits.push((precision, hits));
         }
-        for page in 0..PAGES {
-            let context = context(page);
-            let hits = counter_below(prefix, conn, &format!("hits:{context}"), DAY).await;
+        for context in (0..PAGES).map(context) {
+            let hits = counter(conn, prefix, &format!("hits:{context}"), DAY).await;
             stored.pages.push(hits);
-            stored.statistics += statistics_below(prefix, conn, &context).await;
+            stored.statistics += statistics(conn, prefix, &context).await;
         }
         stored
     }
@@ -359,14 +384,12 @@ impl Stored {
     }
 }
 
-/// The sum of a counter's slices.
-pub async fn counter(conn: &mut MultiplexedConnection, name: &str, precision: i64) -> i64 {
-    counter_below(PREFIX, conn, name, precision).await
-}
+const DAY: i64 = 86_400;
 
-async fn counter_below(
-    prefix: &str,
+/// The sum of a counter's slices.
+pub async fn counter(
     conn: &mut MultiplexedConnection,
+    prefix: &str,
     name: &str,
     precision: i64,
 ) -> i64 {
@@ -375,15 +398,11 @@ async fn counter_below(
 }
 
 pub async fn by_day(conn: &mut MultiplexedConnection, name: &str) -> i64 {
-    counter(conn, name, 86_400).await
+    counter(conn, PREFIX, name, DAY).await
 }
 
 /// The requests in a context's statistics of this hour and the last.
-pub async fn statistics(conn: &mut MultiplexedConnection, context: &str) -> i64 {
-    statistics_below(PREFIX, conn, context).await
-}
-
-async fn statistics_below(prefix: &str, conn: &mut MultiplexedConnection, context: &str) -> i64 {
+pub async fn statistics(conn: &mut MultiplexedConnection, prefix: &str, context: &str) -> i64 {
     let mut sum = 0;
     for set in ["", ":last"] {
         let key = format!("{prefix}stats:{context}:AccessTime{set}");

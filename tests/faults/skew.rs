@@ -1,21 +1,18 @@
 //! An instance whose clock is wrong: that is told, and beyond an hour it goes on by the store's time. No request is
 //! lost or doubled when its time becomes another.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tower_pulse::query::{MarksQuery, Reader};
-use tower_pulse::{Clock, Dashboard, ManualClock, Pulse};
+use tower_pulse::{Clock, Condition, Dashboard, ManualClock};
 use tower_pulse_model::slice::HOUR;
-use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::hours::now;
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
-use crate::service::{PAGES, PREFIX, Service, Stored, context};
+use crate::service::{PAGES, PATIENT, PREFIX, Service, Stored, context, now, options, with_clocks};
 
 const DAY: i64 = 24 * HOUR;
 /// The time between two heartbeats of an instance that flushes once a minute.
@@ -38,12 +35,7 @@ impl Fleet {
         let server = RedisServer::start().await;
         let (clock, servers_hand) = Clock::manual(now());
         let builder = |name: &str, own: &Clock| {
-            let options = RedisOptions::new(&server.url()).unwrap();
-            let options = options.prefix(PREFIX).unwrap();
-            let options = options.response_timeout(Duration::from_secs(5));
-            let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
-            let pulse = Pulse::builder().store(Arc::new(store)).clock(own.clone());
-            pulse.instance(name).flush_interval(Duration::from_secs(60))
+            with_clocks(options(&server.url(), PATIENT), &clock, own).instance(name)
         };
         let right = Service::new(builder("right", &clock));
         let (own, hand) = Clock::manual(now() + offset);
@@ -140,26 +132,19 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
     let skew = health.store.clock_skew_seconds.unwrap();
     assert_eq!(skew, offset);
     let own = format!("the clock of this instance (wrong) is {apart} the store's; set it (NTP); ");
-    assert!(
-        health.warnings.iter().any(|text| text.starts_with(&own)),
-        "{:?}",
-        health.warnings
-    );
-    assert!(health.conditions.contains(&tower_pulse::Condition::Clock));
+    let mut warnings = health.warnings.iter();
+    assert!(warnings.any(|text| text.starts_with(&own)), "{health:?}");
+    assert!(health.conditions.contains(&Condition::Clock));
     fleet.pass().await;
     // The second answer says the same.
     fleet.pass().await;
 
-    // What comes from now on is in the current window of all dashboards.
+    // Requests from now on are in the current window of all dashboards.
     wrong.requests(48).await;
     fleet.right.requests(24).await;
     fleet.assert_shown(72).await;
-    for (reader, whose) in
-        fleet
-            .readers()
-            .into_iter()
-            .zip(["instance wrong", "this instance", "instance wrong"])
-    {
+    let named = ["instance wrong", "this instance", "instance wrong"];
+    for (reader, whose) in fleet.readers().into_iter().zip(named) {
         let told = told(reader).await;
         assert!(told.len() == 1, "{told:?}");
         assert!(told[0].contains(whose), "{told:?}");
@@ -196,18 +181,12 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
 }
 
 #[tokio::test]
-async fn a_clock_two_hours_fast_is_told_and_its_requests_are_shown() {
-    goes_on_by_the_stores_time(2 * HOUR + 720, "2 h 12 min ahead of").await;
-}
-
-#[tokio::test]
-async fn a_clock_a_year_fast_is_told_and_its_requests_are_shown() {
-    goes_on_by_the_stores_time(365 * DAY, "365 d 0 h ahead of").await;
-}
-
-#[tokio::test]
-async fn a_clock_three_days_slow_is_told_and_its_requests_are_shown() {
-    goes_on_by_the_stores_time(-3 * DAY - 7 * HOUR, "3 d 7 h behind").await;
+async fn a_clock_that_is_far_off_is_told_and_its_requests_are_shown() {
+    tokio::join!(
+        goes_on_by_the_stores_time(2 * HOUR + 720, "2 h 12 min ahead of"),
+        goes_on_by_the_stores_time(365 * DAY, "365 d 0 h ahead of"),
+        goes_on_by_the_stores_time(-3 * DAY - 7 * HOUR, "3 d 7 h behind"),
+    );
 }
 
 #[tokio::test]
@@ -220,14 +199,8 @@ async fn a_clock_half_an_hour_fast_is_told_and_followed() {
     let warnings = told(fleet.wrong.pulse.query()).await;
     assert!(warnings[0].contains("is 30 min ahead of"), "{warnings:?}");
     fleet.wrong.settle().await;
-    let as_of = fleet
-        .wrong
-        .pulse
-        .query()
-        .ask(&MarksQuery::default())
-        .await
-        .unwrap()
-        .as_of;
+    let marks = fleet.wrong.pulse.query().ask(&MarksQuery::default()).await;
+    let as_of = marks.unwrap().as_of;
     assert!(as_of - fleet.clock.now_seconds() > 1_700);
     // Others see it by the time of the store, and so as long as it is alive.
     let instances = asked(fleet.dashboard.query(), "instances").await;
@@ -242,9 +215,8 @@ async fn a_clock_that_is_set_again_and_again_loses_and_doubles_nothing() {
     let fleet = Fleet::new(0).await;
     for _ in 0..12 {
         let hours = [0, 0, 2, 3, -2, -3, -30][rng.usize(..7)];
-        fleet
-            .hand
-            .set_wall(fleet.clock.now_seconds() + hours * HOUR);
+        let time = fleet.clock.now_seconds() + hours * HOUR;
+        fleet.hand.set_wall(time);
         for _ in 0..rng.usize(1..5) {
             fleet.wrong.requests(rng.usize(1..40)).await;
             if rng.bool() {

@@ -25,9 +25,9 @@ struct State {
     refuses: bool,
     /// How many fsyncs fail.
     failing_syncs: u64,
-    /// Nothing works any more.
+    /// All reads, writes and fsyncs fail.
     is_cut: bool,
-    /// What was done since the last fsync.
+    /// The changes since the last fsync.
     unsynced: Vec<Change>,
 }
 
@@ -167,8 +167,7 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
     let mut random = fastrand::Rng::with_seed(seed);
     let place = Place::new();
     let pages: Vec<String> = (0..40).map(|page| format!("GET /{page}")).collect();
-    // What the file has for sure, by each of those that count, and what it may have. A flush may take several calls, of
-    // which the last ones are missing.
+    // The requests that are durable, by each of the counters. After a cut, the last calls of a flush may be missing.
     let mut durable = [0; 3];
     for cut in 0..cuts() {
         let power = Arc::new(Power::new(io::ErrorKind::Other));
@@ -188,7 +187,7 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
             if random.u8(0..8) == 0 {
                 power.fail_syncs(random.u64(1..3));
             }
-            // It may fail, and what is lost then is appended again.
+            // The flush may fail, and lost calls are appended again.
             let is_flushed = service.pulse.flush().await.is_ok();
             if is_flushed && random.u8(0..4) == 0 && service.store.sync().await.is_ok() {
                 durable = served;
@@ -206,7 +205,7 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
         drop(file);
 
         let service = place.start();
-        // What was appended and not folded is folded with what comes next, here as no task does it.
+        // Entries that were not folded are folded with the next ones, as no task folds here.
         service.pulse.counter("reopened").add(1);
         service.settle().await;
         let counted = service.served(&pages).await;

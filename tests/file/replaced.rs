@@ -44,7 +44,7 @@ async fn next(place: &Place, service: Service, path: &Path) -> [u64; 3] {
     found(place, path).await
 }
 
-/// What a service finds at a path.
+/// The requests that a service finds at a path.
 async fn found(place: &Place, path: &Path) -> [u64; 3] {
     released(path).await;
     let options = FileOptions::new(path).unwrap().clock(place.clock.clone());
@@ -95,6 +95,9 @@ fn beside(place: &Place) -> PathBuf {
 async fn a_removed_file_is_made_anew_with_all_that_it_had() {
     let (place, service) = running().await;
     std::fs::remove_file(place.path()).unwrap();
+    // A store that is not asked notices as well.
+    place.hand.advance(Duration::from_secs(10));
+    until("the file is there", async || place.path().exists()).await;
     let warnings = told(&place, &service, ANEW).await;
     assert!(warnings.contains("pulse.redb was removed"), "{warnings}");
     let mode = std::fs::metadata(place.path()).unwrap().mode();
@@ -102,15 +105,6 @@ async fn a_removed_file_is_made_anew_with_all_that_it_had() {
     serve(&service, 7).await;
     assert_eq!(place.files(), ["pulse.redb"]);
     assert_eq!(next(&place, service, &place.path()).await, [22; 3]);
-}
-
-#[tokio::test]
-async fn a_store_that_is_not_asked_notices_as_well() {
-    let (place, service) = running().await;
-    std::fs::remove_file(place.path()).unwrap();
-    place.hand.advance(Duration::from_secs(10));
-    until("the file is there", async || place.path().exists()).await;
-    drop(service);
 }
 
 #[tokio::test]
@@ -177,6 +171,15 @@ async fn a_file_that_is_put_at_the_path_is_never_touched() {
     assert_eq!(found(&place, &place.path()).await, [25; 3]);
 }
 
+/// Waits until the store is at its path, and does not say otherwise.
+async fn comes_back(place: &Place, service: &Service) {
+    until("the store comes back", async || {
+        service.is_open().await;
+        place.files() == ["backup", "pulse.redb"] && !service.warnings().contains(BESIDE)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_file_beside_another_one_is_as_safe_and_comes_back_when_the_other_one_goes() {
     let (place, service, backup) = with_backup().await;
@@ -194,41 +197,30 @@ async fn a_file_beside_another_one_is_as_safe_and_comes_back_when_the_other_one_
     .await;
     assert_ne!(beside(&place), first);
     assert_eq!(std::fs::read(place.path()).unwrap(), content);
+    // The other one goes, or the one beside takes its place: the store comes back to its path.
     std::fs::remove_file(place.path()).unwrap();
     place.hand.advance(Duration::from_secs(10));
-    until("the store comes back", async || {
-        service.is_open().await;
-        place.files() == ["backup", "pulse.redb"]
-    })
-    .await;
-    until("it is told", async || !service.warnings().contains(BESIDE)).await;
+    comes_back(&place, &service).await;
     assert!(service.warnings().contains(ANEW), "{}", service.warnings());
     serve(&service, 7).await;
-    assert_eq!(next(&place, service, &place.path()).await, [25; 3]);
-}
-
-#[tokio::test]
-async fn a_file_beside_that_is_renamed_to_the_path_is_no_warning_any_more() {
-    let (place, service, backup) = with_backup().await;
-    std::fs::rename(&backup, place.path()).unwrap();
+    std::fs::copy(&backup, place.dir.path().join("new")).unwrap();
+    std::fs::rename(place.dir.path().join("new"), place.path()).unwrap();
     told(&place, &service, BESIDE).await;
     std::fs::rename(beside(&place), place.path()).unwrap();
     place.hand.advance(Duration::from_secs(10));
-    until("the warning ends", async || {
-        service.is_open().await;
-        service.warnings().is_empty()
-    })
-    .await;
+    comes_back(&place, &service).await;
     serve(&service, 7).await;
-    assert_eq!(place.files(), ["pulse.redb"]);
-    assert_eq!(next(&place, service, &place.path()).await, [25; 3]);
+    assert_eq!(next(&place, service, &place.path()).await, [32; 3]);
 }
 
-/// `cp backup pulse.redb` keeps the file and changes its content.
+/// `cp backup pulse.redb` and `> pulse.redb` keep the file and change its content.
 #[tokio::test]
-async fn a_backup_that_is_copied_over_the_file_is_never_overwritten() {
-    for has_recorded in [false, true] {
+async fn a_content_that_is_put_into_the_file_is_never_overwritten() {
+    for (is_empty, has_recorded) in [(false, false), (false, true), (true, false)] {
         let (place, service, backup) = with_backup().await;
+        if is_empty {
+            std::fs::write(&backup, "").unwrap();
+        }
         std::fs::copy(&backup, place.path()).unwrap();
         if has_recorded {
             serve(&service, 2).await;
@@ -243,66 +235,47 @@ async fn a_backup_that_is_copied_over_the_file_is_never_overwritten() {
         released(&beside).await;
         let content = std::fs::read(&backup).unwrap();
         assert!(std::fs::read(place.path()).unwrap() == content);
-        assert_eq!(found(&place, &place.path()).await, [3; 3]);
+        if !is_empty {
+            assert_eq!(found(&place, &place.path()).await, [3; 3]);
+        }
         assert!(found(&place, &beside).await[0] >= 7);
     }
 }
 
 #[tokio::test]
-async fn a_file_that_is_emptied_is_told() {
-    let (place, service) = running().await;
-    let file = File::options().write(true).open(place.path()).unwrap();
-    file.set_len(0).unwrap();
-    told(&place, &service, OVERWRITTEN).await;
-    serve(&service, 7).await;
-    service.shutdown().await;
-    assert_eq!(std::fs::metadata(place.path()).unwrap().len(), 0);
-    assert!(found(&place, &beside(&place)).await[0] >= 7);
-}
-
-#[tokio::test]
 async fn a_directory_that_is_removed_with_the_file_is_waited_for() {
-    let place = Place::new();
-    let dir = place.dir.path().join("data");
-    let path = dir.join("pulse.redb");
-    std::fs::create_dir(&dir).unwrap();
-    let options = FileOptions::new(&path).unwrap().clock(place.clock.clone());
-    let service = Service::new(options, &place.clock, |builder| builder);
-    serve(&service, 15).await;
-    std::fs::remove_dir_all(&dir).unwrap();
-    let warnings = told(&place, &service, "its directory does not exist: create it").await;
-    assert_eq!(service.store.warnings().len(), 1, "{warnings}");
-    serve(&service, 7).await;
-    let error = service.store.sync().await.unwrap_err().to_string();
-    assert!(error.contains("ends with this process"), "{error}");
-    std::fs::create_dir(&dir).unwrap();
-    place.hand.advance(Duration::from_secs(20));
-    told(&place, &service, ANEW).await;
-    assert_eq!(service.store.warnings().len(), 1);
-    serve(&service, 1).await;
-    assert_eq!(next(&place, service, &path).await, [23; 3]);
-}
-
-#[tokio::test]
-async fn a_directory_that_comes_back_with_the_file_is_no_warning_any_more() {
-    let place = Place::new();
-    let (dir, away) = (place.dir.path().join("data"), place.dir.path().join("away"));
-    let path = dir.join("pulse.redb");
-    std::fs::create_dir(&dir).unwrap();
-    let options = FileOptions::new(&path).unwrap().clock(place.clock.clone());
-    let service = Service::new(options, &place.clock, |builder| builder);
-    serve(&service, 15).await;
-    std::fs::rename(&dir, &away).unwrap();
-    told(&place, &service, "create it").await;
-    std::fs::rename(&away, &dir).unwrap();
-    place.hand.advance(Duration::from_secs(20));
-    until("the warning ends", async || {
-        service.is_open().await;
-        service.warnings().is_empty()
-    })
-    .await;
-    serve(&service, 7).await;
-    assert_eq!(next(&place, service, &path).await, [22; 3]);
+    for is_away in [false, true] {
+        let place = Place::new();
+        let (dir, away) = (place.dir.path().join("data"), place.dir.path().join("away"));
+        let path = dir.join("pulse.redb");
+        std::fs::create_dir(&dir).unwrap();
+        let options = FileOptions::new(&path).unwrap().clock(place.clock.clone());
+        let service = Service::new(options, &place.clock, |builder| builder);
+        serve(&service, 15).await;
+        std::fs::rename(&dir, &away).unwrap();
+        told(&place, &service, "its directory does not exist: create it").await;
+        assert_eq!(service.store.warnings().len(), 1);
+        serve(&service, 7).await;
+        let error = service.store.sync().await.unwrap_err().to_string();
+        assert!(error.contains("ends with this process"), "{error}");
+        // The directory comes back with its file, or without.
+        match is_away {
+            true => std::fs::rename(&away, &dir).unwrap(),
+            false => std::fs::create_dir(&dir).unwrap(),
+        }
+        place.hand.advance(Duration::from_secs(20));
+        if is_away {
+            until("the warning ends", async || {
+                service.is_open().await;
+                service.warnings().is_empty()
+            })
+            .await;
+        } else {
+            told(&place, &service, ANEW).await;
+        }
+        serve(&service, 1).await;
+        assert_eq!(next(&place, service, &path).await, [23; 3]);
+    }
 }
 
 /// A disk on which files that have a name get no more than a part of what is written, while it is told to.
@@ -328,12 +301,8 @@ async fn a_copy_that_finds_no_room_leaves_no_file_and_is_tried_again() {
     serve(&service, 15).await;
     std::fs::remove_file(place.path()).unwrap();
     disk.0.store(true, Ordering::SeqCst);
-    told(
-        &place,
-        &service,
-        "the new file cannot be written: the disk is full",
-    )
-    .await;
+    let full = "the new file cannot be written: the disk is full";
+    told(&place, &service, full).await;
     for _ in 0..5 {
         serve(&service, 2).await;
         place.hand.advance(Duration::from_secs(20));
@@ -394,10 +363,8 @@ async fn a_link_to_the_file_stays_one() {
     told(&place, &service, ANEW).await;
     serve(&service, 7).await;
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(
-        next(&place, service, &data.join("real.redb")).await,
-        [22; 3]
-    );
+    let real = data.join("real.redb");
+    assert_eq!(next(&place, service, &real).await, [22; 3]);
     // The link itself is removed, and is a file from then on.
     let service = place.start();
     service.is_open().await;

@@ -1,20 +1,14 @@
-//! What a process leaves to the next one.
+//! A restart: the next process goes on with the file of the last one.
 
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
-use axum::extract::Request;
 use http::StatusCode;
-use serde_json::Value;
-use tower::ServiceExt;
-use tower_pulse::admin::Access;
-use tower_pulse::{Change, Clock, Pulse};
+use tower_pulse::Change;
+use tower_pulse::query::MarksQuery;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_core::testing::TestFolder;
 
-use crate::service::{NOW, PAGE, Place, released};
-use pulse_rig::process::TempDir;
-use pulse_rig::wait::until;
+use crate::service::{NOW, PAGE, Place};
 
 #[tokio::test]
 async fn the_next_process_goes_on_where_the_last_one_was() {
@@ -27,12 +21,9 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
         let failed = StatusCode::INTERNAL_SERVER_ERROR;
         service.pulse.record("GET /slow", slow, failed);
         service.pulse.counter("served").add(1);
-        service
-            .pulse
-            .ranking("posts")
-            .build()
-            .unwrap()
-            .add("first", 2);
+        let posts = service.pulse.ranking("posts").build().unwrap();
+        posts.add("first", 2);
+        drop(posts);
         service.shutdown().await;
         place.released().await;
         let service = place.start();
@@ -69,67 +60,7 @@ async fn the_time_between_two_processes_is_not_recorded() {
     }
 }
 
-/// What the API answers.
-async fn ask(pulse: &Pulse, question: &str) -> Value {
-    let request = Request::get(question).header("host", "localhost");
-    let request = request.body(Body::empty()).unwrap();
-    let router = pulse.router(Access::open());
-    let response = router.oneshot(request).await.unwrap();
-    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-    serde_json::from_slice(&body).unwrap()
-}
-
-#[tokio::test]
-async fn a_deploy_is_marked_by_its_version() {
-    let dir = TempDir::new("file");
-    let path = dir.path().join("pulse.redb");
-    for (deploys, version) in ["1.0.0", "1.1.0", "1.2.0"].into_iter().enumerate() {
-        let builder = Pulse::builder().file(&path).app_version(version);
-        let builder = builder.shutdown_timeout(Duration::from_secs(10));
-        let pulse = builder.clock(Clock::system()).build().unwrap();
-        pulse.record(PAGE, Duration::from_millis(20), http::StatusCode::OK);
-        until("the deploy is marked", async || {
-            let marks = ask(&pulse, "/api/marks").await;
-            marks["marks"].as_array().map(Vec::len) == Some(deploys)
-        })
-        .await;
-        pulse.shutdown().await.unwrap();
-        drop(pulse);
-        released(&path).await;
-    }
-}
-
-#[tokio::test]
-async fn the_usual_week_goes_on_after_a_restart_without_the_time_between() {
-    let place = Place::new();
-    let hours = async |served: usize, away: u64| {
-        let service = place.start();
-        service.is_open().await;
-        for _ in 0..served {
-            service.serve(PAGE, 10);
-            service.pulse.flush().await.unwrap();
-            place.hand.advance(Duration::from_secs(3_600));
-        }
-        service.serve(PAGE, 1);
-        service.pulse.flush().await.unwrap();
-        let uri = format!("/api/profile?context={}", PAGE.replace(' ', "%20"));
-        let answer = ask(&service.pulse, &uri).await;
-        service.shutdown().await;
-        place.released().await;
-        place.hand.advance(Duration::from_secs(away));
-        let hours = answer["hours"].as_array().unwrap().clone();
-        let weights = hours.iter().map(|hour| hour["weight"].as_f64().unwrap());
-        (hours.len(), weights.sum::<f64>())
-    };
-    let (first, _) = hours(4, 10 * 3_600).await;
-    let (second, weight) = hours(4, 0).await;
-    assert!((3..=4).contains(&first), "{first} hours");
-    assert!((first + 4..=first + 6).contains(&second), "{second} hours");
-    // Of ten hours between the two processes none counts.
-    assert!(weight < 9.0, "{weight}");
-}
-
-/// Somebody takes a change, and removes a mark; the next process knows of both.
+/// A change is taken, and a mark is removed; the next process knows of both.
 #[tokio::test]
 async fn what_was_taken_and_removed_stays_so_after_a_restart() {
     let place = Place::new();
@@ -144,22 +75,15 @@ async fn what_was_taken_and_removed_stays_so_after_a_restart() {
     service.serve(PAGE, 10);
     service.settle().await;
     let judge = TestFolder::new(service.store.clone(), place.clock.clone(), "judge", 1);
-    let judged = judge
-        .judgement(NOW, std::slice::from_ref(&change), &[])
-        .await;
-    judge.write_by_hand(&judged.unwrap()).await.unwrap();
+    let judged = judge.judgement(NOW, &[change], &[]).await.unwrap();
+    judge.write_by_hand(&judged).await.unwrap();
     judge.release().await.unwrap();
     drop(judge);
     let pulse = &service.pulse;
-    let (kept, gone) = (
-        pulse.mark("kept").await.unwrap(),
-        pulse.mark("gone").await.unwrap(),
-    );
-    let taken = pulse
-        .acknowledge_change("1", "ada")
-        .await
-        .unwrap()
-        .acknowledged;
+    let kept = pulse.mark("kept").await.unwrap();
+    let gone = pulse.mark("gone").await.unwrap();
+    let taken = pulse.acknowledge_change("1", "ada").await.unwrap();
+    let taken = taken.acknowledged;
     pulse.remove_mark(&gone.id).await.unwrap();
     service.shutdown().await;
     place.released().await;
@@ -169,16 +93,8 @@ async fn what_was_taken_and_removed_stays_so_after_a_restart() {
         service.is_open().await;
         let changes = service.pulse.changes().await.unwrap();
         assert_eq!((changes.len(), &changes[0].acknowledged), (1, &taken));
-        assert_eq!(
-            service
-                .pulse
-                .query()
-                .ask(&tower_pulse::query::MarksQuery::default())
-                .await
-                .unwrap()
-                .marks,
-            std::slice::from_ref(&kept)
-        );
+        let marks = service.pulse.query().ask(&MarksQuery::default()).await;
+        assert_eq!(marks.unwrap().marks, [kept.clone()]);
         service.shutdown().await;
         place.released().await;
     }

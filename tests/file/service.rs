@@ -54,7 +54,7 @@ impl Place {
         Service::new(self.options().io(io), &self.clock, |builder| builder)
     }
 
-    /// Waits until nobody holds the file.
+    /// Waits until no process holds the file.
     pub async fn released(&self) {
         released(&self.path()).await;
     }
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-/// Waits until nobody holds a file.
+/// Waits until no process holds a file.
 pub async fn released(path: &Path) {
     until("the file is released", async || !is_held(path)).await;
 }
@@ -125,7 +125,7 @@ impl Service {
         counters[0].sum() as u64
     }
 
-    /// What was served, by each of those that count it: the user's counter, that of all requests, and the records of
+    /// The requests that were served, by each of their counters: the user's counter, that of all requests, and the records of
     /// some pages.
     pub async fn served(&self, pages: &[String]) -> [u64; 3] {
         let mut of_pages = 0;
@@ -139,7 +139,7 @@ impl Service {
         self.pulse.shutdown().await.unwrap();
     }
 
-    /// What the operator is told.
+    /// The store's warnings, by line.
     pub fn warnings(&self) -> String {
         use tower_pulse_core::store::Store;
         self.store.warnings().join("\n")

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use tower_pulse::Condition;
 use tower_pulse_core::store::{Store, Upkeep};
-use tower_pulse_file::FileIo;
-use tower_pulse_file::FileOptions;
+use tower_pulse_file::{FileIo, FileOptions};
 
 use crate::power::Power;
 use crate::service::{NOW, PAGE, Place, Service};
@@ -24,11 +23,7 @@ async fn refused(content: &[u8]) -> String {
     let service = place.start();
     service.serve(PAGE, 3);
     let error = service.pulse.flush().await.unwrap_err().to_string();
-    assert!(
-        service.warnings().contains(&error),
-        "{}",
-        service.warnings()
-    );
+    assert!(service.warnings().contains(&error), "{error}");
     let conditions = service.pulse.health().conditions;
     assert!(conditions.contains(&Condition::File), "{conditions:?}");
     drop(service);
@@ -39,30 +34,23 @@ async fn refused(content: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_file_of_another_program_is_never_touched() {
+async fn a_file_of_another_program_or_a_newer_version_is_never_touched() {
     let place = Place::new();
     let other = place.dir.path().join("other.redb");
     drop(redb::Database::create(&other).unwrap());
-    for content in [
-        b"x".to_vec(),
-        vec![7; 10_000],
-        std::fs::read(&other).unwrap(),
+    let mut newer = b"tower-pulse file".to_vec();
+    newer.extend_from_slice(&2u32.to_be_bytes());
+    newer.resize(100_000, 5);
+    let others = "was written by another program";
+    for (content, says) in [
+        (b"x".to_vec(), others),
+        (vec![7; 10_000], others),
+        (std::fs::read(&other).unwrap(), others),
+        (newer, "newer version of tower-pulse (form 2)"),
     ] {
         let error = refused(&content).await;
-        assert!(error.contains("was written by another program"), "{error}");
+        assert!(error.contains(says), "{error}");
     }
-}
-
-#[tokio::test]
-async fn a_file_of_a_newer_version_is_left_as_it_is() {
-    let mut content = b"tower-pulse file".to_vec();
-    content.extend_from_slice(&2u32.to_be_bytes());
-    content.resize(100_000, 5);
-    let error = refused(&content).await;
-    assert!(
-        error.contains("newer version of tower-pulse (form 2)"),
-        "{error}"
-    );
 }
 
 /// Has a file with 100 requests, damages it, and starts a service. Returns what that says, and what it has.
@@ -90,55 +78,44 @@ async fn damaged(damage: impl FnOnce(&Path)) -> (String, u64, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_truncated_file_is_set_aside() {
-    for len in [10_000, 4_096 + 320, 100] {
+async fn a_truncated_or_torn_file_is_set_aside() {
+    for len in [10_000, 4_096 + 320, 100, usize::MAX] {
         let (warnings, served, files) = damaged(|path| {
-            let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-            file.set_len(len).unwrap();
+            let mut content = std::fs::read(path).unwrap();
+            match len {
+                // All pages but the first ones of the database, which says where they are.
+                usize::MAX => content[20_000..].iter_mut().for_each(|byte| *byte ^= 0x55),
+                _ => content.truncate(len),
+            }
+            std::fs::write(path, content).unwrap();
         })
         .await;
         assert_eq!((served, files.len()), (7, 2), "{len}: {warnings}");
         assert!(warnings.contains(&files[1]), "{warnings}");
+        assert!(
+            len < usize::MAX || warnings.contains("is damaged"),
+            "{warnings}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_torn_file_is_set_aside() {
-    let (warnings, served, files) = damaged(|path| {
-        let mut content = std::fs::read(path).unwrap();
-        // All pages but the first ones of the database, which says where they are.
-        content[20_000..].iter_mut().for_each(|byte| *byte ^= 0x55);
-        std::fs::write(path, content).unwrap();
-    })
-    .await;
-    assert_eq!((served, files.len()), (7, 2), "{warnings}");
-    assert!(warnings.contains("is damaged"), "{warnings}");
-    assert!(warnings.contains(&files[1]), "{warnings}");
-}
-
-#[tokio::test]
-async fn a_missing_directory_is_waited_for() {
+async fn a_missing_directory_is_waited_for_and_a_directory_is_no_file() {
     let place = Place::new();
     let dir = place.dir.path().join("later");
     let options = FileOptions::new(dir.join("pulse.redb")).unwrap();
     let service = Service::new(options.clock(place.clock.clone()), &place.clock, |b| b);
     service.serve(PAGE, 5);
     let error = service.pulse.flush().await.unwrap_err().to_string();
-    assert!(
-        error.contains("directory does not exist: create it"),
-        "{error}"
-    );
+    assert!(error.contains("does not exist: create it"), "{error}");
     std::fs::create_dir(&dir).unwrap();
-    service.serve(PAGE, 5);
     place.hand.advance(Duration::from_secs(20));
     service.settle().await;
-    assert_eq!(service.sum("served").await, 10);
+    assert_eq!(service.sum("served").await, 5);
     assert_eq!(service.warnings(), "");
-    service.shutdown().await;
-}
+    let mode = std::fs::metadata(dir.join("pulse.redb")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600, "only its owner reads the file");
 
-#[tokio::test]
-async fn a_directory_is_no_file() {
     let place = Place::new();
     std::fs::create_dir(place.path()).unwrap();
     let service = place.start();
@@ -147,52 +124,55 @@ async fn a_directory_is_no_file() {
     assert!(error.contains("it is a directory"), "{error}");
 }
 
-/// A disk on which nothing can be written for a while: nothing is lost.
-async fn cannot_be_written(power: Arc<Power>, says: &str) {
-    let place = Place::new();
-    let service = place.start_on(power.clone());
-    service.serve(PAGE, 10);
-    service.settle().await;
-    service.store.sync().await.unwrap();
-    service.serve(PAGE, 10);
-    service.settle().await;
-    power.refuse(true);
-    let error = service.store.sync().await.unwrap_err().to_string();
-    assert!(error.contains(says), "{error}");
-    for _ in 0..5 {
-        service.serve(PAGE, 10);
-        place.hand.advance(Duration::from_secs(20));
-        assert!(service.pulse.flush().await.is_err());
-    }
-    assert!(service.warnings().contains(says), "{}", service.warnings());
-    power.refuse(false);
+/// Lets time pass until the file is written again.
+async fn is_written_again(place: &Place, service: &Service) {
     until("the file is written again", async || {
         place.hand.advance(Duration::from_secs(20));
         service.pulse.flush().await.is_ok()
     })
     .await;
-    assert_eq!(service.served(&[PAGE.to_owned()]).await, [70; 3]);
+}
+
+/// Checks what a service on a file has, and what the next one finds.
+async fn assert_served(place: &Place, service: Service, requests: u64) {
+    assert_eq!(service.served(&[PAGE.to_owned()]).await, [requests; 3]);
     assert_eq!(service.warnings(), "");
     service.shutdown().await;
     place.released().await;
     let service = place.start();
     service.is_open().await;
-    assert_eq!(service.served(&[PAGE.to_owned()]).await, [70; 3]);
+    assert_eq!(service.served(&[PAGE.to_owned()]).await, [requests; 3]);
 }
 
 #[tokio::test]
-async fn a_full_disk_loses_nothing() {
-    let power = Arc::new(Power::new(io::ErrorKind::StorageFull));
-    cannot_be_written(power, "the disk is full").await;
+async fn a_disk_on_which_nothing_can_be_written_for_a_while_loses_nothing() {
+    for (kind, says) in [
+        (io::ErrorKind::StorageFull, "the disk is full"),
+        (io::ErrorKind::ReadOnlyFilesystem, "read-only"),
+    ] {
+        let (place, power) = (Place::new(), Arc::new(Power::new(kind)));
+        let service = place.start_on(power.clone());
+        service.serve(PAGE, 10);
+        service.settle().await;
+        service.store.sync().await.unwrap();
+        service.serve(PAGE, 10);
+        service.settle().await;
+        power.refuse(true);
+        let error = service.store.sync().await.unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+        for _ in 0..5 {
+            service.serve(PAGE, 10);
+            place.hand.advance(Duration::from_secs(20));
+            assert!(service.pulse.flush().await.is_err());
+        }
+        assert!(service.warnings().contains(says), "{}", service.warnings());
+        power.refuse(false);
+        is_written_again(&place, &service).await;
+        assert_served(&place, service, 70).await;
+    }
 }
 
-#[tokio::test]
-async fn a_disk_that_becomes_read_only_loses_nothing() {
-    let power = Arc::new(Power::new(io::ErrorKind::ReadOnlyFilesystem));
-    cannot_be_written(power, "read-only").await;
-}
-
-/// What may have to be appended again is made durable before it is more than the flusher holds.
+/// Calls that may have to be appended again are made durable before they are more than the flusher holds.
 #[tokio::test]
 async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
     let place = Place::new();
@@ -214,11 +194,7 @@ async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
     }
     power.fail_syncs(1);
     assert!(service.store.sync().await.is_err());
-    until("the file is written again", async || {
-        place.hand.advance(Duration::from_secs(2));
-        service.pulse.flush().await.is_ok()
-    })
-    .await;
+    is_written_again(&place, &service).await;
     let lost = service.pulse.health().flush.lost;
     assert_eq!((service.sum("hits").await, lost), (45 * 4 * 1_900, 0));
     service.shutdown().await;
@@ -234,18 +210,9 @@ async fn an_fsync_that_fails_loses_nothing() {
         service.settle().await;
         power.fail_syncs(1 + round % 2);
         assert!(service.store.sync().await.is_err());
-        until("the file is written again", async || {
-            place.hand.advance(Duration::from_secs(20));
-            service.pulse.flush().await.is_ok()
-        })
-        .await;
+        is_written_again(&place, &service).await;
     }
-    assert_eq!(service.served(&[PAGE.to_owned()]).await, [50; 3]);
-    service.shutdown().await;
-    place.released().await;
-    let service = place.start();
-    service.is_open().await;
-    assert_eq!(service.served(&[PAGE.to_owned()]).await, [50; 3]);
+    assert_served(&place, service, 50).await;
 }
 
 #[tokio::test]
@@ -265,11 +232,8 @@ async fn a_shutdown_on_a_full_disk_says_so() {
     }
     power.refuse(true);
     let error = service.pulse.shutdown().await.unwrap_err();
-    assert!(
-        format!("{error:?}").contains("the disk is full"),
-        "{error:?}"
-    );
-    // What was taken in, and was not durable.
+    assert!(format!("{error:?}").contains("the disk is full"));
+    // Requests that the file has taken in, and that were not durable.
     assert_eq!((error.requests(), error.additions()), (7, 7));
     assert_eq!(service.pulse.health().flush.lost, 7);
 }
@@ -312,23 +276,9 @@ async fn a_clock_that_went_back_stops_nothing() {
     service.serve(PAGE, 10);
     service.settle().await;
     assert_eq!(service.sum("served").await, 20);
-    assert!(
-        service.warnings().contains("ahead of this clock"),
-        "{}",
-        service.warnings()
-    );
+    let warnings = service.warnings();
+    assert!(warnings.contains("ahead of this clock"), "{warnings}");
     service.shutdown().await;
-}
-
-#[cfg(unix)]
-#[tokio::test]
-async fn only_its_owner_reads_a_file() {
-    use std::os::unix::fs::MetadataExt;
-    let place = Place::new();
-    let service = place.start();
-    service.is_open().await;
-    let mode = std::fs::metadata(place.path()).unwrap().mode();
-    assert_eq!(mode & 0o777, 0o600);
 }
 
 /// A disk that hangs as long as it is told to.

@@ -102,13 +102,6 @@ async fn this_version_stores_in_a_file_what_0_1_0_has_stored() {
     );
 }
 
-#[test]
-fn a_file_is_made_of_its_parts() {
-    let mut file = vec![0; 1_000];
-    (file[3], file[999]) = (1, 2);
-    assert_eq!(whole(&parts(&file)), file);
-}
-
 /// Tables that have the ids of the instances, which are random, in their order: `crates/file/src/kept/frozen.rs`.
 const OF_INSTANCES: [&str; 2] = ["journal", "state"];
 

@@ -191,10 +191,3 @@ fn unescaped(text: &str) -> Vec<u8> {
     }
     bytes
 }
-
-#[test]
-fn a_text_comes_back() {
-    let bytes: Vec<u8> = (0..=255).collect();
-    assert_eq!(unescaped(&escaped(&bytes)), bytes);
-    assert_eq!(unescaped(&escaped(b"\\x00\\\\")), b"\\x00\\\\");
-}

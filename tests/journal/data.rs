@@ -190,21 +190,10 @@ impl Ground for Data {
         Some((state.remove("gen")?, created.unwrap_or(0)))
     }
 
-    fn version(&self) -> Option<String> {
-        self.state().remove("v")
-    }
-
     fn fence(&self, instance: &str) -> u64 {
         let state = self.state();
         let fence = state.get(&format!("f:{instance}"));
         fence.map_or(0, |fence| fence.split(' ').next().unwrap().parse().unwrap())
-    }
-
-    fn remove_all_fences(&self) {
-        let state = self.state();
-        for fence in state.keys().filter(|field| field.starts_with("f:")) {
-            let () = self.query(cmd("HDEL").arg("pulse:state").arg(fence));
-        }
     }
 
     fn is_folded(&self) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::cmd;
 use tower_pulse::{Clock, ManualClock};
+use tower_pulse_core::store::Position;
 use tower_pulse_core::testing::{TestFlusher, TestFolder};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, Kind};
@@ -16,6 +17,8 @@ use crate::ground::Ground;
 use crate::net::{Reply, Request, Wire};
 use crate::process::{Process, Sleep};
 
+/// The key of the lease to fold.
+pub const LEASE: &str = "pulse:lease:fold";
 const JOURNAL_BYTES: u64 = 64 << 20;
 const REPLAY_BYTES: usize = 1 << 20;
 /// The most calls of one turn.
@@ -60,25 +63,31 @@ impl Drive {
         }
     }
 
-    pub fn flusher(&self) -> (TestFlusher, Process) {
+    pub fn flusher(&self) -> Process {
         let wire = Wire::default();
         let store = Arc::new(wire.clone());
         let flusher = TestFlusher::new(store, self.clock.clone(), precisions(), REPLAY_BYTES);
-        let mut process = Process::flusher("flusher", &wire, flusher.clone());
+        let mut process = Process::flusher("flusher", &wire, flusher);
         assert!(process.go(&self.sleep), "it pauses before its first turn");
-        (flusher, process)
+        process
     }
 
     /// Lets an instance append a request of each context, in a turn.
-    pub fn send(&self, flusher: &TestFlusher, process: &mut Process, contexts: &[String]) {
-        flusher.add(self.batch(contexts));
-        self.turn(process);
+    pub fn send(&self, flushing: &mut Process, contexts: &[String]) {
+        flushing.flushes().add(self.batch(contexts));
+        self.turn(flushing);
+    }
+
+    /// Gives an instance a request of each context, and lets it go on until it appends them, which it does not yet.
+    pub fn until_append(&self, flushing: &mut Process, contexts: &[String]) -> Request {
+        flushing.flushes().add(self.batch(contexts));
+        let append = |request: &Request| matches!(request, Request::Append(_));
+        self.until(flushing, append).expect("it appends")
     }
 
     /// The same, of an instance that appends nothing else.
     pub fn append(&self, contexts: &[String]) {
-        let (flusher, mut process) = self.flusher();
-        self.send(&flusher, &mut process, contexts);
+        self.send(&mut self.flusher(), contexts);
     }
 
     pub fn folder(&self, name: &str) -> Process {
@@ -135,7 +144,7 @@ impl Drive {
         process.answer(reply);
         match &process.wire.slot().reply {
             Some(Ok(reply)) => reply.clone(),
-            other => panic!("{}: {request}: {other:?}", process.name),
+            other => panic!("{}: {request:?}: {other:?}", process.name),
         }
     }
 
@@ -146,11 +155,45 @@ impl Drive {
         (hits.values().sum::<i64>() as u64, recorded.values().sum())
     }
 
+    /// A field of the state.
+    pub fn field(&self, name: &str) -> String {
+        self.data.state().remove(name).unwrap_or_default()
+    }
+
     pub fn number(&self, field: &str) -> u64 {
-        self.data
-            .state()
-            .get(field)
-            .map_or(0, |n| n.parse().unwrap())
+        self.data.counted(field)
+    }
+
+    /// Sets a field of the state.
+    pub fn set(&self, field: &str, value: &str) {
+        let mut set = cmd("HSET");
+        let () = self.data.query(set.arg("pulse:state").arg(&[field, value]));
+    }
+
+    /// The position of the newest entry.
+    pub fn head(&self) -> Position {
+        self.field("head").parse().unwrap()
+    }
+
+    /// Removes a key. Without the lease, another folder takes over.
+    pub fn delete(&self, key: &str) {
+        let () = self.data.query(cmd("DEL").arg(key));
+    }
+
+    pub fn free_lease(&self) {
+        self.delete(LEASE);
+    }
+
+    /// Lets another folder take over, and fold in a turn.
+    pub fn take_over(&self) {
+        self.free_lease();
+        self.turn(&mut self.folder("next"));
+    }
+
+    /// Bounds the server's memory; 0 is no bound.
+    pub fn limit_memory(&self, bytes: &str) {
+        let mut config = cmd("CONFIG");
+        let () = self.data.query(config.arg(&["SET", "maxmemory", bytes]));
     }
 
     pub fn entries(&self) -> usize {

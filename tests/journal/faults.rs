@@ -1,9 +1,6 @@
-//! Faults of instances and of the server, and deliberate violations of the protocol, which the checker must notice.
+//! Faults of instances and of the server.
 
 use redis::cmd;
-use tower_pulse_core::store::journal::{Acquired, FieldValues, Partitions, Step};
-use tower_pulse_core::store::table::Table;
-use tower_pulse_model::pack;
 use tower_pulse_model::slice::hour_of;
 
 use crate::data::Data;
@@ -11,9 +8,8 @@ use crate::fleet::MAX_ALIVE;
 use crate::ground::MAX_SAVED;
 use crate::hours::{Expected, Garbage};
 use crate::ledger::CONTEXTS;
-use crate::net::{Reply, Request, Slot};
+use crate::net::Slot;
 use crate::process::Process;
-use crate::step::is_of_roll_up;
 use crate::world::World;
 
 /// The most scripts that a failover may lose.
@@ -43,8 +39,6 @@ pub struct Faults {
     pub is_mixed: bool,
     /// Scales the probability of all faults, from 0 to 1.
     pub intensity: f64,
-    /// The rule of the protocol that is violated, if any.
-    pub broken: Option<Broken>,
     /// Which instances ask for a history.
     pub history: AskForHistory,
 }
@@ -57,36 +51,6 @@ pub enum AskForHistory {
     Some,
     /// All, though not for as many days.
     All,
-}
-
-/// A rule of the protocol that is violated on the way to the server or back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// A step takes effect whatever version the state has.
-    VersionIgnored,
-    /// A step that took effect without an answer takes effect again when it is sent again.
-    StepRepeated,
-    /// A folder that takes over a round does not learn which partitions are done.
-    DoneForgotten,
-    /// Records are read as empty.
-    RecordsForgotten,
-    /// Records of the coarser tiers do not list the slices that are part of them.
-    RolledAgain,
-    /// A folder that takes over does not learn which slices are to be rolled up.
-    PendingForgotten,
-    /// A fence is removed while its instance appends.
-    FenceRemoved,
-}
-
-impl Faults {
-    /// The probability that the answer to a call is lost.
-    pub fn reply_loss(&self, request: &Request) -> f64 {
-        match (self.broken, request) {
-            // Only a step that is sent again can violate this rule.
-            (Some(Broken::StepRepeated), Request::Fold(_)) => 0.6,
-            _ => 0.08,
-        }
-    }
 }
 
 impl World<'_> {
@@ -138,11 +102,7 @@ impl World<'_> {
         let at = alive[self.rng.usize(..alive.len())];
         let instance = &mut self.instances[at];
         instance.is_frozen = !instance.is_frozen;
-        let event = if instance.is_frozen {
-            "freezes"
-        } else {
-            "thaws"
-        };
+        let event = ["thaws", "freezes"][usize::from(instance.is_frozen)];
         self.say(format!("instance {at} {event}"));
     }
 
@@ -242,11 +202,6 @@ impl World<'_> {
     }
 
     fn evict(&mut self) {
-        if self.faults.broken == Some(Broken::FenceRemoved) {
-            self.data.remove_all_fences();
-            self.say("all fences are gone".to_owned());
-            return self.take_snapshot();
-        }
         let Some(server) = self.data.redis() else {
             return;
         };
@@ -281,16 +236,14 @@ impl World<'_> {
         let Some(server) = self.data.redis() else {
             return;
         };
-        let Some(Garbage {
-            context,
-            slice,
-            before,
-        }) = self.expected.garbage.take()
-        else {
+        let Some(garbage) = self.expected.garbage.take() else {
             return;
         };
-        let key = format!("count:3600:hits:{context}");
-        let () = match before {
+        let (key, slice) = (
+            format!("count:3600:hits:{}", garbage.context),
+            garbage.slice,
+        );
+        let () = match garbage.before {
             Some(before) => server.query(cmd("HSET").arg(&key).arg(slice).arg(before)),
             None => server.query(cmd("HDEL").arg(&key).arg(slice)),
         };
@@ -309,87 +262,10 @@ impl World<'_> {
     /// Another program adds to the journal, for whose id the server refuses those of later entries, or not.
     fn add_foreign(&mut self) {
         let behind = [None, Some(0), Some(40), Some(400)][self.rng.usize(..4)];
-        if self
-            .data
-            .redis()
-            .is_some_and(|server| server.add_foreign(behind))
-        {
+        let redis = self.data.redis();
+        if redis.is_some_and(|server| server.add_foreign(behind)) {
             self.say(format!("another program adds to the journal: {behind:?}"));
             self.take_snapshot();
         }
     }
-
-    /// Violates a rule on the way to the server.
-    pub fn break_request(&mut self, request: &mut Request) {
-        if let (Some(Broken::VersionIgnored), Request::Fold(step)) = (self.faults.broken, request)
-            && let Some(version) = self.data.version()
-        {
-            step.version = version;
-        }
-    }
-
-    /// Violates a rule on the way back.
-    pub fn break_reply(&mut self, request: &Request, reply: &mut Reply) {
-        match (self.faults.broken, request, reply) {
-            (Some(Broken::StepRepeated), Request::Fold(step), reply) => {
-                if let Reply::Fold(Step::Stale(version)) = &*reply
-                    && *version == step.next
-                {
-                    let mut again = step.clone();
-                    again.version = step.next.clone();
-                    *reply = self.data.run(&Request::Fold(again)).unwrap();
-                }
-            }
-            (Some(Broken::DoneForgotten), _, Reply::Acquire(Acquired::Mine(progress))) => {
-                progress.done = Partitions::default();
-            }
-            (
-                Some(Broken::RecordsForgotten),
-                Request::LoadFields(_, _, fields),
-                Reply::LoadFields(Step::Done(values)),
-            ) => {
-                for value in values_of_records(fields, values) {
-                    *value = None;
-                }
-            }
-            (
-                Some(Broken::RolledAgain),
-                Request::LoadFields(_, _, fields),
-                Reply::LoadFields(Step::Done(values)),
-            ) => {
-                for value in values_of_records(fields, values) {
-                    let mut record = (value.as_deref()).and_then(pack::read_record);
-                    if let Some(record) = &mut record {
-                        record.rolled_until = i64::MIN;
-                    }
-                    *value = record.as_ref().map(pack::record);
-                }
-            }
-            // Only a takeover after a step of the roll-up, and before its end, can show it.
-            (Some(Broken::RolledAgain), Request::Fold(step), Reply::Fold(done))
-                if is_of_roll_up(step) && self.rng.bool() =>
-            {
-                *done = Step::Stale("another".to_owned());
-            }
-            (Some(Broken::PendingForgotten), _, Reply::Acquire(Acquired::Mine(progress))) => {
-                let forgotten = (progress.rolled.until(), Vec::<i64>::new());
-                progress.rolled = pack::unpack(&pack::pack(&forgotten)).unwrap();
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The values of records among those of some fields.
-fn values_of_records<'a>(
-    fields: &[(Table, Vec<Vec<u8>>)],
-    values: &'a mut [FieldValues],
-) -> impl Iterator<Item = &'a mut Option<Vec<u8>>> {
-    let is_of_records: Vec<bool> = fields
-        .iter()
-        .map(|(table, _)| table.slice().is_some())
-        .collect();
-    let tables = values.iter_mut().zip(is_of_records);
-    let tables = tables.filter(|(_, is_of_records)| *is_of_records);
-    tables.flat_map(|(values, _)| values)
 }

@@ -8,7 +8,6 @@ use tower_pulse_core::store::Store;
 use crate::drive::{Drive, contexts};
 use crate::ground::Ground;
 use crate::net::Request;
-use crate::process::Process;
 
 const JOURNAL: &str = "pulse:journal";
 
@@ -20,10 +19,6 @@ fn add_foreign(drive: &Drive, id: &str) -> String {
     drive
         .data
         .query(cmd("XADD").arg(JOURNAL).arg(&[id, "foo", "bar"]))
-}
-
-fn free_lease(drive: &Drive) {
-    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
 }
 
 /// Checks that each call was counted once, that nothing is told as missing, and that the journal is empty.
@@ -51,14 +46,11 @@ pub(crate) fn is_told(drive: &Drive) -> bool {
 fn entries_of_another_program_stop_no_append() {
     for (id, is_deleted) in [("*", false), ("*", true), (LAST_ID, false), (LAST_ID, true)] {
         let drive = Drive::start();
-        let (flusher, mut flushing) = drive.flusher();
+        let mut flushing = drive.flusher();
         let mut folding = drive.folder("folder");
-        let append = |flushing: &mut Process| {
-            drive.send(&flusher, flushing, &contexts(2));
-        };
         // Once with an entry that is not folded, and once with an empty journal.
         for calls in [2, 3] {
-            append(&mut flushing);
+            drive.send(&mut flushing, &contexts(2));
             if calls == 3 {
                 drive.turn(&mut folding);
             }
@@ -68,13 +60,16 @@ fn entries_of_another_program_stop_no_append() {
                 let () = drive.data.query(cmd("XDEL").arg(JOURNAL).arg(foreign));
             }
             assert!(!is_told(&drive) || calls == 3);
-            append(&mut flushing);
+            drive.send(&mut flushing, &contexts(2));
             assert!(is_told(&drive), "{id} {is_deleted}");
         }
         drive.turn(&mut folding);
         drive.turn(&mut folding);
         assert_counted_once(&drive, 4);
-        assert_eq!((flusher.lost(), flusher.replayed()), (0, 0));
+        assert_eq!(
+            (flushing.flushes().lost(), flushing.flushes().replayed()),
+            (0, 0)
+        );
     }
 }
 
@@ -82,28 +77,28 @@ fn entries_of_another_program_stop_no_append() {
 #[test]
 fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
-    let append = |flushing: &mut Process, calls: usize| {
+    let mut flushing = drive.flusher();
+    let mut append = |calls: usize| {
         for _ in 0..calls {
-            drive.send(&flusher, flushing, &contexts(2));
+            drive.send(&mut flushing, &contexts(2));
         }
     };
-    append(&mut flushing, 70);
+    append(70);
     let mut dead = drive.folder("dead");
     drive.until(&mut dead, |request| matches!(request, Request::Fold(_)));
-    append(&mut flushing, 150);
+    append(150);
     add_foreign(&drive, "*");
-    append(&mut flushing, 1);
+    append(1);
     // The step of the round that is under way finds the round's last entry.
     drive.deliver(&dead);
     drop(dead);
-    free_lease(&drive);
-    append(&mut flushing, 1);
+    drive.free_lease();
+    append(1);
     add_foreign(&drive, "*");
     add_foreign(&drive, "*");
     let mut next = drive.folder("next");
     drive.turn(&mut next);
-    append(&mut flushing, 1);
+    append(1);
     for _ in 0..8 {
         drive.turn(&mut next);
     }
@@ -114,10 +109,10 @@ fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
 #[test]
 fn foreign_entries_behind_the_newest_entry_are_not_folded() {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
+    let mut flushing = drive.flusher();
     let mut folding = drive.folder("folder");
-    drive.send(&flusher, &mut flushing, &contexts(2));
-    let head = drive.data.state()["head"].clone();
+    drive.send(&mut flushing, &contexts(2));
+    let head = drive.field("head");
     for id in ["7000-1", "*"] {
         add_foreign(&drive, id);
     }
@@ -126,7 +121,7 @@ fn foreign_entries_behind_the_newest_entry_are_not_folded() {
     }
     let state = drive.data.state();
     assert_eq!((&state["low"], &state["head"]), (&head, &head));
-    drive.send(&flusher, &mut flushing, &contexts(2));
+    drive.send(&mut flushing, &contexts(2));
     drive.turn(&mut folding);
     drive.turn(&mut folding);
     assert_counted_once(&drive, 2);
@@ -136,18 +131,16 @@ fn foreign_entries_behind_the_newest_entry_are_not_folded() {
 #[test]
 fn a_foreign_entry_between_two_entries_is_set_aside() {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
+    let mut flushing = drive.flusher();
     for chain in ["18446744073709551615", "0"] {
-        drive.send(&flusher, &mut flushing, &contexts(2));
-        let head = drive.data.state()["head"].clone();
-        let offset: u64 = head.split('-').next().unwrap().parse().unwrap();
+        drive.send(&mut flushing, &contexts(2));
+        let offset = drive.head().offset;
         let beyond = u64::from(chain == "0");
         add_foreign(&drive, &format!("{}-{chain}", offset + 5 * beyond));
     }
-    drive.send(&flusher, &mut flushing, &contexts(2));
+    drive.send(&mut flushing, &contexts(2));
     for _ in 0..3 {
-        drive.turn(&mut drive.folder("folder"));
-        free_lease(&drive);
+        drive.take_over();
     }
     let aside: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
     assert_eq!(aside, 2);
@@ -159,25 +152,20 @@ fn a_foreign_entry_between_two_entries_is_set_aside() {
 #[test]
 fn a_foreign_entry_of_ten_thousand_fields_costs_no_entry() {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
-    let append = |flushing: &mut Process| {
-        drive.send(&flusher, flushing, &contexts(2));
-    };
-    append(&mut flushing);
-    let head = drive.data.state()["head"].clone();
-    let offset: u64 = head.split('-').next().unwrap().parse().unwrap();
+    let mut flushing = drive.flusher();
+    drive.send(&mut flushing, &contexts(2));
+    let offset = drive.head().offset;
     let mut add = cmd("XADD");
     add.arg(JOURNAL).arg(format!("{}-1", offset + 1));
     for n in 0..10_000 {
         add.arg(n).arg("x");
     }
     let _: String = drive.data.query(&add);
-    append(&mut flushing);
+    drive.send(&mut flushing, &contexts(2));
     add_foreign(&drive, "*");
-    append(&mut flushing);
+    drive.send(&mut flushing, &contexts(2));
     for _ in 0..3 {
-        drive.turn(&mut drive.folder("folder"));
-        free_lease(&drive);
+        drive.take_over();
     }
     assert_counted_once(&drive, 3);
 }
@@ -185,29 +173,21 @@ fn a_foreign_entry_of_ten_thousand_fields_costs_no_entry() {
 #[test]
 fn foreign_entries_stay_until_the_server_has_memory() {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
-    drive.send(&flusher, &mut flushing, &contexts(2));
+    let mut flushing = drive.flusher();
+    drive.send(&mut flushing, &contexts(2));
     add_foreign(&drive, "*");
-    let limit = |bytes: &str| -> () {
-        let mut config = cmd("CONFIG");
-        drive.data.query(config.arg(&["SET", "maxmemory", bytes]))
-    };
-    limit("1");
+    drive.limit_memory("1");
     let before = drive.data.state();
-    flusher.add(drive.batch(&contexts(2)));
-    let request = drive.until(&mut flushing, |request| {
-        matches!(request, Request::Append(_))
-    });
-    let error = drive.data.run(&request.unwrap()).unwrap_err();
+    let request = drive.until_append(&mut flushing, &contexts(2));
+    let error = drive.data.run(&request).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert_eq!((drive.data.state(), drive.entries()), (before, 2));
-    limit("0");
+    drive.limit_memory("0");
     flushing.answer(Err(error));
     drive.turn(&mut flushing);
     drive.turn(&mut flushing);
     for _ in 0..2 {
-        drive.turn(&mut drive.folder("folder"));
-        free_lease(&drive);
+        drive.take_over();
     }
     assert_counted_once(&drive, 2);
 }

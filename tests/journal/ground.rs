@@ -51,14 +51,8 @@ pub trait Ground {
     /// The generation and, in Unix seconds, its beginning; `None` if no instance has begun one.
     fn generation(&self) -> Option<(String, i64)>;
 
-    /// The version of the journal.
-    fn version(&self) -> Option<String>;
-
     /// The number of the last call of an instance; 0 for none.
     fn fence(&self, instance: &str) -> u64;
-
-    /// Removes all fences.
-    fn remove_all_fences(&self);
 
     /// Whether all entries of the journal are folded.
     fn is_folded(&self) -> bool;

@@ -1,192 +1,61 @@
-//! The stores of one process as the ground of a [`World`](crate::world::World): in memory, and in a file. Their instances
-//! are driven as those of a server are, call by call, so that each takes over from others half-way.
+//! The store in memory as the ground of a [`World`](crate::world::World). Its instances are driven as those of a server
+//! are, call by call, so that each takes over from others half-way.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tower_pulse::{Clock, ManualClock, StoreError};
-use tower_pulse_core::store::in_process::{
-    Access, InProcessStore, MemoryFields, State, StoredState,
-};
+use tower_pulse::{Clock, ManualClock};
+use tower_pulse_core::store::in_process::{Access, MemoryFields, State, StoredState};
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Purpose, TablePage, TableRead};
 use tower_pulse_core::store::{Query, Store, Upkeep};
-use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 
 use crate::data::precisions;
 use crate::ground::{Ground, MAX_SAVED};
-use crate::rig::process::{TempDir, wait_until_released};
 use crate::rig::reads::StoreReads;
 
-/// Where a store in one process keeps its data.
-pub trait Place {
-    /// No data.
-    fn new(io: &Runtime, clock: &Clock) -> Self;
-
-    fn store(&self) -> Arc<InProcessStore>;
-
-    /// Removes all data.
-    fn lose_all(&self, io: &Runtime);
-
-    /// Saves all data under a number.
-    fn save(&self, io: &Runtime, number: usize);
-
-    /// Takes all data back to what was saved under a number.
-    fn restore(&self, io: &Runtime, number: usize);
-}
-
-/// A store in memory, and what was saved of it.
-pub struct Memory {
-    store: Arc<InProcessStore>,
-    saved: RefCell<[Option<State>; MAX_SAVED]>,
-}
-
-impl Place for Memory {
-    fn new(_: &Runtime, clock: &Clock) -> Self {
-        Self {
-            store: Arc::new(MemoryStore::new(precisions(), clock.clone())),
-            saved: RefCell::default(),
-        }
-    }
-
-    fn store(&self) -> Arc<InProcessStore> {
-        self.store.clone()
-    }
-
-    fn lose_all(&self, io: &Runtime) {
-        let now = self.store.now();
-        let generation = format!("memory-{:x}", fastrand::u64(..));
-        let mut empty = State::new(generation, now, Box::new(MemoryFields::default()));
-        let reset = self.store.with(Access::Write, move |state| {
-            empty.tables.bound = state.tables.bound;
-            *state = empty;
-            Ok(())
-        });
-        io.block_on(reset).unwrap();
-    }
-
-    fn save(&self, io: &Runtime, number: usize) {
-        let saved = self.store.with(Access::Read, |state| Ok(state.clone()));
-        self.saved.borrow_mut()[number - 1] = Some(io.block_on(saved).unwrap());
-    }
-
-    fn restore(&self, io: &Runtime, number: usize) {
-        let saved = self.saved.borrow()[number - 1].clone().unwrap();
-        let restored = self.store.with(Access::Write, move |state| {
-            *state = saved;
-            Ok(())
-        });
-        io.block_on(restored).unwrap();
-    }
-}
-
-/// A store in a file, and copies of the file beside it. A process that takes the file back to a copy opens it as one does
-/// after a crash.
-pub struct InFile {
-    clock: Clock,
-    dir: TempDir,
-    store: RefCell<Option<Arc<InProcessStore>>>,
-}
-
-impl InFile {
-    /// The file, or a copy of it.
-    fn path(&self, copy: Option<usize>) -> PathBuf {
-        let name = copy.map_or_else(String::new, |number| number.to_string());
-        self.dir.path().join(format!("pulse{name}.redb"))
-    }
-
-    /// Closes the file, lets something else be done with it, and opens it again.
-    fn reopen(&self, io: &Runtime, meanwhile: impl FnOnce()) {
-        drop(self.store.take());
-        wait_until_released(&self.path(None));
-        meanwhile();
-        let options = FileOptions::new(self.path(None)).unwrap();
-        let options = options.precisions(precisions()).clock(self.clock.clone());
-        let options = options.with_context_counters();
-        let store = FileStore::open(options).unwrap();
-        // Its thread is opening the file.
-        while io.block_on(kept(&store)).is_err() {
-            assert!(store.warnings().is_empty(), "{:?}", store.warnings());
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        *self.store.borrow_mut() = Some(Arc::new(store));
-    }
-}
-
-impl Place for InFile {
-    fn new(io: &Runtime, clock: &Clock) -> Self {
-        let place = Self {
-            clock: clock.clone(),
-            dir: TempDir::new("journal"),
-            store: RefCell::default(),
-        };
-        place.reopen(io, || {});
-        place
-    }
-
-    fn store(&self) -> Arc<InProcessStore> {
-        self.store.borrow().clone().unwrap()
-    }
-
-    fn lose_all(&self, io: &Runtime) {
-        self.reopen(io, || std::fs::remove_file(self.path(None)).unwrap());
-    }
-
-    fn save(&self, io: &Runtime, number: usize) {
-        io.block_on(self.store().sync()).unwrap();
-        std::fs::copy(self.path(None), self.path(Some(number))).unwrap();
-    }
-
-    fn restore(&self, io: &Runtime, number: usize) {
-        self.reopen(io, || {
-            std::fs::copy(self.path(Some(number)), self.path(None)).unwrap();
-        });
-    }
-}
-
-/// What a store keeps beside its tables.
-async fn kept(store: &InProcessStore) -> Result<StoredState, StoreError> {
-    let kept = store.with(Access::Read, |state| Ok(state.kept.clone()));
-    kept.await
-}
-
-/// A store in one process, and its clock.
-pub struct InProcess<P> {
+/// A store in memory, its clock, and the states that were saved of it.
+pub struct InProcess {
     io: Runtime,
-    place: P,
-    clock: Clock,
+    store: Arc<MemoryStore>,
+    saved: RefCell<[Option<State>; MAX_SAVED]>,
     manual_clock: ManualClock,
 }
 
-impl<P: Place> InProcess<P> {
+impl InProcess {
     pub fn start() -> Self {
-        let io = Builder::new_current_thread().build().unwrap();
         let (clock, manual_clock) = Clock::manual(0);
         Self {
-            place: P::new(&io, &clock),
-            io,
-            clock,
+            io: Builder::new_current_thread().build().unwrap(),
+            store: Arc::new(MemoryStore::new(precisions(), clock)),
+            saved: RefCell::default(),
             manual_clock,
         }
     }
 
+    /// Looks at the state, or changes it.
+    fn with<T: Send + 'static>(
+        &self,
+        access: Access,
+        look: impl FnOnce(&mut State) -> T + Send + 'static,
+    ) -> T {
+        let look = self.store.with(access, |state| Ok(look(state)));
+        self.io.block_on(look).unwrap()
+    }
+
     fn kept(&self) -> StoredState {
-        let store = self.place.store();
-        self.io.block_on(kept(&store)).unwrap()
+        self.with(Access::Read, |state| state.kept.clone())
     }
 
     /// The first page of a table.
     fn page(&self, table: Table) -> TablePage {
         let reads = [TableRead::Page(table, None)];
-        let store = self.place.store();
-        let read = store.tables().read_tables(Purpose::Fold, &reads);
+        let read = self.store.tables().read_tables(Purpose::Fold, &reads);
         self.io.block_on(read).unwrap().page()
     }
 
@@ -201,9 +70,9 @@ impl<P: Place> InProcess<P> {
     }
 }
 
-impl<P: Place> Ground for InProcess<P> {
+impl Ground for InProcess {
     fn store(&self) -> Arc<dyn Store> {
-        self.place.store()
+        self.store.clone()
     }
 
     fn io(&self) -> &Runtime {
@@ -215,23 +84,30 @@ impl<P: Place> Ground for InProcess<P> {
     }
 
     fn now(&self) -> i64 {
-        self.clock.now_seconds()
+        self.store.now()
     }
 
     fn clear(&self) {
-        self.place.lose_all(&self.io);
+        self.lose_all();
     }
 
     fn lose_all(&self) {
-        self.place.lose_all(&self.io);
+        let generation = format!("memory-{:x}", fastrand::u64(..));
+        let mut empty = State::new(generation, self.now(), Box::new(MemoryFields::default()));
+        self.with(Access::Write, move |state| {
+            empty.tables.bound = state.tables.bound;
+            *state = empty;
+        });
     }
 
     fn save(&self, number: usize) {
-        self.place.save(&self.io, number);
+        let saved = self.with(Access::Read, |state| state.clone());
+        self.saved.borrow_mut()[number - 1] = Some(saved);
     }
 
     fn restore(&self, number: usize) {
-        self.place.restore(&self.io, number);
+        let saved = self.saved.borrow()[number - 1].clone().unwrap();
+        self.with(Access::Write, move |state| *state = saved);
     }
 
     fn generation(&self) -> Option<(String, i64)> {
@@ -239,22 +115,9 @@ impl<P: Place> Ground for InProcess<P> {
         Some((kept.generation, kept.created))
     }
 
-    fn version(&self) -> Option<String> {
-        Some(self.kept().journal.progress.version)
-    }
-
     fn fence(&self, instance: &str) -> u64 {
         let fences = self.kept().fences;
         fences.get(instance).map_or(0, |fence| fence.seq)
-    }
-
-    fn remove_all_fences(&self) {
-        let store = self.place.store();
-        let removed = store.with(Access::Write, |state| {
-            state.kept.fences.clear();
-            Ok(())
-        });
-        self.io.block_on(removed).unwrap();
     }
 
     fn is_folded(&self) -> bool {
@@ -263,8 +126,7 @@ impl<P: Place> Ground for InProcess<P> {
     }
 
     fn counted(&self, what: &str) -> u64 {
-        let store = self.place.store();
-        let status = self.io.block_on(store.status(self.now())).unwrap();
+        let status = self.io.block_on(self.store.status(self.now())).unwrap();
         let journal = self.kept().journal;
         match what {
             "late" => status.exceptions.late,
@@ -279,8 +141,7 @@ impl<P: Place> Ground for InProcess<P> {
     }
 
     fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64> {
-        let store = self.place.store();
-        let slices = self.io.block_on(store.counter(name, precision));
+        let slices = self.io.block_on(self.store.counter(name, precision));
         let slices = slices.unwrap().into_iter();
         slices.map(|(start, n)| (start.to_string(), n)).collect()
     }

@@ -10,16 +10,14 @@ use tower_pulse_core::store::journal::{
 };
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead, TableReader};
-use tower_pulse_core::store::{Append, Query, Store, Upkeep};
 use tower_pulse_core::store::{
-    Appended, AppendedCall, FencedBatch, Generation, Position, Readable,
+    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Query, Readable, Store,
+    Upkeep,
 };
 use tower_pulse_core::task::BoxFuture;
 
-use crate::step::partitions;
-
 /// A call of the store, which may outlive its caller.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Request {
     Hello,
     Append(FencedBatch),
@@ -30,10 +28,16 @@ pub enum Request {
     LoadFields(String, String, Vec<(Table, Vec<Vec<u8>>)>),
     ReadTables(Purpose, Vec<TableRead>),
     Fold(Box<FoldStep>),
-    SetAside(String, String, Entry),
-    WaitForNewer(String, String, Entry),
-    CloseHole(String, String),
+    Amend(String, String, Amending),
     RemoveFences(String),
+}
+
+/// An amendment that may outlive its caller.
+#[derive(Clone, Debug)]
+pub enum Amending {
+    SetAside(Entry),
+    WaitForNewer(Entry),
+    CloseHole,
 }
 
 /// An answer of the store.
@@ -48,9 +52,7 @@ pub enum Reply {
     LoadFields(Step<Vec<FieldValues>>),
     ReadTables(Answers),
     Fold(Step<()>),
-    SetAside(Step<()>),
-    WaitForNewer(Step<()>),
-    CloseHole(Step<()>),
+    Amend(Step<()>),
     RemoveFences(u64),
 }
 
@@ -76,17 +78,13 @@ impl Request {
                 Reply::ReadTables(journal.read_tables(*purpose, reads).await?)
             }
             Self::Fold(step) => Reply::Fold(journal.fold(step).await?),
-            Self::SetAside(version, next, entry) => {
-                let amended = journal.amend(version, next, Amendment::SetAside(entry));
-                Reply::SetAside(amended.await?)
-            }
-            Self::WaitForNewer(version, next, entry) => {
-                let amended = journal.amend(version, next, Amendment::WaitForNewer(entry));
-                Reply::WaitForNewer(amended.await?)
-            }
-            Self::CloseHole(version, next) => {
-                let amended = journal.amend(version, next, Amendment::CloseHole);
-                Reply::CloseHole(amended.await?)
+            Self::Amend(version, next, amending) => {
+                let amendment = match amending {
+                    Amending::SetAside(entry) => Amendment::SetAside(entry),
+                    Amending::WaitForNewer(entry) => Amendment::WaitForNewer(entry),
+                    Amending::CloseHole => Amendment::CloseHole,
+                };
+                Reply::Amend(journal.amend(version, next, amendment).await?)
             }
             Self::RemoveFences(version) => {
                 Reply::RemoveFences(journal.remove_fences(version).await?)
@@ -100,52 +98,6 @@ impl Request {
             self,
             Self::Readable(..) | Self::Read(..) | Self::LoadFields(..) | Self::ReadTables(..)
         )
-    }
-}
-
-impl std::fmt::Display for Request {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Hello => f.write_str("hello"),
-            Self::Append(call) => write!(
-                f,
-                "append {} of {:.6} after {} in {:.6}",
-                call.seq, call.instance, call.previous, call.generation
-            ),
-            Self::Readable(call) => write!(f, "readable {} of {:.6}", call.seq, call.instance),
-            Self::Acquire(_, version) => write!(f, "acquire as {version:.6}"),
-            Self::Release(_) => f.write_str("release"),
-            Self::Read(_, version, _, bytes) => write!(f, "read {bytes} under {version:.6}"),
-            Self::LoadFields(_, version, fields) => {
-                write!(f, "load {} tables under {version:.6}", fields.len())
-            }
-            Self::ReadTables(_, reads) => write!(f, "read {reads:?}"),
-            Self::Fold(step) => write!(
-                f,
-                "fold upto {:?} {} partitions, {:.6} -> {:.6}{}",
-                step.round_end,
-                partitions(step).len(),
-                step.version,
-                step.next,
-                if step.done.is_none() {
-                    ", the last"
-                } else {
-                    ""
-                }
-            ),
-            Self::SetAside(version, next, entry) => {
-                write!(f, "set {} aside, {version:.6} -> {next:.6}", entry.position)
-            }
-            Self::WaitForNewer(_, _, entry) => {
-                write!(
-                    f,
-                    "wait for {} of version {}",
-                    entry.position, entry.version
-                )
-            }
-            Self::CloseHole(version, next) => write!(f, "close hole, {version:.6} -> {next:.6}"),
-            Self::RemoveFences(_) => f.write_str("remove fences"),
-        }
     }
 }
 
@@ -260,22 +212,16 @@ impl Journal for Wire {
         next: &'a str,
         amendment: Amendment<'a>,
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        let (version, next) = (version.to_owned(), next.to_owned());
-        match amendment {
-            Amendment::SetAside(entry) => {
-                let entry = entry.clone();
-                ask!(self, SetAside, Request::SetAside(version, next, entry))
-            }
-            Amendment::WaitForNewer(entry) => {
-                let entry = entry.clone();
-                ask!(
-                    self,
-                    WaitForNewer,
-                    Request::WaitForNewer(version, next, entry)
-                )
-            }
-            Amendment::CloseHole => ask!(self, CloseHole, Request::CloseHole(version, next)),
-        }
+        let amending = match amendment {
+            Amendment::SetAside(entry) => Amending::SetAside(entry.clone()),
+            Amendment::WaitForNewer(entry) => Amending::WaitForNewer(entry.clone()),
+            Amendment::CloseHole => Amending::CloseHole,
+        };
+        ask!(
+            self,
+            Amend,
+            Request::Amend(version.into(), next.into(), amending)
+        )
     }
 
     fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {

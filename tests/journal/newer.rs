@@ -5,7 +5,7 @@ use redis::cmd;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_model::entry::ENTRY_VERSION;
 
-use crate::drive::{Drive, contexts};
+use crate::drive::{Drive, LEASE, contexts};
 use crate::ground::Ground;
 use crate::net::Request;
 use crate::process::Process;
@@ -17,31 +17,17 @@ const DAY: i64 = 86_400;
 const OWN: &str = "1";
 const LATER: &str = "9";
 
-fn free_lease(drive: &Drive) {
-    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
-}
-
-fn set(drive: &Drive, field: &str, value: &str) {
-    let mut set = cmd("HSET");
-    let () = drive
-        .data
-        .query(set.arg("pulse:state").arg(&[field, value]));
-}
-
 /// A journal with an entry, one of a later version, and another one, and a folder that waits.
 fn waiting() -> (Drive, Process) {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
-    drive.send(&flusher, &mut flushing, &contexts(1));
+    let mut flushing = drive.flusher();
+    drive.send(&mut flushing, &contexts(1));
     assert!(drive.data.append_newer());
-    drive.send(&flusher, &mut flushing, &contexts(1));
+    drive.send(&mut flushing, &contexts(1));
     let mut folding = drive.folder("first");
     drive.turn(&mut folding);
-    assert_eq!(
-        drive.counted("GET /0"),
-        (1, 1),
-        "what is before it is folded"
-    );
+    let counted = drive.counted("GET /0");
+    assert_eq!(counted, (1, 1), "the entry before it is folded");
     (drive, folding)
 }
 
@@ -53,29 +39,28 @@ fn told(drive: &Drive) -> Option<(u64, u64)> {
     Some((newer.version, newer.readable))
 }
 
+/// Removes an entry of the journal.
+fn xdel(drive: &Drive, id: &str) {
+    let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(id));
+}
+
 /// After a rollback, or by hand.
 #[test]
 fn a_need_that_no_entry_has_stops_no_folder() {
     for is_folded in [true, false] {
         let drive = Drive::start();
-        let (flusher, mut flushing) = drive.flusher();
-        let append = |flushing: &mut Process| {
-            drive.send(&flusher, flushing, &contexts(1));
-        };
-        append(&mut flushing);
+        let mut flushing = drive.flusher();
+        drive.send(&mut flushing, &contexts(1));
         if is_folded {
             drive.turn(&mut drive.folder("first"));
-            free_lease(&drive);
-        }
-        set(&drive, "need", "4");
-        if is_folded {
+            drive.set("need", "4");
             // Folders of older versions wait for it no longer.
-            drive.turn(&mut drive.folder("second"));
+            drive.take_over();
             assert_eq!(drive.number("need"), 0);
-            free_lease(&drive);
-            set(&drive, "need", "4");
+            drive.free_lease();
         }
-        append(&mut flushing);
+        drive.set("need", "4");
+        drive.send(&mut flushing, &contexts(1));
         assert_eq!(drive.number("need"), 4, "it is never lowered by an append");
         drive.turn(&mut drive.folder("third"));
         assert_eq!(drive.counted("GET /0").0, 2);
@@ -87,16 +72,16 @@ fn a_need_that_no_entry_has_stops_no_folder() {
 #[test]
 fn an_append_raises_need_for_folders_of_older_versions() {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
+    let mut flushing = drive.flusher();
     let mut folding = drive.folder("folder");
     for _ in 0..2 {
-        drive.send(&flusher, &mut flushing, &contexts(1));
-        assert_eq!(drive.data.state()["need"], OWN);
+        drive.send(&mut flushing, &contexts(1));
+        assert_eq!(drive.field("need"), OWN);
         // An append between the last read of a round and its last step.
         drive.until(&mut folding, |request| matches!(request, Request::Fold(_)));
         assert!(drive.data.append_newer());
         drive.deliver(&folding);
-        assert_eq!(drive.data.state()["need"], LATER);
+        assert_eq!(drive.field("need"), LATER);
         drive.turn(&mut folding);
         drive.wait(&mut folding, GRACE + 1);
         assert!(drive.data.is_folded());
@@ -108,7 +93,12 @@ fn an_append_raises_need_for_folders_of_older_versions() {
 fn folders_wait_at_an_entry_of_a_later_version_and_tell_it() {
     let (drive, mut folding) = waiting();
     assert_eq!(told(&drive), Some((9, ENTRY_VERSION.into())));
-    // Whoever looks after it does not read the journal to find out.
+    let lease: Option<String> = drive.data.query(cmd("GET").arg(LEASE));
+    assert_eq!(
+        lease, None,
+        "it would stop an instance that can read the entry"
+    );
+    // A folder that looks after it does not read the journal to find out.
     let mut second = drive.folder("second");
     let read = drive.until(&mut second, |request| matches!(request, Request::Read(..)));
     assert!(read.is_none());
@@ -126,17 +116,16 @@ fn folders_wait_at_an_entry_of_a_later_version_and_tell_it() {
 #[test]
 fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
     let (drive, mut folding) = waiting();
-    let newer = drive.data.state()["newer"].clone();
+    let newer = drive.field("newer");
     let (id, _) = newer.split_once(' ').unwrap();
-    let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(id));
+    xdel(&drive, id);
     drive.turn(&mut folding);
     drive.turn(&mut folding);
     assert_eq!(drive.counted("GET /0"), (2, 2));
     // As it was the last entry.
     assert!(drive.data.append_newer());
     drive.turn(&mut folding);
-    let head = drive.data.state()["head"].clone();
-    let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(head));
+    xdel(&drive, &drive.field("head"));
     let mut second = drive.folder("second");
     drive.turn(&mut second);
     drive.turn(&mut second);
@@ -148,14 +137,12 @@ fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
 #[test]
 fn a_begun_round_waits_for_its_later_version_and_is_finished_without_it() {
     let (drive, mut folding) = waiting();
-    let head = drive.data.state()["head"].clone();
-    set(&drive, "upto", &head);
-    set(&drive, "newer", "");
+    let head = drive.field("head");
+    drive.set("upto", &head);
+    drive.set("newer", "");
     drive.turn(&mut folding);
-    assert_eq!(
-        (told(&drive), drive.counted("GET /0")),
-        (Some((9, ENTRY_VERSION.into())), (1, 1))
-    );
+    assert_eq!(told(&drive), Some((9, ENTRY_VERSION.into())));
+    assert_eq!(drive.counted("GET /0"), (1, 1));
     drive.wait(&mut folding, GRACE);
     assert_eq!(drive.counted("GET /0"), (2, 2));
     assert!(drive.data.is_folded());
@@ -166,11 +153,11 @@ fn a_begun_round_waits_for_its_later_version_and_is_finished_without_it() {
 #[test]
 fn entries_of_a_later_version_wait_together() {
     let (drive, mut folding) = waiting();
-    let (flusher, mut flushing) = drive.flusher();
+    let mut flushing = drive.flusher();
     for _ in 0..4 {
         drive.pass(5);
         assert!(drive.data.append_newer());
-        drive.send(&flusher, &mut flushing, &contexts(1));
+        drive.send(&mut flushing, &contexts(1));
     }
     drive.wait(&mut folding, GRACE + 1);
     drive.turn(&mut folding);
@@ -184,21 +171,16 @@ fn entries_of_a_later_version_wait_together() {
     assert_eq!(drive.number("set_aside"), 5);
     drive.wait(&mut folding, 1);
     assert_eq!(drive.number("set_aside"), 6);
-}
-
-/// One that is appended while another waits is set aside ten minutes after it was appended, and not ten minutes after the
-/// other.
-#[test]
-fn an_entry_of_a_later_version_goes_on_with_the_wait_of_another() {
-    let (drive, mut folding) = waiting();
-    drive.wait(&mut folding, 2);
+    // Each is set aside ten minutes after it was appended, and not ten minutes after the one before.
     assert!(drive.data.append_newer());
-    drive.wait(&mut folding, GRACE - 1);
-    assert_eq!(drive.number("set_aside"), 1);
-    drive.wait(&mut folding, 1);
+    drive.wait(&mut folding, 3);
+    assert!(drive.data.append_newer());
+    drive.wait(&mut folding, GRACE - 2);
+    assert_eq!(drive.number("set_aside"), 7);
+    drive.wait(&mut folding, 2);
     drive.turn(&mut folding);
     assert!(drive.data.is_folded());
-    assert_eq!(drive.number("set_aside"), 2);
+    assert_eq!(drive.number("set_aside"), 8);
 }
 
 /// The server's clock was ahead when the entry was appended.
@@ -243,48 +225,28 @@ fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
                 waited += 1;
             }
             // A jump ahead counts as a minute at most.
-            assert!(
-                (GRACE - 2..=GRACE).contains(&waited),
-                "{jump} {lasts}: {waited}"
-            );
+            let is_ten = (GRACE - 2..=GRACE).contains(&waited);
+            assert!(is_ten, "{jump} {lasts}: {waited}");
             assert!(drive.data.is_folded());
             assert_eq!(drive.counted("GET /0"), (2, 2));
         }
     }
 }
 
-/// What an instance of a version between them has noted.
+/// Garbage, and a note of a version between them about an entry that this version can read.
 #[test]
-fn an_entry_that_this_version_can_read_stops_no_folder() {
-    let drive = Drive::start();
-    drive.append(&contexts(1));
-    let head = drive.data.state()["head"].clone();
-    set(
-        &drive,
-        "newer",
-        &format!("{head} {OWN} {} 0", drive.data.now()),
-    );
-    assert_eq!(told(&drive), None);
-    drive.turn(&mut drive.folder("folder"));
-    assert_eq!(drive.counted("GET /0"), (1, 1));
-    assert_eq!(drive.data.state()["newer"], "");
-}
-
-#[test]
-fn garbage_about_a_later_version_stops_no_folder() {
-    for garbage in [
-        "x",
-        "1-1",
-        "x 9 1 1",
-        "99999999999999999999999-1 9 1 1",
-        "7-7 9 1 0",
-    ] {
+fn a_note_about_no_later_version_stops_no_folder() {
+    let huge = "99999999999999999999999-1 9 1 1";
+    for note in ["x", "1-1", "x 9 1 1", huge, "7-7 9 1 0", "HEAD 1 NOW 0"] {
         let drive = Drive::start();
         drive.append(&contexts(1));
-        set(&drive, "newer", garbage);
-        let _ = told(&drive);
+        let is_readable = note.starts_with("HEAD");
+        let note = note.replace("HEAD", &drive.field("head"));
+        drive.set("newer", &note.replace("NOW", &drive.data.now().to_string()));
+        assert!(told(&drive).is_none() || !is_readable);
         drive.turn(&mut drive.folder("folder"));
-        assert_eq!(drive.counted("GET /0"), (1, 1), "{garbage}");
+        assert_eq!(drive.counted("GET /0"), (1, 1), "{note}");
         assert_eq!((drive.data.is_folded(), told(&drive)), (true, None));
+        assert!(drive.field("newer").is_empty() || !is_readable);
     }
 }

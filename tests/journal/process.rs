@@ -40,17 +40,19 @@ impl Wake for Flag {
 pub struct Process {
     pub name: String,
     pub wire: Wire,
+    /// What flushes, if that is what it does.
+    flusher: Option<TestFlusher>,
     future: BoxFuture<'static, ()>,
 }
 
 impl Process {
     /// A process that flushes once per turn, and then asks whether its newest call can be read.
     pub fn flusher(name: &str, wire: &Wire, flusher: TestFlusher) -> Self {
-        let own = wire.clone();
-        Self::new(name, wire, async move {
+        let (own, flushing) = (wire.clone(), flusher.clone());
+        let process = Self::new(name, wire, async move {
             loop {
                 own.pause().await;
-                let flushed = flusher.flush().await;
+                let flushed = flushing.flush().await;
                 own.slot().idle_turns += 1;
                 let Ok(newest) = flushed else {
                     own.slot().idle_turns = 0;
@@ -60,7 +62,16 @@ impl Process {
                     let _ = own.readable(&newest).await;
                 }
             }
-        })
+        });
+        Self {
+            flusher: Some(flusher),
+            ..process
+        }
+    }
+
+    /// Its flusher.
+    pub fn flushes(&self) -> &TestFlusher {
+        self.flusher.as_ref().expect("it flushes")
     }
 
     /// A process that folds once per turn.
@@ -74,10 +85,11 @@ impl Process {
         })
     }
 
-    pub fn new(name: &str, wire: &Wire, future: impl Future<Output = ()> + Send + 'static) -> Self {
+    fn new(name: &str, wire: &Wire, future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             name: name.to_owned(),
             wire: wire.clone(),
+            flusher: None,
             future: Box::pin(future),
         }
     }

@@ -1,6 +1,5 @@
 //! Ended slices are added to the coarser tiers once, also if a folder is interrupted half-way.
 
-use redis::cmd;
 use tower_pulse_model::tier::WIDTHS;
 
 use crate::drive::{Drive, contexts};
@@ -18,13 +17,13 @@ fn is_roll_up(request: &Request) -> bool {
 fn with_an_ended_minute() -> (Drive, Vec<String>) {
     let drive = Drive::start();
     let names = contexts(CONTEXTS);
-    let (flusher, mut flushing) = drive.flusher();
-    drive.send(&flusher, &mut flushing, &names);
+    let mut flushing = drive.flusher();
+    drive.send(&mut flushing, &names);
     let mut folding = drive.folder("before");
     drive.turn(&mut folding);
     drive.pass(90);
-    drive.send(&flusher, &mut flushing, &names);
-    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+    drive.send(&mut flushing, &names);
+    drive.free_lease();
     (drive, names)
 }
 
@@ -47,7 +46,7 @@ fn another_folder_completes_a_roll_up_that_was_interrupted() {
         drive.deliver(&first);
     }
     drop(first);
-    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+    drive.free_lease();
     let mut second = drive.folder("second");
     // The second folder rolls up all contexts again before it folds.
     let mut steps = 0;
@@ -60,44 +59,9 @@ fn another_folder_completes_a_roll_up_that_was_interrupted() {
     assert_counted(&drive, &names, 2);
     drive.pass(90);
     // Requests in a minute that is rolled up, and in the open minute.
-    let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch_at(&names, -180));
-    drive.send(&flusher, &mut flushing, &names);
+    let mut flushing = drive.flusher();
+    flushing.flushes().add(drive.batch_at(&names, -180));
+    drive.send(&mut flushing, &names);
     drive.turn(&mut second);
     assert_counted(&drive, &names, 4);
-}
-
-#[test]
-fn a_late_step_of_a_roll_up_has_no_effect() {
-    let (drive, names) = with_an_ended_minute();
-    let mut frozen = drive.folder("frozen");
-    let step = drive.until(&mut frozen, is_roll_up).unwrap();
-    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
-    let mut other = drive.folder("other");
-    drive.turn(&mut other);
-    assert_counted(&drive, &names, 2);
-    drive.data.run(&step).unwrap();
-    drive.turn(&mut frozen);
-    assert_counted(&drive, &names, 2);
-}
-
-/// Records list the slices that are part of them, so that rolling up does not depend on the state.
-#[test]
-fn a_state_deleted_during_a_roll_up_costs_no_folded_request() {
-    let (drive, names) = with_an_ended_minute();
-    let mut first = drive.folder("first");
-    assert!(drive.until(&mut first, is_roll_up).is_some());
-    drive.deliver(&first);
-    drop(first);
-    let () = drive
-        .data
-        .query(cmd("DEL").arg("pulse:state").arg("pulse:journal"));
-    let (flusher, mut flushing) = drive.flusher();
-    drive.pass(1);
-    drive.send(&flusher, &mut flushing, &names);
-    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
-    let mut second = drive.folder("second");
-    drive.turn(&mut second);
-    // Only the requests in the journal are gone.
-    assert_counted(&drive, &names, 2);
 }

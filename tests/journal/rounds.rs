@@ -1,9 +1,7 @@
 //! Rounds of several steps: rounds that another folder takes over, and steps that arrive twice.
 
-use redis::cmd;
 use tower_pulse::StoreError;
 use tower_pulse::StoreErrorKind::TimedOut;
-use tower_pulse_core::store::Position;
 use tower_pulse_core::store::journal::{Acquired, FoldStep, Step};
 use tower_pulse_model::round::partition;
 
@@ -28,8 +26,8 @@ fn step_of(request: Option<Request>) -> FoldStep {
 fn a_folder_that_takes_over_finishes_the_round() {
     let drive = Drive::start();
     let names = contexts(120);
-    let (flusher, mut flushing) = drive.flusher();
-    drive.send(&flusher, &mut flushing, &names);
+    let mut flushing = drive.flusher();
+    drive.send(&mut flushing, &names);
 
     let (mut frozen, mut other) = (drive.folder("frozen"), drive.folder("other"));
     let first = step_of(drive.until(&mut frozen, is_fold));
@@ -38,8 +36,8 @@ fn a_folder_that_takes_over_finishes_the_round() {
     let second = step_of(drive.until(&mut frozen, is_fold));
 
     // Another call is appended, and another folder takes over.
-    drive.send(&flusher, &mut flushing, &names);
-    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+    drive.send(&mut flushing, &names);
+    drive.free_lease();
     drive.until(&mut other, |request| {
         matches!(request, Request::Acquire(..))
     });
@@ -48,11 +46,8 @@ fn a_folder_that_takes_over_finishes_the_round() {
     };
     assert_eq!(progress.round_end, first.round_end);
     let mut written: Vec<usize> = partitions(&first).into_iter().collect();
-    assert!(
-        written
-            .iter()
-            .all(|partition| progress.done.contains(*partition))
-    );
+    let mut partitions_of_first = written.iter();
+    assert!(partitions_of_first.all(|partition| progress.done.contains(*partition)));
     loop {
         let step = step_of(drive.until(&mut other, is_fold));
         assert_eq!(step.round_end, first.round_end, "another round");
@@ -126,23 +121,21 @@ const SNAPSHOT: usize = 1;
 fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
     let drive = Drive::start();
     let names = contexts(1);
-    let ((lost, mut losing), (other, mut other_flushing)) = (drive.flusher(), drive.flusher());
+    let (mut losing, mut other) = (drive.flusher(), drive.flusher());
     // Both have said hello before the failover takes back what the first one appends.
-    for flushing in [&mut losing, &mut other_flushing] {
+    for flushing in [&mut losing, &mut other] {
         drive.turn(flushing);
     }
     let mut folding = drive.folder("folder");
-    lost.add(drive.batch(&names));
-    drive.until(&mut losing, |request| matches!(request, Request::Append(_)));
+    drive.until_append(&mut losing, &names);
     drive.until(&mut folding, |request| matches!(request, Request::Read(..)));
     drive.data.save(SNAPSHOT);
     drive.turn(&mut losing);
     let step = step_of(drive.until(&mut folding, is_fold));
 
     drive.data.restore(SNAPSHOT);
-    drive.send(&other, &mut other_flushing, &names);
-    let head = drive.data.state()["head"].clone();
-    let head: Position = head.parse().unwrap();
+    drive.send(&mut other, &names);
+    let head = drive.head();
     let round_end = step.round_end.unwrap();
     assert_eq!((head.offset, head == round_end), (round_end.offset, false));
     let reply = drive.deliver(&folding);
@@ -152,14 +145,17 @@ fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
         drive.turn(&mut folding);
     }
     assert_eq!(drive.counted(&names[0]), (2, 2));
-    assert_eq!((lost.replayed(), lost.lost()), (1, 0));
+    assert_eq!(
+        (losing.flushes().replayed(), losing.flushes().lost()),
+        (1, 0)
+    );
 }
 
 #[test]
 fn a_failover_between_two_reads_of_a_round_ends_it() {
     let drive = Drive::start();
     let names = contexts(1);
-    let ((lost, mut losing), (other, mut other_flushing)) = (drive.flusher(), drive.flusher());
+    let (mut losing, mut other) = (drive.flusher(), drive.flusher());
     let mut folding = drive.folder("folder");
     // Limits a read to one entry.
     let read = |folding: &mut Process| {
@@ -168,19 +164,18 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
             *bytes = 1;
         }
     };
-    lost.add(drive.batch(&names));
-    drive.until(&mut losing, |request| matches!(request, Request::Append(_)));
+    drive.until_append(&mut losing, &names);
     read(&mut folding);
     drive.data.save(SNAPSHOT);
     drive.turn(&mut losing);
-    drive.send(&lost, &mut losing, &names);
+    drive.send(&mut losing, &names);
     drive.deliver(&folding);
     read(&mut folding);
 
     // The next entries are of another history.
     drive.data.restore(SNAPSHOT);
     for _ in 0..3 {
-        drive.send(&other, &mut other_flushing, &contexts(9));
+        drive.send(&mut other, &contexts(9));
     }
     for _ in 0..2 {
         drive.turn(&mut folding);
@@ -188,5 +183,8 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
     }
     drive.turn(&mut folding);
     assert_eq!(drive.counted(&names[0]), (5, 5));
-    assert_eq!((lost.replayed(), lost.lost()), (2, 0));
+    assert_eq!(
+        (losing.flushes().replayed(), losing.flushes().lost()),
+        (2, 0)
+    );
 }

@@ -1,23 +1,21 @@
 //! Single calls, in states that random schedules hardly ever reach.
 
 use redis::cmd;
-use tower_pulse_core::store::journal::{Acquired, Entry, Progress, Step};
+use tower_pulse_core::store::journal::{Acquired, Amendment, Entry, Journal, Progress, Step};
 use tower_pulse_core::store::table::Table;
-use tower_pulse_core::store::{Appended, Position};
+use tower_pulse_core::store::{Append, Appended, Generation, Position};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::round::partition;
 
-use crate::drive::{Drive, contexts};
+use crate::drive::{Drive, LEASE, contexts};
 use crate::fixture::NOW;
 use crate::foreign::is_told;
 use crate::ground::Ground;
-use crate::net::{Reply, Request};
-use crate::process::Process;
+use crate::net::{Amending, Reply, Request};
 use crate::rig::lua::script;
 use crate::step::partitions;
 
-const LEASE: &str = "pulse:lease:fold";
 /// Time to live of the lease in milliseconds.
 const LEASE_MILLIS: i64 = 5_000;
 /// The most entries that `pulse:aside` holds.
@@ -29,52 +27,41 @@ const WEEK: i64 = 7 * 86_400;
 /// A journal with some calls of one request each.
 fn journal_of(calls: usize) -> Drive {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
+    let mut flushing = drive.flusher();
     for _ in 0..calls {
-        drive.send(&flusher, &mut flushing, &contexts(1));
+        drive.send(&mut flushing, &contexts(1));
     }
     drive
 }
 
 fn acquire(drive: &Drive, version: &str) -> Progress {
-    let acquire = Request::Acquire("a".into(), version.into());
-    match drive.data.run(&acquire) {
-        Ok(Reply::Acquire(Acquired::Mine(progress))) => progress,
+    let acquired = drive.data.block_on(drive.data.store.acquire("a", version));
+    match acquired.unwrap() {
+        Acquired::Mine(progress) => progress,
         other => panic!("{other:?}"),
     }
 }
 
 fn read(drive: &Drive, version: &str, bytes: u64) -> Vec<Entry> {
     let after = Position::default();
-    let read = Request::Read("a".into(), version.into(), after, bytes);
-    match drive.data.run(&read) {
-        Ok(Reply::Read(Step::Done(read))) => read.entries,
+    let read = drive.data.store.read("a", version, after, bytes);
+    match drive.data.block_on(read).unwrap() {
+        Step::Done(read) => read.entries,
         other => panic!("{other:?}"),
     }
 }
 
-fn set_aside(drive: &Drive, version: &str, next: &str, entry: &Entry) -> Step<()> {
-    let set_aside = Request::SetAside(version.into(), next.into(), entry.clone());
-    match drive.data.run(&set_aside) {
-        Ok(Reply::SetAside(step)) => step,
-        other => panic!("{other:?}"),
-    }
+fn amend(drive: &Drive, version: &str, next: &str, amendment: Amendment<'_>) -> Step<()> {
+    let amended = drive.data.store.amend(version, next, amendment);
+    drive.data.block_on(amended).unwrap()
 }
 
-fn close_hole(drive: &Drive, version: &str, next: &str) -> Step<()> {
-    match drive
-        .data
-        .run(&Request::CloseHole(version.into(), next.into()))
-    {
-        Ok(Reply::CloseHole(step)) => step,
-        other => panic!("{other:?}"),
-    }
+fn hello(drive: &Drive) -> Generation {
+    drive.data.block_on(drive.data.store.hello()).unwrap()
 }
 
-fn limit_memory(drive: &Drive, bytes: u64) {
-    let mut config = cmd("CONFIG");
-    config.arg(&["SET", "maxmemory", &bytes.to_string()]);
-    let () = drive.data.query(&config);
+fn length(drive: &Drive, stream: &str) -> usize {
+    drive.data.query(cmd("XLEN").arg(stream))
 }
 
 fn is_fold(request: &Request) -> bool {
@@ -94,17 +81,17 @@ fn each_call_of_a_folder_prolongs_its_lease() {
     for is_next in calls {
         let request = drive.until(&mut folding, is_next).unwrap();
         // As if it had expired, which is harmless while no other instance acquires it.
-        let () = drive.data.query(cmd("DEL").arg(LEASE));
+        drive.free_lease();
         drive.deliver(&folding);
         let left: i64 = drive.data.query(cmd("PTTL").arg(LEASE));
-        assert!((1..=LEASE_MILLIS).contains(&left), "{request}: {left}");
+        assert!((1..=LEASE_MILLIS).contains(&left), "{request:?}: {left}");
     }
 }
 
 #[test]
 fn the_answer_to_a_repeated_call_is_a_position_at_or_after_it() {
     let drive = journal_of(2);
-    let append = first_append(&drive);
+    let append = drive.until_append(&mut drive.flusher(), &contexts(1));
     let Ok(Reply::Append(Appended::Done(first))) = drive.data.run(&append) else {
         panic!("the first time");
     };
@@ -120,46 +107,31 @@ fn the_answer_to_a_repeated_call_is_a_position_at_or_after_it() {
 #[test]
 fn the_first_call_of_an_instance_is_not_appended_in_another_generation() {
     let drive = journal_of(1);
-    let append = first_append(&drive);
+    let append = drive.until_append(&mut drive.flusher(), &contexts(1));
     let () = drive.data.query(&cmd("FLUSHALL"));
     hello(&drive);
-    let reply = drive.data.run(&append);
-    assert!(
-        matches!(reply, Ok(Reply::Append(Appended::Reset))),
-        "{reply:?}"
-    );
+    let reply = drive.data.run(&append).unwrap();
+    let is_reset = matches!(reply, Reply::Append(Appended::Reset));
+    assert!(is_reset, "{reply:?}");
     assert_eq!(drive.entries(), 0);
-}
-
-/// The database for a snapshot.
-const SNAPSHOT: usize = 1;
-
-/// The call that an instance sends first.
-fn first_append(drive: &Drive) -> Request {
-    let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&contexts(1)));
-    let append = drive.until(&mut flushing, |request| {
-        matches!(request, Request::Append(_))
-    });
-    append.unwrap()
 }
 
 /// A failover can take back another instance's call, and keep the offset and the time of the calls after it.
 #[test]
 fn the_id_of_an_entry_commits_to_the_entries_before_it() {
+    const SNAPSHOT: usize = 1;
     let drive = Drive::start();
-    let [lost, other, last] = [(); 3].map(|()| first_append(&drive));
+    let [lost, other, last] =
+        [(); 3].map(|()| drive.until_append(&mut drive.flusher(), &contexts(1)));
     drive.data.save(SNAPSHOT);
     let heads = [lost, other].map(|first| {
         drive.data.restore(SNAPSHOT);
         for append in [&first, &last] {
-            let reply = drive.data.run(append);
-            assert!(
-                matches!(reply, Ok(Reply::Append(Appended::Done(_)))),
-                "{reply:?}"
-            );
+            let reply = drive.data.run(append).unwrap();
+            let is_done = matches!(reply, Reply::Append(Appended::Done(_)));
+            assert!(is_done, "{reply:?}");
         }
-        drive.data.state()["head"].parse::<Position>().unwrap()
+        drive.head()
     });
     assert_eq!(heads[0].offset, heads[1].offset);
     assert_ne!(heads[0], heads[1]);
@@ -169,17 +141,14 @@ fn the_id_of_an_entry_commits_to_the_entries_before_it() {
 fn a_full_journal_accepts_calls_again_when_it_is_folded() {
     const JOURNAL_BYTES: u64 = 1_000;
     let drive = Drive::with_journal_bytes(JOURNAL_BYTES);
-    let (flusher, mut flushing) = drive.flusher();
+    let mut flushing = drive.flusher();
     let mut folding = drive.folder("folder");
     let (mut calls, mut full_at) = (0, 0);
     for _ in 0..2 {
         loop {
             assert!(calls < JOURNAL_BYTES, "it is never full");
-            flusher.add(drive.batch(&contexts(1)));
+            drive.until_append(&mut flushing, &contexts(1));
             calls += 1;
-            drive.until(&mut flushing, |request| {
-                matches!(request, Request::Append(_))
-            });
             let is_full = matches!(drive.deliver(&flushing), Reply::Append(Appended::Full));
             drive.turn(&mut flushing);
             if is_full {
@@ -187,9 +156,9 @@ fn a_full_journal_accepts_calls_again_when_it_is_folded() {
             }
         }
         // The last call was accepted while there was room.
-        let head = drive.data.state()["head"].parse::<Position>().unwrap();
-        assert!((full_at + JOURNAL_BYTES..full_at + 2 * JOURNAL_BYTES).contains(&head.offset));
-        full_at = head.offset;
+        let head = drive.head().offset;
+        assert!((full_at + JOURNAL_BYTES..full_at + 2 * JOURNAL_BYTES).contains(&head));
+        full_at = head;
         for _ in 0..2 {
             drive.turn(&mut folding);
         }
@@ -201,27 +170,19 @@ fn a_full_journal_accepts_calls_again_when_it_is_folded() {
 }
 
 #[test]
-fn a_read_is_limited_in_bytes() {
-    let drive = journal_of(3);
+fn a_read_returns_as_many_entries_as_its_limit_in_bytes_allows() {
+    let drive = journal_of(20);
     acquire(&drive, "v");
     let all = read(&drive, "v", u64::from(u32::MAX));
     let ends: Vec<u64> = all.iter().map(|entry| entry.position.offset).collect();
-    assert_eq!(ends.len(), 3);
+    assert_eq!(ends.len(), 20);
     // An entry takes some bytes beside its payload.
     for (limit, count) in [(1, 1), (ends[1], 1), (ends[1] + 400, 2)] {
         assert_eq!(read(&drive, "v", limit).len(), count, "{limit} of {ends:?}");
     }
     // An offset is the number of bytes that were appended, with one for each entry.
     let lengths = all.iter().map(|entry| entry.payload.len() as u64 + 1);
-    assert_eq!(lengths.sum::<u64>(), ends[2]);
-}
-
-#[test]
-fn a_read_returns_as_many_entries_as_its_limit_allows() {
-    let drive = journal_of(20);
-    acquire(&drive, "v");
-    let read = read(&drive, "v", u64::from(u32::MAX));
-    assert_eq!(read.len(), 20);
+    assert_eq!(lengths.sum::<u64>(), ends[19]);
 }
 
 #[test]
@@ -229,7 +190,7 @@ fn a_read_under_another_version_has_no_effect() {
     let drive = journal_of(1);
     acquire(&drive, "v1");
     acquire(&drive, "v2");
-    let () = drive.data.query(cmd("DEL").arg(LEASE));
+    drive.free_lease();
     let (instance, version) = ("a".to_owned(), "v1".to_owned());
     let after = Position::default();
     let entries = Request::Read(instance.clone(), version.clone(), after, 1);
@@ -237,10 +198,10 @@ fn a_read_under_another_version_has_no_effect() {
     let records = vec![(Table::records((60, NOW)), vec![record])];
     let records = Request::LoadFields(instance, version, records);
     for read in [entries, records] {
-        let reply = drive.data.run(&read);
+        let reply = drive.data.run(&read).unwrap();
         let is_stale = matches!(
             reply,
-            Ok(Reply::Read(Step::Stale(_)) | Reply::LoadFields(Step::Stale(_)))
+            Reply::Read(Step::Stale(_)) | Reply::LoadFields(Step::Stale(_))
         );
         assert!(is_stale, "{reply:?}");
         let lease: Option<String> = drive.data.query(cmd("GET").arg(LEASE));
@@ -249,33 +210,20 @@ fn a_read_under_another_version_has_no_effect() {
 }
 
 #[test]
-fn whoever_takes_over_learns_what_is_rolled_up() {
+fn a_folder_that_takes_over_learns_which_slices_are_rolled_up() {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
+    let mut flushing = drive.flusher();
     let mut folding = drive.folder("folder");
     for _ in 0..3 {
-        drive.send(&flusher, &mut flushing, &contexts(1));
+        drive.send(&mut flushing, &contexts(1));
         drive.turn(&mut folding);
         drive.pass(90);
     }
-    let () = drive.data.query(cmd("DEL").arg(LEASE));
+    drive.free_lease();
     let rolled = acquire(&drive, "v").rolled;
     assert!(!rolled.is_pending(NOW), "the first minute is rolled up");
-    assert_eq!(
-        tower_pulse_model::pack::to_hex(&rolled),
-        drive.data.state()["rolled"]
-    );
-}
-
-#[test]
-fn a_newer_entry_that_is_gone_stops_no_instance() {
-    let drive = journal_of(1);
-    drive.turn(&mut drive.folder("first"));
-    let () = drive.data.query(cmd("DEL").arg(LEASE));
-    assert!(drive.data.append_newer());
-    let () = drive.data.query(cmd("DEL").arg("pulse:journal"));
-    drive.turn(&mut drive.folder("second"));
-    assert_eq!((drive.number("hole"), drive.data.is_folded()), (2, true));
+    let packed = tower_pulse_model::pack::to_hex(&rolled);
+    assert_eq!(packed, drive.field("rolled"));
 }
 
 #[test]
@@ -283,25 +231,25 @@ fn a_hole_is_closed_only_over_entries_that_are_gone() {
     let drive = journal_of(2);
     acquire(&drive, "v1");
     let before = drive.data.state();
-    assert_eq!(close_hole(&drive, "v1", "v2"), Step::Done(()));
+    let close = |version, next| amend(&drive, version, next, Amendment::CloseHole);
+    assert_eq!(close("v1", "v2"), Step::Done(()));
     let mut after = drive.data.state();
     assert_eq!(after.insert("v".into(), "v1".into()).unwrap(), "v2");
     assert_eq!(after, before);
     let stale = Step::Stale("v2".to_owned());
-    assert_eq!(close_hole(&drive, "v1", "v3"), stale, "another version");
+    assert_eq!(close("v1", "v3"), stale, "another version");
     // On a server that is out of memory, too.
-    let () = drive.data.query(cmd("DEL").arg("pulse:journal"));
-    limit_memory(&drive, 1);
-    assert_eq!(close_hole(&drive, "v2", "v3"), Step::Done(()));
-    limit_memory(&drive, 0);
+    drive.delete("pulse:journal");
+    drive.limit_memory("1");
+    assert_eq!(close("v2", "v3"), Step::Done(()));
+    drive.limit_memory("0");
     assert!(drive.data.is_folded());
     assert_eq!(drive.number("need"), 0, "no entry of any version is left");
-    let head = drive.data.state()["head"].parse::<Position>().unwrap();
-    assert_eq!(drive.number("hole"), head.offset);
+    let head = drive.head().offset;
+    // The bytes that are gone make no journal full.
     assert_eq!(
-        drive.number("trimmed"),
-        head.offset,
-        "what is gone makes no journal full"
+        (drive.number("hole"), drive.number("trimmed")),
+        (head, head)
     );
 }
 
@@ -310,41 +258,38 @@ fn a_hole_is_closed_only_over_entries_that_are_gone() {
 fn a_round_whose_entries_are_gone_is_dropped_alone() {
     let drive = Drive::start();
     let names = contexts(120);
-    let (flusher, mut flushing) = drive.flusher();
-    drive.send(&flusher, &mut flushing, &names);
+    let mut flushing = drive.flusher();
+    drive.send(&mut flushing, &names);
     let mut dead = drive.folder("dead");
     let Some(Request::Fold(first)) = drive.until(&mut dead, is_fold) else {
         panic!("there is an entry");
     };
     assert!(first.done.is_some(), "the round has one step only");
     drive.deliver(&dead);
-    drive.send(&flusher, &mut flushing, &names);
-    let round_end = first.round_end.unwrap().to_string();
-    let () = drive
-        .data
-        .query(cmd("XDEL").arg("pulse:journal").arg(&round_end));
-    let () = drive.data.query(cmd("DEL").arg(LEASE));
+    drive.send(&mut flushing, &names);
+    let end = first.round_end.unwrap();
+    let gone = cmd("XDEL")
+        .arg("pulse:journal")
+        .arg(end.to_string())
+        .clone();
+    let () = drive.data.query(&gone);
+    drive.free_lease();
 
     let mut next = drive.folder("next");
     drive.until(&mut next, |request| {
-        matches!(request, Request::CloseHole(..))
+        matches!(request, Request::Amend(_, _, Amending::CloseHole))
     });
     drive.deliver(&next);
-    let state = drive.data.state();
-    assert_eq!((&state["low"], &*state["upto"]), (&round_end, ""));
-    assert_eq!(state["done"], "");
-    let bytes = first.round_end.unwrap().offset;
-    assert_eq!(drive.number("hole"), bytes);
+    assert_eq!(drive.field("low"), end.to_string());
+    assert_eq!(drive.field("upto") + &drive.field("done"), "");
+    assert_eq!(drive.number("hole"), end.offset);
     for _ in 0..2 {
         drive.turn(&mut next);
     }
     assert!(drive.data.is_folded());
     for name in &names {
-        let counted = if partitions(&first).contains(&partition(name)) {
-            2
-        } else {
-            1
-        };
+        let is_done = partitions(&first).contains(&partition(name));
+        let counted = 1 + u64::from(is_done);
         assert_eq!(drive.counted(name), (counted, counted), "{name}");
     }
 }
@@ -354,9 +299,8 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
 fn a_fence_that_has_changed_since_it_was_read_stays() {
     let drive = journal_of(1);
     acquire(&drive, "v");
-    let mut set = cmd("HSET");
-    let fences = ["f:idle", "7 1", "f:busy", "8 2"];
-    let () = drive.data.query(set.arg("pulse:state").arg(&fences));
+    drive.set("f:idle", "7 1");
+    drive.set("f:busy", "8 2");
     let mut eval = cmd("EVAL");
     eval.arg(script("amend")).arg(3);
     eval.arg(&["pulse:state", "pulse:journal", "pulse:aside"]);
@@ -372,25 +316,27 @@ fn an_entry_is_set_aside_once() {
     let drive = journal_of(2);
     acquire(&drive, "v1");
     let entries = read(&drive, "v1", u64::from(u32::MAX));
-    assert_eq!(set_aside(&drive, "v1", "v2", &entries[0]), Step::Done(()));
+    let set_aside = |version: &str, next: &str, entry: usize| {
+        let entry = Amendment::SetAside(&entries[entry]);
+        amend(&drive, version, next, entry)
+    };
+    assert_eq!(set_aside("v1", "v2", 0), Step::Done(()));
     let stale = Step::Stale("v2".to_owned());
-    assert_eq!(set_aside(&drive, "v1", "v2", &entries[0]), stale);
+    assert_eq!(set_aside("v1", "v2", 0), stale);
     // On a server that is out of memory, too.
-    limit_memory(&drive, 1);
-    assert_eq!(set_aside(&drive, "v2", "v3", &entries[1]), Step::Done(()));
-    limit_memory(&drive, 0);
+    drive.limit_memory("1");
+    assert_eq!(set_aside("v2", "v3", 1), Step::Done(()));
+    drive.limit_memory("0");
     let progress = acquire(&drive, "v4");
     let positions: Vec<Position> = entries.iter().map(|entry| entry.position).collect();
     assert_eq!(progress.dead_letters, positions);
-    let length: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
-    assert_eq!((length, drive.number("set_aside")), (2, 2));
-    // Whoever takes over does not set them aside again, and forgets their positions with the round.
-    let () = drive.data.query(cmd("DEL").arg(LEASE));
-    drive.turn(&mut drive.folder("next"));
-    let length: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
-    assert_eq!((length, drive.number("set_aside")), (2, 2));
+    let counted = || (length(&drive, "pulse:aside"), drive.number("set_aside"));
+    assert_eq!(counted(), (2, 2));
+    // A folder that takes over does not set them aside again, and forgets their positions with the round.
+    drive.take_over();
+    assert_eq!(counted(), (2, 2));
     assert!(drive.data.is_folded());
-    assert_eq!(drive.data.state()["aside"], "");
+    assert_eq!(drive.field("aside"), "");
     assert_eq!(drive.counted("GET /0"), (0, 0));
 }
 
@@ -400,38 +346,35 @@ fn the_newest_hundred_entries_that_were_set_aside_stay() {
     acquire(&drive, "0");
     let entries = read(&drive, "0", 1);
     for version in 0..MAX_ASIDE + 5 {
-        let next = (version + 1).to_string();
-        let step = set_aside(&drive, &version.to_string(), &next, &entries[0]);
-        assert_eq!(step, Step::Done(()));
+        let (version, next) = (version.to_string(), (version + 1).to_string());
+        let entry = Amendment::SetAside(&entries[0]);
+        assert_eq!(amend(&drive, &version, &next, entry), Step::Done(()));
     }
-    let length: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
-    assert_eq!(length, MAX_ASIDE);
+    assert_eq!(length(&drive, "pulse:aside"), MAX_ASIDE);
 }
 
 #[test]
 fn the_state_says_since_when_entries_wait() {
     let drive = Drive::start();
-    let (flusher, mut flushing) = drive.flusher();
-    let append = |flushing: &mut Process| {
-        drive.send(&flusher, flushing, &contexts(1));
+    let mut flushing = drive.flusher();
+    let mut append = || {
+        drive.send(&mut flushing, &contexts(1));
         drive.pass(10);
     };
-    let oldest = || drive.data.state()["oldest"].clone();
-    append(&mut flushing);
-    append(&mut flushing);
-    assert_eq!(oldest(), NOW.to_string());
+    append();
+    append();
+    assert_eq!(drive.field("oldest"), NOW.to_string());
     let mut folding = drive.folder("folder");
     drive.until(&mut folding, is_fold);
-    append(&mut flushing);
+    append();
     drive.deliver(&folding);
     // The newest entry of the round, as the entry that waits is not older.
-    assert_eq!(oldest(), (NOW + 10).to_string());
-    let state = drive.data.state();
-    assert_eq!((&*state["upto"], &*state["done"]), ("", ""));
+    assert_eq!(drive.field("oldest"), (NOW + 10).to_string());
+    assert_eq!(drive.field("upto") + &drive.field("done"), "");
     for _ in 0..2 {
         drive.turn(&mut folding);
     }
-    assert_eq!(oldest(), "");
+    assert_eq!(drive.field("oldest"), "");
 }
 
 #[test]
@@ -449,13 +392,6 @@ fn a_step_writes_more_records_than_one_command_holds() {
     assert_eq!(fields, names.len() + 1, "with that of <all>");
 }
 
-fn hello(drive: &Drive) -> tower_pulse_core::store::Generation {
-    match drive.data.run(&Request::Hello) {
-        Ok(Reply::Hello(generation)) => generation,
-        other => panic!("{other:?}"),
-    }
-}
-
 #[test]
 fn each_instance_hears_the_same_of_a_generation() {
     let drive = Drive::start();
@@ -465,11 +401,7 @@ fn each_instance_hears_the_same_of_a_generation() {
     let second = hello(&drive);
     assert_eq!(second.id, first.id);
     assert_eq!((second.age, second.is_fresh), (90, true));
-}
-
-#[test]
-fn a_generation_is_fresh_only_on_a_server_without_entries_and_contexts() {
-    let drive = Drive::start();
+    // It is fresh only on a server without entries and contexts.
     let stream = |key: &str| cmd("XADD").arg(key).arg("*").arg("p").arg("x").clone();
     let index = |key: &str| cmd("ZADD").arg(key).arg(1).arg("GET /").clone();
     for command in [
@@ -482,18 +414,18 @@ fn a_generation_is_fresh_only_on_a_server_without_entries_and_contexts() {
         let () = drive.data.query(&command);
         let packed = command.get_packed_command();
         let packed = String::from_utf8_lossy(&packed);
-        assert!(!hello(&drive).is_fresh, "{packed}");
-        assert!(!hello(&drive).is_fresh, "{packed}");
+        let fresh = [hello(&drive).is_fresh, hello(&drive).is_fresh];
+        assert_eq!(fresh, [false; 2], "{packed}");
     }
 }
 
 #[test]
 fn a_journal_without_its_state_is_set_aside_for_a_week() {
     let drive = journal_of(2);
-    let () = drive.data.query(cmd("DEL").arg("pulse:state"));
+    drive.delete("pulse:state");
     hello(&drive);
-    let orphaned: usize = drive.data.query(cmd("XLEN").arg("pulse:orphaned"));
-    assert_eq!((orphaned, drive.number("orphaned")), (2, 2));
+    let orphaned = (length(&drive, "pulse:orphaned"), drive.number("orphaned"));
+    assert_eq!(orphaned, (2, 2));
     let left: i64 = drive.data.query(cmd("TTL").arg("pulse:orphaned"));
     assert!((WEEK - 60..=WEEK).contains(&left), "{left}");
 }
@@ -504,10 +436,38 @@ fn an_empty_journal_without_its_state_is_begun_again() {
     let drive = journal_of(9);
     drive.turn(&mut drive.folder("folder"));
     assert_eq!(drive.entries(), 0);
-    let () = drive.data.query(cmd("DEL").arg("pulse:state").arg(LEASE));
+    drive.delete("pulse:state");
+    drive.free_lease();
     drive.append(&contexts(1));
     // The call finds a stream that takes its id, as if there had been none.
     assert!(!is_told(&drive));
     drive.turn(&mut drive.folder("folder"));
     assert_eq!(drive.counted("GET /0"), (10, 10));
+}
+
+/// Requests that are acknowledged while the state is away are counted once it is back.
+#[test]
+fn a_state_that_comes_back_counts_what_was_appended_to_another_one() {
+    let drive = Drive::start();
+    let mut flushing = drive.flusher();
+    let rename = |from: &str, to: &str| {
+        let () = drive.data.query(cmd("RENAME").arg(from).arg(to));
+    };
+    drive.send(&mut flushing, &contexts(50));
+    drive.take_over();
+    rename("pulse:state", "away");
+    drive.send(&mut flushing, &contexts(1));
+    drive.take_over();
+    drive.send(&mut flushing, &contexts(1));
+    assert_eq!(drive.entries(), 1, "it is not folded");
+    rename("away", "pulse:state");
+    drive.send(&mut flushing, &contexts(1));
+    for _ in 0..2 {
+        drive.take_over();
+        let (hits, recorded) = drive.counted("GET /0");
+        let lost = flushing.flushes().lost();
+        assert_eq!((hits, recorded), (3 - lost, hits));
+        assert_eq!(hits + lost + drive.number("set_aside"), 4, "of 4 requests");
+    }
+    assert!(drive.data.is_folded());
 }

@@ -1,6 +1,5 @@
 //! Stamps that lie ahead, as the server's clock was ahead for a moment. They count as the time at which they are read.
 
-use redis::cmd;
 use tower_pulse_model::pack::from_hex;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::{RolledUp, WIDTHS};
@@ -9,15 +8,10 @@ use crate::drive::{Drive, contexts};
 use crate::fixture::NOW;
 use crate::ground::Ground;
 use crate::net::Request;
-use crate::process::Process;
 
 const DAY: i64 = 86_400;
 /// Further ahead than the widest window reaches back.
 const YEAR: i64 = 365 * DAY;
-
-fn free_lease(drive: &Drive) {
-    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
-}
 
 fn set_clock(drive: &Drive, time: i64) {
     drive.data.manual_clock.set_wall(time);
@@ -25,7 +19,7 @@ fn set_clock(drive: &Drive, time: i64) {
 
 /// The end of what is rolled up.
 fn rolled_until(drive: &Drive) -> i64 {
-    from_hex::<RolledUp>(&drive.data.state()["rolled"]).map_or(i64::MIN, |rolled| rolled.until())
+    from_hex::<RolledUp>(&drive.field("rolled")).map_or(i64::MIN, |rolled| rolled.until())
 }
 
 /// Checks how often each context is in the windows of each width, and in the counters.
@@ -44,16 +38,13 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
     for ahead in [3 * HOUR, DAY, 3 * DAY, YEAR] {
         let drive = Drive::start();
         let names = contexts(2);
-        let (flusher, mut flushing) = drive.flusher();
+        let mut flushing = drive.flusher();
         let mut folding = drive.folder("folder");
-        let append = |flushing: &mut Process| {
-            drive.send(&flusher, flushing, &names);
-        };
-        append(&mut flushing);
+        drive.send(&mut flushing, &names);
         set_clock(&drive, NOW + ahead);
-        append(&mut flushing);
+        drive.send(&mut flushing, &names);
         set_clock(&drive, NOW);
-        append(&mut flushing);
+        drive.send(&mut flushing, &names);
         drive.turn(&mut folding);
         assert_counted(&drive, &names, 3);
         let until = rolled_until(&drive);
@@ -61,7 +52,7 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
         // Later minutes, which are rolled up.
         for calls in 4..7 {
             drive.pass(90);
-            append(&mut flushing);
+            drive.send(&mut flushing, &names);
             drive.turn(&mut folding);
             assert_counted(&drive, &names, calls);
         }
@@ -74,10 +65,10 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
 fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
     let drive = Drive::start();
     let names = contexts(120);
-    let (flusher, mut flushing) = drive.flusher();
+    let mut flushing = drive.flusher();
     set_clock(&drive, NOW + DAY);
-    flusher.add(drive.batch(&names));
-    flusher.add(drive.batch_at(&names, 2 * HOUR));
+    flushing.flushes().add(drive.batch(&names));
+    flushing.flushes().add(drive.batch_at(&names, 2 * HOUR));
     drive.turn(&mut flushing);
     set_clock(&drive, NOW);
     let mut dead = drive.folder("dead");
@@ -85,15 +76,11 @@ fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
         &mut dead,
         |request| matches!(request, Request::Fold(step) if step.round_end.is_some()),
     );
-    assert!(
-        matches!(step, Some(Request::Fold(step)) if step.done.is_some()),
-        "the round has one step only"
-    );
+    let has_more = matches!(step, Some(Request::Fold(step)) if step.done.is_some());
+    assert!(has_more, "the round has one step only");
     drive.deliver(&dead);
-    drop(dead);
-    free_lease(&drive);
     drive.pass(HOUR as u64);
-    drive.turn(&mut drive.folder("next"));
+    drive.take_over();
     assert!(drive.data.is_folded());
     for name in &names {
         assert_eq!(drive.counted(name), (1, 1), "{name}");
@@ -107,53 +94,39 @@ fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
     for ahead in [DAY, YEAR] {
         let drive = Drive::start();
         let names = contexts(2);
-        let (flusher, mut flushing) = drive.flusher();
-        let append = |flushing: &mut Process| {
-            drive.send(&flusher, flushing, &names);
-        };
-        append(&mut flushing);
+        let mut flushing = drive.flusher();
+        drive.send(&mut flushing, &names);
         drive.turn(&mut drive.folder("before"));
         set_clock(&drive, NOW + ahead);
         let mut batch = drive.batch(&[]);
         batch.count(&"sales".into(), NOW, 1);
-        flusher.add(batch);
+        flushing.flushes().add(batch);
         drive.turn(&mut flushing);
-        free_lease(&drive);
-        drive.turn(&mut drive.folder("ahead"));
+        drive.take_over();
         assert!(rolled_until(&drive) > NOW + ahead - 120);
         set_clock(&drive, NOW);
-        let mut calls = 1;
-        for _ in 0..2 {
-            free_lease(&drive);
-            append(&mut flushing);
-            drive.turn(&mut drive.folder("after"));
-            calls += 1;
+        for calls in 2..4 {
+            drive.send(&mut flushing, &names);
+            drive.take_over();
             assert_counted(&drive, &names, calls);
         }
         let until = rolled_until(&drive);
         assert!(until <= NOW + 8 * HOUR, "{until}");
-        free_lease(&drive);
+        drive.free_lease();
         let mut folding = drive.folder("later");
         // Beyond that end, where slices are rolled up as they end.
-        let mut hours = 0;
-        while hours < 10 {
-            drive.pass(3_000);
-            hours += 1;
-            append(&mut flushing);
+        for seconds in [3_000; 10].into_iter().chain([90]) {
+            drive.pass(seconds);
+            drive.send(&mut flushing, &names);
             drive.turn(&mut folding);
-            calls += 1;
         }
-        drive.pass(90);
-        append(&mut flushing);
-        drive.turn(&mut folding);
-        calls += 1;
         let now = drive.data.now();
         let until = rolled_until(&drive);
         assert!((now - 120..=now).contains(&until), "{until} at {now}");
         for name in &names {
             for width in [1_800, 3_600, 21_600, 86_400] {
                 let counted: u64 = drive.data.records(name, width).values().sum();
-                assert_eq!(counted, calls, "{name} at {width}");
+                assert_eq!(counted, 3 + 11, "{name} at {width}");
             }
         }
     }

@@ -53,7 +53,7 @@ pub struct World<'a> {
     /// The seconds by which the server's clock is ahead of it.
     pub server_ahead: i64,
     pub instances: Vec<Instance>,
-    /// Calls for whose answer no process waits.
+    /// Calls whose answers no process waits for.
     pub late: Vec<(String, Request)>,
     /// The data after each of the last scripts, the newest last.
     pub snapshots: VecDeque<Snapshot>,
@@ -248,8 +248,7 @@ impl<'a> World<'a> {
                 let process = &self.instances[at].processes[number];
                 let request = process.wire.slot().request.clone().unwrap();
                 let name = process.name.clone();
-                let loss = self.faults.reply_loss(&request);
-                let is_reply_lost = !self.is_calm && self.rng.f64() < loss;
+                let is_reply_lost = !self.is_calm && self.rng.f64() < 0.08;
                 let lost = if is_reply_lost { ", reply lost" } else { "" };
                 let is_ahead = matches!(request, Request::Append(_)) && self.is_clock_ahead();
                 if is_ahead {
@@ -284,11 +283,9 @@ impl<'a> World<'a> {
             return;
         };
         process.answer(Err(timed_out()));
-        let (name, fate) = (
-            process.name.clone(),
-            if is_dropped { "dropped" } else { "left behind" },
-        );
-        self.say(format!("{name}: {request} is {fate}"));
+        let name = process.name.clone();
+        let fate = if is_dropped { "dropped" } else { "left behind" };
+        self.say(format!("{name}: {} is {fate}", short(&request)));
         if !is_dropped {
             self.late.push((name, request));
         }
@@ -296,20 +293,17 @@ impl<'a> World<'a> {
 
     /// Runs a call on the server.
     fn execute(&mut self, name: &str, request: &Request) -> Reply {
-        let mut request = request.clone();
-        self.break_request(&mut request);
-        let reply = match self.is_held(&request) {
+        let reply = match self.is_held(request) {
             true => Ok(Reply::Acquire(Acquired::HeldByOther)),
-            false => self.data.run(&request),
+            false => self.data.run(request),
         };
-        let mut reply = reply.unwrap_or_else(|error| {
-            panic!("{name}: {request}: {error}\n{}", self.story.join("\n"))
+        let reply = reply.unwrap_or_else(|error| {
+            panic!("{name}: {request:?}: {error}\n{}", self.story.join("\n"))
         });
-        self.break_reply(&request, &mut reply);
         if !matches!(request, Request::Read(..) | Request::LoadFields(..)) {
-            self.say(format!("{name}: {request} -> {}", short(&reply)));
+            self.say(format!("{name}: {} -> {}", short(request), short(&reply)));
         }
-        match (&request, &reply) {
+        match (request, &reply) {
             (Request::Fold(step), Reply::Fold(Step::Done(()))) => {
                 self.expected.done(step);
                 self.prolong_lease();
@@ -393,7 +387,7 @@ fn timed_out() -> StoreError {
     StoreError::new(StoreErrorKind::TimedOut, "no answer")
 }
 
-/// An answer, cut to a line.
-fn short(reply: &Reply) -> String {
-    format!("{reply:?}").chars().take(160).collect()
+/// A call or an answer, cut to a line.
+fn short(message: &impl std::fmt::Debug) -> String {
+    format!("{message:?}").chars().take(160).collect()
 }

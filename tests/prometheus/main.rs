@@ -122,32 +122,20 @@ async fn exemplars_lead_to_a_request(prometheus: &Prometheus, services: &Service
             let value: f64 = exemplar["value"].as_str().unwrap().parse().unwrap();
             assert!(value <= bound, "{labels}: {exemplar}");
             let id = exemplar["labels"]["trace_id"].as_str().unwrap();
-            assert!(
-                id.len() == 32 && id.chars().all(|c| c.is_ascii_hexdigit()),
-                "{id}"
-            );
+            let is_id = id.len() == 32 && id.chars().all(|c| c.is_ascii_hexdigit());
+            assert!(is_id, "{id}");
         }
     }
-    println!("{} series of durations have exemplars", durations.len());
-
     let mut client = Client::connect(services.shop()).await;
     let query = "pulse_errors_total{job=\"shop\",context=\"POST /checkout\"}";
     look_until(PATIENCE, async || {
         let exemplars = prometheus.exemplars(query).await;
-        let newest = exemplars
-            .iter()
-            .flat_map(|(_, exemplars)| exemplars.last())
-            .last();
+        let newest = exemplars.iter().flat_map(|(_, of)| of.last()).last();
         let id = newest.ok_or("no exemplar")?["labels"]["trace_id"].clone();
         let path = "/admin/pulse/api/path?context=POST%20/checkout";
         let answer = client.json(path).await.to_string();
-        match answer.contains(id.as_str().unwrap()) {
-            true => {
-                println!("the trace of an error, {id}, is on the page of the path");
-                Ok(())
-            }
-            false => Err(format!("{id} is not in {answer}")),
-        }
+        let is_listed = answer.contains(id.as_str().unwrap()).then_some(());
+        is_listed.ok_or_else(|| format!("{id} is not in {answer}"))
     })
     .await;
 }
@@ -160,21 +148,11 @@ async fn opentelemetrys_names_arrive(prometheus: &Prometheus) {
     let share = "sum by (http_route) (rate(pulse_errors_total{job=\"otel\",http_route=\"/checkout\"}[5m])) / \
                  sum by (http_route) (rate(http_server_request_duration_seconds_count[5m]))";
     look_until(PATIENCE, async || {
-        let (count, share) = (
-            prometheus.value(&query).await,
-            prometheus.value(share).await,
-        );
-        match count.is_some_and(|n| n > 0.0) && share.is_some_and(|share| share > 0.1) {
-            true => {
-                println!(
-                    "OpenTelemetry's names: {count:?} checkouts, a share of errors of {share:?}"
-                );
-                Ok(())
-            }
-            false => Err(format!(
-                "{count:?} requests, a share of errors of {share:?}"
-            )),
-        }
+        let count = prometheus.value(&query).await;
+        let share = prometheus.value(share).await;
+        let is_there = count > Some(0.0) && share > Some(0.1);
+        let found = || format!("{count:?} requests, a share of errors of {share:?}");
+        is_there.then_some(()).ok_or_else(found)
     })
     .await;
 }
@@ -193,20 +171,15 @@ async fn the_strict_parser_reads(services: &Services, query: &str) {
     let dir = pulse_rig::process::TempDir::new("openmetrics");
     let file = dir.path().join("metrics");
     std::fs::write(&file, &answer.body).unwrap();
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/prometheus/openmetrics.py"
+    let script = format!(
+        "{}/tests/prometheus/openmetrics.py",
+        env!("CARGO_MANIFEST_DIR")
     );
-    let read = Command::new("python3")
-        .arg(script)
-        .arg(&file)
-        .env("PYTHONPATH", library)
-        .output();
-    let read = read.unwrap();
-    let (said, error) = (
-        String::from_utf8_lossy(&read.stdout),
-        String::from_utf8_lossy(&read.stderr),
-    );
+    let mut python = Command::new("python3");
+    let python = python.arg(script).arg(&file).env("PYTHONPATH", library);
+    let read = python.output().unwrap();
+    let said = String::from_utf8_lossy(&read.stdout);
+    let error = String::from_utf8_lossy(&read.stderr);
     assert!(read.status.success(), "{said}\n{error}");
     println!("metrics{query}: {said}");
 }

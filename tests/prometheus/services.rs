@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use http::StatusCode;
 use pulse_rig::demo::{self, Demo};
-use pulse_rig::server::{RedisServer, issue};
+use pulse_rig::server::RedisServer;
 use tokio::net::TcpListener;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
@@ -107,13 +107,8 @@ impl Services {
         self.store_of_cut_off.kill_9();
         self.ended = None;
         // Something else stands where a counter belongs.
-        let mut connection = self.store_of_broken.connection().await;
-        let () = issue(
-            &mut connection,
-            "SET",
-            ("pulse:count:3600:sales", "garbage"),
-        )
-        .await;
+        let set = "SET pulse:count:3600:sales garbage";
+        let () = self.store_of_broken.run(set).await;
         // A shutdown without a store loses what waits for it, and tells.
         self.store_of_lossy.kill_9();
         tokio::time::sleep(Duration::from_secs(1)).await;

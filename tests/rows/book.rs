@@ -21,29 +21,25 @@ async fn schedule_row_cache(
 #[tokio::test]
 async fn a_row_that_the_book_schedules_is_refreshed_and_read_by_the_book() {
     let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let mut connection = service.connection().await;
     let _cache = service.cache();
     let now = || service.clock.now_seconds() as f64;
     schedule_row_cache(&mut connection, "itemX", 5.0, now()).await;
     let read = async || -> Option<String> {
-        let mut connection = service.server.as_ref().unwrap().connection().await;
+        let mut connection = service.connection().await;
         connection.get("inv:itemX").await.unwrap()
     };
-    service
-        .until("it is cached", async || read().await.is_some())
-        .await;
-    assert_eq!(read().await.unwrap(), "{\"load\":1}");
+    let is_cached = async || read().await.is_some();
+    service.until("it is cached", is_cached).await;
+    let first = "{\"load\":1}";
+    assert_eq!(read().await.unwrap(), first);
     service.advance(5_100).await;
-    service
-        .until("it has changed", async || {
-            read().await.unwrap() != "{\"load\":1}"
-        })
-        .await;
+    let has_changed = async || read().await.unwrap() != first;
+    service.until("it has changed", has_changed).await;
     let loads = service.database.loads("itemX");
     schedule_row_cache(&mut connection, "itemX", -1.0, now()).await;
-    service
-        .until("it is gone", async || read().await.is_none())
-        .await;
+    let is_gone = async || read().await.is_none();
+    service.until("it is gone", is_gone).await;
     for set in ["delay:", "schedule:"] {
         let score: Option<f64> = connection.zscore(set, "itemX").await.unwrap();
         assert_eq!(score, None, "{set}");
@@ -54,7 +50,7 @@ async fn a_row_that_the_book_schedules_is_refreshed_and_read_by_the_book() {
 #[tokio::test]
 async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_answer() {
     let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let mut connection = service.connection().await;
     let cache = service.cache();
     let gate = service.database.gate("1");
     cache.schedule("1", Duration::from_secs(60)).await.unwrap();
@@ -64,13 +60,9 @@ async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_answ
     let now = service.clock.now_seconds() as f64 + 1.0;
     schedule_row_cache(&mut connection, "1", 30.0, now).await;
     gate.add_permits(1);
-    service
-        .until("a load is cached", async || {
-            cache.get::<Stock>("1").await.unwrap().is_some()
-        })
-        .await;
-    let row = cache.get::<Stock>("1").await.unwrap().unwrap();
-    assert_eq!(row.value.load, 2, "the answer of the first load is dropped");
+    // The answer of the first load is dropped.
+    service.until_cached(&cache, "1", 2).await;
+    assert_eq!(service.database.loads("1"), 2);
     let rows = cache.list(0, 1).await.unwrap().rows;
     assert!(rows[0].every == 30.0 && rows[0].due_in > 20.0, "{rows:?}");
 }
@@ -78,7 +70,7 @@ async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_answ
 #[tokio::test]
 async fn entries_that_are_no_rows_stop_nothing() {
     let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let mut connection = service.connection().await;
     let cache = service.cache();
     for (id, delay, due) in [
         (&b"\xff\xfe"[..], 1.0, 0.0),
@@ -91,10 +83,8 @@ async fn entries_that_are_no_rows_stop_nothing() {
     }
     // A scheduled row without a delay is removed.
     let _: () = connection.zadd("schedule:", "orphan", 5.0).await.unwrap();
-    cache
-        .schedule("good", Duration::from_secs(1))
-        .await
-        .unwrap();
+    let second = Duration::from_secs(1);
+    cache.schedule("good", second).await.unwrap();
     service.until_cached(&cache, "good", 1).await;
     service.advance(3_000).await;
     until("the good row is refreshed", async || {
@@ -109,24 +99,6 @@ async fn entries_that_are_no_rows_stop_nothing() {
     assert!(loads < 20, "{loads}: not in a hot loop");
     let row = cache.get::<Stock>("ancient").await.unwrap();
     assert!(row.is_some());
-}
-
-#[tokio::test]
-async fn keys_of_another_type_are_reported() {
-    let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
-    let _: () = connection.set("schedule:", "garbage").await.unwrap();
-    let cache = service.cache();
-    let error = cache
-        .schedule("1", Duration::from_secs(1))
-        .await
-        .unwrap_err();
-    let source = std::error::Error::source(&error).unwrap().to_string();
-    let is_told = source.contains("schedule:") && source.contains("WRONGTYPE");
-    assert!(is_told && !source.contains("delay:"), "{source}");
-    let _: () = connection.del("schedule:").await.unwrap();
-    cache.schedule("1", Duration::from_secs(1)).await.unwrap();
-    service.until_cached(&cache, "1", 1).await;
 }
 
 /// Entries that are no rows stand at the head of the schedule.
@@ -151,10 +123,8 @@ async fn many_entries_that_are_no_rows_delay_no_row() {
     }
     let _: () = pipeline.query_async(&mut connection).await.unwrap();
     let cache = service.cache();
-    cache
-        .schedule("good", Duration::from_secs(1))
-        .await
-        .unwrap();
+    let second = Duration::from_secs(1);
+    cache.schedule("good", second).await.unwrap();
     service.until_cached(&cache, "good", 1).await;
     let calls = async || {
         let stats = server.info("commandstats").await;
@@ -167,18 +137,13 @@ async fn many_entries_that_are_no_rows_delay_no_row() {
         service.advance(50).await;
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
-    let (loads, calls) = (
-        service.database.loads("good") - loads,
-        calls().await - before,
-    );
+    let loads = service.database.loads("good") - loads;
+    let calls = calls().await - before;
     assert!((4..=6).contains(&loads), "{loads} turns in 5 s");
     assert!(calls < 60, "{calls} calls of scripts in 5 s");
+    // No other row is loaded.
     let all = service.database.all_loads();
-    assert_eq!(
-        all,
-        service.database.loads("good"),
-        "no other row is loaded"
-    );
+    assert_eq!(all, service.database.loads("good"));
     let total: u64 = connection.zcard("schedule:").await.unwrap();
     assert_eq!(total, 2_001, "other programs' entries stay");
     let now = service.clock.now_seconds();
@@ -190,7 +155,7 @@ async fn many_entries_that_are_no_rows_delay_no_row() {
 #[tokio::test]
 async fn garbage_beside_a_row_does_not_stop_it() {
     let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let mut connection = service.connection().await;
     for (id, text) in [
         ("1", "inf x inf inf 1 "),
         ("2", "99999999999 - - - - -"),
@@ -206,12 +171,8 @@ async fn garbage_beside_a_row_does_not_stop_it() {
         service.until_cached(&cache, id, 2).await;
     }
     // An id of any script is a row.
-    for id in [
-        "ß",
-        "日本",
-        "🦀",
-        "\u{d7ff}\u{e000}\u{10ffff}\u{10000}\u{7ff}\u{800}",
-    ] {
+    let edges = "\u{d7ff}\u{e000}\u{10ffff}\u{10000}\u{7ff}\u{800}";
+    for id in ["ß", "日本", "🦀", edges] {
         schedule_row_cache(&mut connection, id, 1.0, 0.0).await;
         service.until_cached(&cache, id, 1).await;
     }
@@ -226,7 +187,7 @@ async fn garbage_beside_a_row_does_not_stop_it() {
 #[tokio::test]
 async fn a_row_that_the_book_removes_during_its_load_is_gone() {
     let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let mut connection = service.connection().await;
     let cache = service.cache();
     let gate = service.database.gate("1");
     cache.schedule("1", Duration::from_secs(1)).await.unwrap();
@@ -237,7 +198,7 @@ async fn a_row_that_the_book_removes_during_its_load_is_gone() {
     let _: () = removal.query_async(&mut connection).await.unwrap();
     gate.add_permits(1);
     until("nothing is left", async || {
-        let mut connection = service.server.as_ref().unwrap().connection().await;
+        let mut connection = service.connection().await;
         let states: u64 = connection.hlen("pulse:rows:").await.unwrap();
         states == 0
     })
@@ -248,7 +209,7 @@ async fn a_row_that_the_book_removes_during_its_load_is_gone() {
 #[tokio::test]
 async fn a_key_of_another_type_is_named() {
     let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let mut connection = service.connection().await;
     let cache = service.cache();
     let keys = ["delay:", "schedule:", "pulse:rows:", "pulse:failing:"];
     for key in keys {
@@ -259,6 +220,9 @@ async fn a_key_of_another_type_is_named() {
         for other in keys {
             assert_eq!(source.contains(other), other == key, "{key}: {source}");
         }
+        assert!(source.contains("WRONGTYPE"), "{source}");
         let _: () = connection.del(key).await.unwrap();
     }
+    cache.schedule("1", Duration::from_secs(1)).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
 }

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
 use tower_pulse::{Clock, ManualClock, Pulse, StoreError};
 use tower_pulse_core::row_lists::{RowList, RowsQuery};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use pulse_rig::server::RedisServer;
-use pulse_rig::wait::until;
+use pulse_rig::wait::{let_tasks_run, until};
 
 pub const NOW: i64 = 1_700_000_000;
 
@@ -38,8 +40,8 @@ pub struct Service {
     pulses: Mutex<Vec<Pulse>>,
 }
 
-/// What the loader does with a row.
-#[derive(Clone, Debug, Default)]
+/// How the loader answers for a row.
+#[derive(Clone, Default)]
 pub enum Mode {
     /// Returns the number of the load.
     #[default]
@@ -51,6 +53,8 @@ pub enum Mode {
     Panic,
     Hang,
     Huge,
+    /// Asks the cache for other rows first.
+    Asks(RowCache, Vec<String>),
 }
 
 /// A database whose rows say how often they were loaded.
@@ -62,7 +66,21 @@ struct State {
     loads: HashMap<String, u64>,
     modes: HashMap<String, Mode>,
     /// Loads that wait until the test lets them go, by row: the numbers of the loads.
-    gates: HashMap<String, Arc<tokio::sync::Semaphore>>,
+    gates: HashMap<String, Arc<Semaphore>>,
+    /// The rows whose loads have begun.
+    order: Vec<String>,
+    /// The loads under way that ask for no other row at the moment, and the most of them.
+    running: usize,
+    most: usize,
+}
+
+/// A load under way.
+struct Running<'a>(&'a Database);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.state().running -= 1;
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -93,10 +111,26 @@ impl Database {
     }
 
     /// Makes each load of a row wait for a permit.
-    pub fn gate(&self, id: &str) -> Arc<tokio::sync::Semaphore> {
-        let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    pub fn gate(&self, id: &str) -> Arc<Semaphore> {
+        let gate = Arc::new(Semaphore::new(0));
         self.state().gates.insert(id.to_owned(), gate.clone());
         gate
+    }
+
+    pub fn gate_of(&self, id: &str) -> Option<Arc<Semaphore>> {
+        self.state().gates.get(id).cloned()
+    }
+
+    pub fn order(&self) -> Vec<String> {
+        self.state().order.clone()
+    }
+
+    pub fn running(&self) -> usize {
+        self.state().running
+    }
+
+    pub fn most(&self) -> usize {
+        self.state().most
     }
 
     pub fn open(&self, id: &str) {
@@ -109,20 +143,31 @@ impl RowLoader for Database {
     type Error = String;
 
     async fn load(&self, id: String) -> Result<Option<Stock>, String> {
-        let (load, mode, gate) = {
+        let (load, mode) = {
             let mut state = self.state();
-            let loads = state.loads.entry(id.clone()).or_default();
-            *loads += 1;
-            let load = *loads;
-            let mode = state.modes.get(&id).cloned().unwrap_or_default();
-            (load, mode, state.gates.get(&id).cloned())
+            state.order.push(id.clone());
+            state.running += 1;
+            state.most = state.most.max(state.running);
+            let load = state.loads.entry(id.clone()).or_default();
+            *load += 1;
+            (*load, state.modes.get(&id).cloned().unwrap_or_default())
         };
-        if let Some(gate) = gate {
+        let running = Running(self);
+        if let Some(gate) = self.gate_of(&id) {
             gate.acquire().await.unwrap().forget();
         }
+        let_tasks_run().await;
         let filling = String::new();
         match mode {
             Mode::Ok => Ok(Some(Stock { load, filling })),
+            Mode::Asks(cache, others) => {
+                drop(running);
+                let rows = others.iter().map(|other| cache.get_or_load::<Stock>(other));
+                for row in join_all(rows).await {
+                    row.map_err(|error| error.to_string())?;
+                }
+                Ok(Some(Stock { load, filling }))
+            }
             Mode::Missing => Ok(None),
             Mode::Fail => Err(format!("load {load} failed")),
             Mode::FailAtLength => Err("1\n2 ü".repeat(50_000)),
@@ -164,6 +209,11 @@ impl Service {
         let cluster = pulse_rig::shared::cluster().await;
         let options = RedisOptions::cluster(cluster.urls()).unwrap();
         Self::new(options.prefix(pulse_rig::shared::prefix()).unwrap(), None)
+    }
+
+    /// A connection to the server.
+    pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
+        self.server.as_ref().unwrap().connection().await
     }
 
     pub fn pulse(&self) -> Pulse {

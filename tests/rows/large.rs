@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redis::{AsyncCommands, pipe};
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::store::Store;
@@ -39,10 +38,8 @@ fn cache(service: &Service, max_bytes: usize) -> RowCache {
 }
 
 async fn set(service: &Service, key: &str, value: Vec<u8>) {
-    let mut connection = service.server.as_ref().unwrap().connection().await;
-    // The client of the tests waits for half a second otherwise.
-    connection.set_response_timeout(Duration::from_secs(30));
-    let _: () = connection.set(key, value).await.unwrap();
+    let mut connection = service.connection().await;
+    let () = issue(&mut connection, "SET", (key, value)).await;
 }
 
 /// How many commands that read rows the server has run.
@@ -55,34 +52,6 @@ async fn reads(service: &Service) -> u64 {
     };
     let commands = ["get", "getrange", "strlen", "pttl", "hmget"];
     commands.into_iter().map(calls).sum()
-}
-
-pub async fn rows_of_40_mb_are_read_at_once(service: &Service) {
-    let cache = cache(service, MIB);
-    let ids: Vec<String> = (0..400).map(|number| format!("{number} 100000")).collect();
-    for part in ids.chunks(50) {
-        let loads = part.iter().map(|id| cache.get_or_load::<String>(id));
-        for row in futures_util::future::join_all(loads).await {
-            row.unwrap().unwrap();
-        }
-    }
-    let rows = &service.store;
-    let rows = rows.cached_rows("", &ids, MIB).await.unwrap();
-    for (number, row) in rows.iter().enumerate() {
-        let json = &row.as_ref().unwrap_or_else(|| panic!("row {number}")).json;
-        let letters = json[1..json.len() - 1].iter();
-        assert_eq!(json.len(), 100_000);
-        assert!(letters.copied().all(|byte| byte == letter(number)));
-    }
-    assert_eq!(service.store.warnings(), [""; 0]);
-    let many = cache.get_many::<String>(&ids[390..]).await.unwrap();
-    assert!(many.iter().all(Option::is_some));
-    let row = cache
-        .get_or_load::<String>(&ids[399])
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(row.value.len(), 99_998);
 }
 
 pub async fn a_row_of_the_largest_size_is_written_and_read(service: &Service) {
@@ -109,9 +78,8 @@ pub async fn a_row_of_the_largest_size_is_written_and_read(service: &Service) {
     assert_eq!(loaded.value.len(), 15 * MIB - 2);
     let row = cache.get::<String>(&id).await.unwrap().unwrap();
     assert!(row.value == loaded.value);
-    let error = cache
-        .get_or_load::<String>(&format!("7 {}", 15 * MIB + 1))
-        .await;
+    let larger = format!("7 {}", 15 * MIB + 1);
+    let error = cache.get_or_load::<String>(&larger).await;
     let error = error.unwrap_err().to_string();
     assert!(error.contains("max_bytes"), "{error}");
     assert_eq!(service.store.warnings(), [""; 0]);
@@ -125,7 +93,7 @@ pub async fn a_row_beyond_max_bytes_of_the_reader_is_not_read(service: &Service)
     }
     assert!(small.get::<String>("1 1000").await.unwrap().is_some());
     assert!(small.get::<String>("2 1001").await.unwrap().is_none());
-    // It does not wait for somebody who would load it.
+    // The caller does not wait until another instance loads the row.
     let error = small.get_or_load::<String>("2 1001").await.unwrap_err();
     assert!(matches!(error, RowError::Load(_)), "{error}");
     assert!(error.to_string().contains("max_bytes"), "{error}");
@@ -136,44 +104,35 @@ pub async fn a_row_beyond_max_bytes_of_the_reader_is_not_read(service: &Service)
 #[tokio::test]
 async fn rows_of_all_sizes_are_read_together() {
     let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
-    let seed = pulse_rig::seed::seed();
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut connection = service.connection().await;
+    let mut random = fastrand::Rng::with_seed(pulse_rig::seed::seed());
     for count in [1, 3, 40, 300, 1_500] {
-        // What is asked for first.
+        // The bytes of a row that are asked for first.
         let part = (MIB / count).max(1_024);
-        let mut ids = Vec::new();
-        let mut sizes = Vec::new();
-        let mut pipeline = pipe();
+        let ids: Vec<_> = (0..count)
+            .map(|number| format!("{count} {number}"))
+            .collect();
         let mut large = 0;
-        for number in 0..count {
-            let size = match random.u32(0..20) {
+        let sizes: Vec<usize> = (0..count)
+            .map(|_| match random.u32(0..20) {
                 0 => 0,
-                1 => part - 1,
-                2 => part,
-                3 => part + 1,
-                4 if large < 2 => {
+                1..4 => part - 1 + random.usize(0..3),
+                4 | 5 if large < 4 => {
                     large += 1;
-                    4 * MIB - 1 + random.usize(0..3)
+                    let bound = [4 * MIB, (16 * part).min(6 * MIB)][large % 2];
+                    bound - 1 + random.usize(0..3)
                 }
-                5 if large < 2 => (16 * part + random.usize(0..3) - 1).min(6 * MIB),
                 _ => random.usize(1..200),
-            };
-            let id = format!("{count} {number}");
-            if size > 0 {
-                let key = format!("inv:{id}");
-                pipeline
-                    .cmd("SET")
-                    .arg(key)
-                    .arg(vec![letter(number); size])
-                    .ignore();
-            }
-            ids.push(id);
-            sizes.push(size);
-        }
-        // The one row of the first round may be none.
-        if !pipeline.is_empty() {
-            let _: () = pipeline.query_async(&mut connection).await.unwrap();
+            })
+            .collect();
+        for (number, size) in sizes.iter().enumerate().filter(|(_, size)| **size > 0) {
+            let row = vec![letter(number); *size];
+            let () = issue(
+                &mut connection,
+                "SET",
+                (format!("inv:{}", ids[number]), row),
+            )
+            .await;
         }
         let rows = &service.store;
         let rows = rows.cached_rows("", &ids, MAX_BYTES).await.unwrap();
@@ -190,19 +149,10 @@ async fn rows_of_all_sizes_are_read_together() {
 #[tokio::test]
 async fn small_rows_cost_no_more_commands_than_reading_each() {
     let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let mut connection = service.connection().await;
     let ids: Vec<String> = (0..5_000).map(|number| number.to_string()).collect();
-    for part in ids.chunks(1_000) {
-        let mut pipeline = pipe();
-        for id in part {
-            pipeline
-                .cmd("SET")
-                .arg(format!("inv:{id}"))
-                .arg("\"a row\"")
-                .ignore();
-        }
-        let _: () = pipeline.query_async(&mut connection).await.unwrap();
-    }
+    let all = ids.iter().map(|id| (format!("inv:{id}"), "\"a row\""));
+    let () = issue(&mut connection, "MSET", all.collect::<Vec<_>>()).await;
     let rows = &service.store;
     // Two commands for each row, and one for the states of each thousand.
     for (count, most) in [(1, 3), (100, 201), (1_000, 2_001), (5_000, 10_005)] {
@@ -242,13 +192,9 @@ async fn a_row_of_another_program_that_is_too_large_is_named_and_replaced() {
         assert!(warning.contains("max_bytes"), "{warning}");
         assert!(warning.contains(max_bytes), "{warning}");
     }
-    // It is loaded at once, and replaced.
-    let row = cache
-        .get_or_load::<String>("9 20000")
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(row.value.len(), 19_998);
+    // The row is loaded at once, and replaced.
+    let row = cache.get_or_load::<String>("9 20000").await.unwrap();
+    assert_eq!(row.unwrap().value.len(), 19_998);
     assert!(cache.get::<String>("9 20000").await.unwrap().is_some());
     assert_eq!(service.store.warnings().len(), 1);
 }
@@ -257,13 +203,9 @@ async fn a_row_of_another_program_that_is_too_large_is_named_and_replaced() {
 #[tokio::test]
 async fn rows_beside_large_garbage_are_read() {
     let service = Service::redis().await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
-    let () = issue(
-        &mut connection,
-        "HSET",
-        ("pulse:rows:", "1", vec![b'x'; 30 * MIB]),
-    )
-    .await;
+    let mut connection = service.connection().await;
+    let state = ("pulse:rows:", "1", vec![b'x'; 30 * MIB]);
+    let () = issue(&mut connection, "HSET", state).await;
     let lines = vec![b'\n'; MIB];
     for (id, row) in [("1", &b"1"[..]), ("2", b"22"), ("lines", &lines)] {
         set(&service, &format!("inv:{id}"), row.to_vec()).await;
@@ -283,38 +225,9 @@ async fn rows_beside_large_garbage_are_read() {
     assert!(second.starts_with("pulse:rows:: "), "{second}");
 }
 
-/// Each caller reads few bytes; together they read more than one answer may have.
-#[tokio::test]
-async fn many_callers_read_large_rows_at_once() {
-    let service = Service::redis().await;
-    let cache = cache(&service, 8 * MIB);
-    set(
-        &service,
-        "inv:1",
-        [&b"\""[..], &vec![b'x'; 300_000], b"\""].concat(),
-    )
-    .await;
-    set(
-        &service,
-        "inv:2",
-        [&b"\""[..], &vec![b'x'; 5 * MIB], b"\""].concat(),
-    )
-    .await;
-    let small = (0..20).map(|_| cache.get::<String>("1"));
-    let large = (0..3).map(|_| cache.get::<String>("2"));
-    let (small, large) = tokio::join!(
-        futures_util::future::join_all(small),
-        futures_util::future::join_all(large),
-    );
-    for row in small.into_iter().chain(large) {
-        assert!(row.unwrap().is_some());
-    }
-    assert_eq!(service.store.warnings(), [""; 0]);
-}
-
 /// A row is as one of its writers wrote it, whatever is written meanwhile.
 #[tokio::test]
-async fn a_large_row_is_read_whole() {
+async fn a_large_row_is_read_whole_and_by_many_at_once() {
     let service = Service::redis().await;
     let server = service.server.as_ref().unwrap();
     let rows = [
@@ -324,7 +237,16 @@ async fn a_large_row_is_read_whole() {
     ];
     set(&service, "inv:1", rows[0].clone()).await;
     let mut connection = server.connection().await;
-    connection.set_response_timeout(Duration::from_secs(30));
+    // Callers read few bytes each, and together more than one answer may have.
+    let mut quoted = vec![b'x'; 300_000];
+    (quoted[0], quoted[299_999]) = (b'"', b'"');
+    set(&service, "inv:2", quoted).await;
+    let cache = cache(&service, 8 * MIB);
+    let many = (0..60).map(|_| cache.get::<String>("2"));
+    for row in futures_util::future::join_all(many).await {
+        assert!(row.unwrap().is_some());
+    }
+    assert_eq!(service.store.warnings(), [""; 0]);
     let writer = tokio::spawn(async move {
         for row in rows.iter().cycle() {
             let () = issue(&mut connection, "SET", ("inv:1", row)).await;

@@ -6,7 +6,6 @@ use tower_pulse::Condition;
 use tower_pulse::row_cache::{RowCache, RowError};
 
 use crate::fixture::{List, Mode, Service, Stock};
-use pulse_rig::server::issue;
 use pulse_rig::wait::{PATIENCE, until};
 
 #[tokio::test]
@@ -16,26 +15,20 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     let fallback = service.builder().local_fallback(true).build().unwrap();
     plain.schedule("1", Duration::from_secs(1)).await.unwrap();
     service.until_cached(&plain, "1", 1).await;
-    service
-        .until("the other instance has read it", async || {
-            fallback.get::<Stock>("1").await.unwrap().is_some()
-        })
-        .await;
+    service.until_cached(&fallback, "1", 1).await;
     let server = service.server.as_ref().unwrap();
     server.freeze();
     let start = Instant::now();
     let error = plain.get::<Stock>("1").await.unwrap_err();
     let took = start.elapsed();
     assert!(matches!(error, RowError::Store(_)), "{error}");
-    // It is tried once.
+    // The read is tried once.
     assert!(took < PATIENCE, "{took:?}");
     service.manual.advance(Duration::from_secs(30));
     let row = fallback.get::<Stock>("1").await.unwrap().unwrap();
     assert!(row.age.unwrap() >= Duration::from_secs(30), "{:?}", row.age);
-    assert!(
-        fallback.get::<Stock>("2").await.is_err(),
-        "it was never seen"
-    );
+    let never_seen = fallback.get::<Stock>("2").await;
+    assert!(never_seen.is_err());
     let loaded = plain.get_or_load::<Stock>("3").await.unwrap().unwrap();
     assert_eq!(loaded.value.load, 1, "it is loaded, and not cached");
     let pulse = service.pulse();
@@ -51,34 +44,19 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     // A lease whose answer never came lasts for 7 s.
     service.manual.advance(Duration::from_secs(8));
     let loads = service.database.loads("1");
+    let is_refreshed = async || service.database.loads("1") > loads;
     service
-        .until("rows are refreshed again", async || {
-            service.database.loads("1") > loads
-        })
+        .until("rows are refreshed again", is_refreshed)
         .await;
-}
-
-#[tokio::test]
-async fn rows_are_refreshed_after_redis_was_killed() {
-    let service = Service::redis().await;
-    let cache = service.cache();
-    cache.schedule("1", Duration::from_secs(1)).await.unwrap();
-    service.until_cached(&cache, "1", 1).await;
-    let server = service.server.as_ref().unwrap();
+    // A server that was killed kept nothing on disk.
     server.kill_9();
-    service.manual.advance(Duration::from_secs(5));
     server.restart().await;
-    // The server kept nothing on disk.
+    let is_scheduled = async || plain.schedule("1", Duration::from_secs(1)).await.is_ok();
     service
-        .until("the row can be scheduled", async || {
-            cache.schedule("1", Duration::from_secs(1)).await.is_ok()
-        })
+        .until("the row can be scheduled", is_scheduled)
         .await;
-    service
-        .until("the row is cached", async || {
-            matches!(cache.get::<Stock>("1").await, Ok(Some(_)))
-        })
-        .await;
+    let is_cached = async || matches!(plain.get::<Stock>("1").await, Ok(Some(_)));
+    service.until("the row is cached", is_cached).await;
 }
 
 #[tokio::test]
@@ -89,16 +67,15 @@ async fn rows_that_may_not_be_refreshed_are_told_until_they_may() {
     let cache = cache.build().unwrap();
     cache.schedule("1", Duration::from_secs(1)).await.unwrap();
     service.until_cached(&cache, "1", 1).await;
-    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let server = service.server.as_ref().unwrap();
     for (rule, is_denied) in [("-evalsha", true), ("+evalsha", false)] {
-        let () = issue(&mut connection, "ACL", &["SETUSER", "default", rule]).await;
-        service
-            .until("it is told, or quiet", async || {
-                service.manual.advance(Duration::from_millis(500));
-                let conditions = pulse.health().conditions;
-                conditions.contains(&Condition::RowRefresh) == is_denied
-            })
-            .await;
+        let () = server.run(&format!("ACL SETUSER default {rule}")).await;
+        let is_told = async || {
+            service.manual.advance(Duration::from_millis(500));
+            let conditions = pulse.health().conditions;
+            conditions.contains(&Condition::RowRefresh) == is_denied
+        };
+        service.until("it is told, or quiet", is_told).await;
     }
 }
 
@@ -106,11 +83,8 @@ async fn rows_that_may_not_be_refreshed_are_told_until_they_may() {
 async fn a_row_that_cannot_be_written_is_returned() {
     let service = Service::redis().await;
     let cache = service.cache();
-    let mut connection = service.server.as_ref().unwrap().connection().await;
-    let acl = redis::cmd("ACL")
-        .arg(&["SETUSER", "default", "-set"])
-        .to_owned();
-    let _: () = acl.query_async(&mut connection).await.unwrap();
+    let server = service.server.as_ref().unwrap();
+    let () = server.run("ACL SETUSER default -set").await;
     let row = cache.get_or_load::<Stock>("1").await.unwrap().unwrap();
     assert_eq!(row.value.load, 1);
     let error = cache.refresh_now("2").await.unwrap_err();

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+
 /// Number of pages of an instance. The last but one answers with 404, the last with 500.
 pub const PAGES: i64 = 8;
 /// Number of products, which are the ids of a ranking.
@@ -12,7 +14,7 @@ pub const SOLD: &str = "sold";
 pub const LIVES: &str = "lives";
 
 /// The life of an instance: each restart begins another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub struct Life {
     /// The number of the instance.
     pub instance: usize,
@@ -21,19 +23,34 @@ pub struct Life {
 }
 
 impl Life {
+    /// The name of the instance. It is a part of each of its paths and names, so that the totals of each instance can
+    /// be told apart in the store.
+    pub fn name(self) -> String {
+        format!("web-{}", self.instance + 1)
+    }
+
     /// The id in the ranking [`LIVES`].
     pub fn id(self) -> String {
-        format!("{} life {}", instance_name(self.instance), self.number)
+        format!("{} life {}", self.name(), self.number)
+    }
+
+    /// The route of a page.
+    pub fn route(self, page: i64) -> String {
+        format!("/{}/page/{page}", self.name())
+    }
+
+    /// The counter of the instance.
+    pub fn counter(self) -> String {
+        format!("items:{}", self.name())
+    }
+
+    /// The timer of the instance.
+    pub fn timer(self) -> String {
+        format!("db:{}", self.name())
     }
 }
 
-/// The name of an instance. It is a part of each of its paths and names, so that the totals of each instance can be
-/// told apart in the store.
-pub fn instance_name(instance: usize) -> String {
-    format!("web-{}", instance + 1)
-}
-
-/// What is counted.
+/// Each quantity that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// The book's counters of requests by path.
@@ -56,13 +73,8 @@ pub enum Quantity {
     Lives,
 }
 
-/// What is counted of one instance under one name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    pub instance: usize,
-    pub quantity: Quantity,
-    pub name: String,
-}
+/// A quantity under one name.
+pub type Key = (Quantity, String);
 
 /// Totals by key.
 pub type Tally = BTreeMap<Key, i64>;
@@ -75,13 +87,16 @@ pub fn add(tally: &mut Tally, more: impl IntoIterator<Item = (Key, i64)>) {
 }
 
 /// A request of a client, with random amounts that the service adds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Order {
     page: i64,
-    items: i64,
+    /// Added to the counter of the instance.
+    pub items: i64,
     product: i64,
-    points: i64,
-    timings: i64,
+    /// Added to the score of the product.
+    pub points: i64,
+    /// How often the timer of the instance is recorded.
+    pub timings: i64,
 }
 
 impl Order {
@@ -95,32 +110,19 @@ impl Order {
         }
     }
 
-    /// The route of a page.
-    pub fn route(instance: usize, page: i64) -> String {
-        format!("/{}/page/{page}", instance_name(instance))
-    }
-
-    /// The path and query that ask for it.
-    pub fn path(&self, instance: usize) -> String {
-        format!(
-            "{}?items={}&product={}&points={}&timings={}",
-            Self::route(instance, self.page),
-            self.items,
-            self.product,
-            self.points,
-            self.timings
-        )
-    }
-
-    /// Reads what [`Self::path`] has written.
-    pub fn read(page: i64, query: &BTreeMap<String, i64>) -> Self {
-        Self {
+    /// The path and query that ask for it, which the service reads.
+    pub fn path(&self, life: Life) -> String {
+        let Self {
             page,
-            items: query["items"],
-            product: query["product"],
-            points: query["points"],
-            timings: query["timings"],
-        }
+            items,
+            product,
+            points,
+            timings,
+        } = self;
+        let route = life.route(*page);
+        format!(
+            "{route}?page={page}&items={items}&product={product}&points={points}&timings={timings}"
+        )
     }
 
     /// The status that answers it.
@@ -132,27 +134,14 @@ impl Order {
         }
     }
 
-    /// What is added to the counter of the instance.
-    pub fn items(&self) -> i64 {
-        self.items
-    }
-
-    /// The id in the ranking [`SOLD`], and what is added to its score.
-    pub fn sold(&self, instance: usize) -> (String, i64) {
-        let id = format!("{} product {}", instance_name(instance), self.product);
-        (id, self.points)
-    }
-
-    /// How often the timer of the instance is recorded.
-    pub fn timings(&self) -> i64 {
-        self.timings
+    /// The id in the ranking [`SOLD`].
+    pub fn sold(&self, life: Life) -> String {
+        format!("{} product {}", life.name(), self.product)
     }
 
     /// All that the store must have more of, once this is answered in `life`.
     pub fn amounts(&self, life: Life) -> impl Iterator<Item = (Key, i64)> + use<> {
-        let instance = life.instance;
-        let context = format!("GET {}", Self::route(instance, self.page));
-        let (product, points) = self.sold(instance);
+        let context = format!("GET {}", life.route(self.page));
         let is = |status| i64::from(self.status() == status);
         let amounts = [
             (Quantity::Hits, context.clone(), 1),
@@ -160,29 +149,14 @@ impl Order {
             (Quantity::Statistics, context.clone(), 1),
             (Quantity::Records, context.clone(), 1),
             (Quantity::ClientErrors, context, is(404)),
-            (Quantity::Counters, counter(instance), self.items),
-            (Quantity::Rankings, product, points),
-            (Quantity::Timers, timer(instance), self.timings),
-            (Quantity::Statistics, timer(instance), self.timings),
+            (Quantity::Counters, life.counter(), self.items),
+            (Quantity::Rankings, self.sold(life), self.points),
+            (Quantity::Timers, life.timer(), self.timings),
+            (Quantity::Statistics, life.timer(), self.timings),
             (Quantity::Lives, life.id(), 1),
         ];
-        amounts.into_iter().map(move |(quantity, name, n)| {
-            let key = Key {
-                instance,
-                quantity,
-                name,
-            };
-            (key, n)
-        })
+        amounts
+            .into_iter()
+            .map(|(quantity, name, n)| ((quantity, name), n))
     }
-}
-
-/// The counter of an instance.
-pub fn counter(instance: usize) -> String {
-    format!("items:{}", instance_name(instance))
-}
-
-/// The timer of an instance.
-pub fn timer(instance: usize) -> String {
-    format!("db:{}", instance_name(instance))
 }

@@ -1,7 +1,7 @@
 //! Memory and the journal's length, sampled between faults, and the rules by which they are flat.
 //!
 //! The first third of a run is its warm-up. The median of the last third may be above the median of the second
-//! third by what [`Rule`] allows: an allowance for noise, and for Redis what each minute adds by design.
+//! third by what [`Series`] allows: an allowance for noise, and for Redis the growth of each minute that is by design.
 
 use std::time::{Duration, Instant};
 
@@ -13,62 +13,38 @@ use crate::rig::server::issue;
 /// A process counts from this age on: until then it takes up the memory that it then keeps.
 const GROWN_UP: Duration = Duration::from_secs(30);
 
-/// By how much a median may grow from the second third to the last.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
+/// One measurement over a run, and by how much its median may grow from the second third to the last.
+#[derive(Clone, Debug)]
+pub struct Series {
+    pub name: String,
     /// A share of the median.
     share: f64,
     fixed: f64,
     /// For each minute between the middles of the two thirds.
     per_minute: f64,
-}
-
-/// The memory of an instance (VmRSS), in bytes.
-pub const RSS: Rule = Rule {
-    share: 0.10,
-    fixed: 4.0 * 1024.0 * 1024.0,
-    per_minute: 0.0,
-};
-
-/// `used_memory` of Redis, in bytes. Each minute adds a table of records until there are 130, and slices to the
-/// counters until each precision has 120 of them.
-pub const USED_MEMORY: Rule = Rule {
-    share: 0.10,
-    fixed: 256.0 * 1024.0,
-    per_minute: 64.0 * 1024.0,
-};
-
-/// Entries of the journal.
-pub const JOURNAL: Rule = Rule {
-    share: 0.0,
-    fixed: 64.0,
-    per_minute: 0.0,
-};
-
-/// One measurement over a run.
-#[derive(Clone, Debug, Default)]
-pub struct Series(Vec<(Duration, u64)>);
-
-/// The medians of the second and the last third of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Medians {
-    pub second: u64,
-    pub last: u64,
-    pub most: u64,
-    /// What the rule allows for the last third.
-    pub allowed: u64,
+    samples: Vec<(Duration, u64)>,
 }
 
 impl Series {
-    fn push(&mut self, at: Duration, value: u64) {
-        self.0.push((at, value));
+    fn new(name: impl Into<String>, [share, fixed, per_minute]: [f64; 3]) -> Self {
+        Self {
+            name: name.into(),
+            share,
+            fixed,
+            per_minute,
+            samples: Vec::new(),
+        }
     }
 
-    /// `None` if a third of the run has no samples.
-    pub fn medians(&self, length: Duration, rule: Rule) -> Option<Medians> {
+    /// The median of the second third, that of the last, and what is allowed for it. `None` if a third of the run has
+    /// no samples.
+    pub fn medians(&self, length: Duration) -> Option<[u64; 3]> {
         let third = length / 3;
         let median = |from: Duration, to: Duration| {
-            let within = self.0.iter().filter(|(at, _)| (from..to).contains(at));
+            let within = self
+                .samples
+                .iter()
+                .filter(|(at, _)| (from..to).contains(at));
             let mut values: Vec<u64> = within.map(|(_, value)| *value).collect();
             values.sort_unstable();
             values.get(values.len() / 2).copied()
@@ -76,55 +52,45 @@ impl Series {
         let second = median(third, third * 2)?;
         let last = median(third * 2, Duration::MAX)?;
         let minutes = third.as_secs_f64() / 60.0;
-        let allowed = second as f64 * (1.0 + rule.share) + rule.fixed + rule.per_minute * minutes;
-        Some(Medians {
-            second,
-            last,
-            most: self.0.iter().map(|(_, value)| *value).max()?,
-            allowed: allowed as u64,
-        })
+        let allowed = second as f64 * (1.0 + self.share) + self.fixed + self.per_minute * minutes;
+        Some([second, last, allowed as u64])
     }
 }
 
-/// All that is sampled.
+/// All that is sampled: the memory of each instance, that of Redis, and the journal.
 #[derive(Debug)]
 pub struct Samples {
     start: Instant,
-    /// By instance.
-    pub rss: Vec<Series>,
-    pub used_memory: Series,
-    pub journal: Series,
+    pub series: Vec<Series>,
 }
 
 impl Samples {
-    pub fn new(instances: usize) -> Self {
+    pub fn new(site: &Site) -> Self {
+        let names = site.fleet.iter().map(|instance| instance.life.name());
+        let rss = |name| Series::new(format!("memory of {name}, kB"), [0.1, 4_096.0, 0.0]);
+        // Each minute adds a table of records until there are 130, and slices to the counters until each precision has
+        // 120 of them.
+        let used_memory = Series::new("used_memory of Redis, kB", [0.1, 256.0, 64.0]);
+        let journal = Series::new("entries of the journal", [0.0, 64.0, 0.0]);
         Self {
             start: Instant::now(),
-            rss: vec![Series::default(); instances],
-            used_memory: Series::default(),
-            journal: Series::default(),
+            series: names.map(rss).chain([used_memory, journal]).collect(),
         }
     }
 
     /// Samples everything once. No fault may be present.
     pub async fn take(&mut self, site: &Site) {
-        let at = self.start.elapsed();
-        for (instance, series) in site.fleet.iter().zip(&mut self.rss) {
-            if instance.began.elapsed() > GROWN_UP {
-                series.push(at, instance.process.rss_bytes());
-            }
+        let conn = &mut site.server.connection().await;
+        let entries: u64 = issue(conn, "XLEN", JournalKeys::below(PREFIX).journal).await;
+        let rss = site.fleet.iter().map(|instance| {
+            let is_grown_up = instance.began.elapsed() > GROWN_UP;
+            is_grown_up.then(|| instance.process.rss_bytes() / 1024)
+        });
+        let used_memory = site.server.used_memory().await / 1024;
+        let values = rss.chain([Some(used_memory), Some(entries)]);
+        for (series, value) in self.series.iter_mut().zip(values) {
+            let sample = value.map(|value| (self.start.elapsed(), value));
+            series.samples.extend(sample);
         }
-        self.used_memory.push(at, site.server.used_memory().await);
-        self.journal.push(at, journal_entries(site).await);
     }
-}
-
-/// The number of entries in the journal.
-pub async fn journal_entries(site: &Site) -> u64 {
-    issue(
-        &mut site.server.connection().await,
-        "XLEN",
-        JournalKeys::below(PREFIX).journal,
-    )
-    .await
 }

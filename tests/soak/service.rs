@@ -1,7 +1,6 @@
 //! An instance: this binary again, as a child process that serves HTTP.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Query;
@@ -10,7 +9,7 @@ use http::StatusCode;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-use crate::order::{self, LIVES, Life, Order, PAGES, SOLD};
+use crate::order::{LIVES, Life, Order, PAGES, SOLD};
 use crate::read::PREFIX;
 use crate::signal::shutdown_signal;
 
@@ -23,23 +22,17 @@ pub const REDIS: &str = "PULSE_SOAK_REDIS";
 
 /// Serves until a signal. Panics if the shutdown could not flush everything.
 pub async fn serve() {
-    tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(std::io::stderr)
-        .init();
+    let log = tracing_subscriber::fmt().with_ansi(false);
+    log.with_writer(std::io::stderr).init();
     let variable = |name| std::env::var(name).unwrap();
     let life = Life {
         instance: variable(INSTANCE).parse().unwrap(),
         number: variable(LIFE).parse().unwrap(),
     };
-    let pulse = Pulse::builder()
-        .redis(variable(REDIS))
-        .prefix(PREFIX)
-        // So that a denied command is noticed between two faults.
-        .clean_interval(std::time::Duration::from_secs(2))
-        .instance(order::instance_name(life.instance))
-        .build()
-        .unwrap();
+    let builder = Pulse::builder().redis(variable(REDIS)).prefix(PREFIX);
+    // So that a denied command is noticed between two faults.
+    let builder = builder.clean_interval(Duration::from_secs(2));
+    let pulse = builder.instance(life.name()).build().unwrap();
     let flushed = pulse.clone();
     let flush = post(async move || match flushed.flush().await {
         Ok(()) => (StatusCode::OK, String::new()),
@@ -49,37 +42,26 @@ pub async fn serve() {
         .layer(pulse.layer())
         .route("/flush", flush)
         .merge(pulse.mount("/admin/pulse", Access::open()));
-    let address: SocketAddr = variable("LISTEN").parse().unwrap();
-    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-    axum::serve(listener, app)
-        .with_graceful_shutdown(shutdown_signal())
-        .await
-        .unwrap();
+    let listener = tokio::net::TcpListener::bind(variable("LISTEN")).await;
+    let serve = axum::serve(listener.unwrap(), app);
+    let serve = serve.with_graceful_shutdown(shutdown_signal());
+    serve.await.unwrap();
     pulse.shutdown().await.unwrap();
 }
 
 fn pages(pulse: &Pulse, life: Life) -> Router {
-    let items = pulse.counter(&order::counter(life.instance));
-    let sold = pulse.ranking(SOLD).build().unwrap();
-    let lives = pulse.ranking(LIVES).build().unwrap();
-    let (timer, life_id) = (order::timer(life.instance), life.id());
-    let mut pages = Router::new();
-    for page in 0..PAGES {
-        let (pulse, items, sold, lives) =
-            (pulse.clone(), items.clone(), sold.clone(), lives.clone());
-        let (timer, life_id) = (timer.clone(), life_id.clone());
-        let handler = async move |Query(query): Query<BTreeMap<String, i64>>| {
-            let order = Order::read(page, &query);
-            items.add(order.items());
-            let (product, points) = order.sold(life.instance);
-            sold.add(&product, points);
-            lives.add(&life_id, 1);
-            for _ in 0..order.timings() {
-                pulse.time(&timer, tokio::task::yield_now()).await;
-            }
-            StatusCode::from_u16(order.status()).unwrap()
-        };
-        pages = pages.route(&Order::route(life.instance, page), get(handler));
-    }
-    pages
+    let items = pulse.counter(&life.counter());
+    let [sold, lives] = [SOLD, LIVES].map(|name| pulse.ranking(name).build().unwrap());
+    let pulse = pulse.clone();
+    let handler = async move |Query(order): Query<Order>| {
+        items.add(order.items);
+        sold.add(&order.sold(life), order.points);
+        lives.add(&life.id(), 1);
+        for _ in 0..order.timings {
+            pulse.time(&life.timer(), tokio::task::yield_now()).await;
+        }
+        StatusCode::from_u16(order.status()).unwrap()
+    };
+    let page = |router: Router, page| router.route(&life.route(page), get(handler.clone()));
+    (0..PAGES).fold(Router::new(), page)
 }

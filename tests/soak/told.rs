@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, select_all};
 
-use crate::denials::{SERVER_FAULTS, ServerFault};
+use crate::denials::SERVER_FAULTS;
 use crate::fault::Site;
 use crate::fleet::Instance;
 
@@ -15,52 +15,32 @@ const LIMIT: Duration = Duration::from_millis(10_500);
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A fault that has a condition.
-#[derive(Clone, Copy)]
-pub enum ToldFault {
-    Server(&'static ServerFault),
-    FrozenServer,
-    FrozenInstance,
-    ReplacedKey,
+/// The conditions whose faults are not those of [`SERVER_FAULTS`].
+const OTHERS: [&str; 3] = ["unreachable", "silent_instance", "replaced_key"];
+
+/// All conditions that are waited for.
+pub fn conditions() -> Vec<&'static str> {
+    let server = SERVER_FAULTS.iter().map(|fault| fault.0);
+    server.chain(OTHERS).collect()
 }
 
-impl ToldFault {
-    pub fn all() -> Vec<Self> {
-        let server = SERVER_FAULTS.iter().map(Self::Server);
-        let others = [Self::FrozenServer, Self::FrozenInstance, Self::ReplacedKey];
-        server.chain(others).collect()
-    }
-
-    fn condition(self) -> &'static str {
-        match self {
-            Self::Server(fault) => fault.0,
-            Self::FrozenServer => "unreachable",
-            Self::FrozenInstance => "silent_instance",
-            Self::ReplacedKey => "replaced_key",
+/// Begins or ends the fault of a condition.
+async fn set(condition: &str, begins: bool, site: &Site) {
+    let frozen = &site.fleet[2].process;
+    let command = match (condition, begins) {
+        ("unreachable", true) => return site.server.freeze(),
+        ("unreachable", false) => return site.server.thaw(),
+        ("silent_instance", true) => return frozen.freeze(),
+        ("silent_instance", false) => return frozen.thaw(),
+        ("replaced_key", true) => "SET pulse:pulse:instances x".to_owned(),
+        ("replaced_key", false) => return,
+        _ => {
+            let mut faults = SERVER_FAULTS.iter();
+            let fault = faults.find(|fault| fault.0 == condition).unwrap();
+            if begins { fault.begin() } else { fault.end() }
         }
-    }
-
-    async fn begin(self, site: &Site) {
-        match self {
-            Self::Server(fault) => run(site, &fault.begin()).await,
-            Self::FrozenServer => site.server.freeze(),
-            Self::FrozenInstance => site.fleet[2].process.freeze(),
-            Self::ReplacedKey => run(site, "SET pulse:pulse:instances x").await,
-        }
-    }
-
-    async fn end(self, site: &Site) {
-        match self {
-            Self::Server(fault) => run(site, &fault.end()).await,
-            Self::FrozenServer => site.server.thaw(),
-            Self::FrozenInstance => site.fleet[2].process.thaw(),
-            Self::ReplacedKey => {}
-        }
-    }
-}
-
-async fn run(site: &Site, command: &str) {
-    site.server.run(command).await
+    };
+    site.server.run(&command).await
 }
 
 /// The seconds until each condition was told, and until it was quiet, one pair for each time.
@@ -69,11 +49,10 @@ pub struct Told(BTreeMap<&'static str, Vec<(f64, f64)>>);
 
 impl Told {
     /// Lets a fault happen until its condition is told, and waits until it is quiet. Returns what was too late.
-    pub async fn inflict(&mut self, fault: ToldFault, site: &mut Site) -> Option<String> {
-        let condition = fault.condition();
-        fault.begin(site).await;
+    pub async fn inflict(&mut self, condition: &'static str, site: &mut Site) -> Option<String> {
+        set(condition, true, site).await;
         let told = until(site, condition, true).await;
-        fault.end(site).await;
+        set(condition, false, site).await;
         let quiet = until(site, condition, false).await;
         let times = (told.as_secs_f64(), quiet.as_secs_f64());
         self.0.entry(condition).or_default().push(times);
@@ -84,16 +63,11 @@ impl Told {
     }
 
     pub fn print(&self) {
-        println!("\n| Condition | Times | Seconds until told, most | Seconds until quiet, most |");
-        println!("|---|---|---|---|");
+        println!("\n| Condition | Seconds until told | Seconds until quiet |\n|---|---|---|");
         for (condition, times) in &self.0 {
-            let most = |of: fn(&(f64, f64)) -> f64| times.iter().map(of).fold(0.0, f64::max);
-            println!(
-                "| `{condition}` | {} | {:.1} | {:.1} |",
-                times.len(),
-                most(|times| times.0),
-                most(|times| times.1)
-            );
+            for (told, quiet) in times {
+                println!("| `{condition}` | {told:.1} | {quiet:.1} |");
+            }
         }
     }
 }

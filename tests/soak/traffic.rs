@@ -1,6 +1,6 @@
 //! The clients of an instance, and what they were answered.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::order::{Life, Order, Tally, add};
+use crate::order::{Key, Life, Order, Tally, add};
 use crate::rig::http::Client;
 use crate::rig::wait::until;
 
@@ -30,8 +30,6 @@ pub struct Ledger {
     pub unheard: Tally,
     /// Of requests that were answered within the [`LAST_INTERVAL`] before a kill. They may be missing.
     pub at_kills: Tally,
-    /// Requests that were answered.
-    pub requests: u64,
     /// Answers that were not what they should be, one line each.
     pub faults: Vec<String>,
     recent: VecDeque<(Instant, Order, Life)>,
@@ -40,9 +38,14 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// All keys that anything was sent for.
+    pub fn keys(&self) -> BTreeSet<Key> {
+        let keys = self.answered.keys().chain(self.unheard.keys());
+        keys.cloned().collect()
+    }
+
     fn answer(&mut self, order: Order, life: Life) {
         let now = Instant::now();
-        self.requests += 1;
         add(&mut self.answered, order.amounts(life));
         self.recent.push_back((now, order, life));
         while let Some((at, ..)) = self.recent.front()
@@ -83,26 +86,20 @@ impl Traffic {
         lock(&self.ledger)
     }
 
-    /// Notes what a kill may have taken that began at `killed`, once each client has noticed it. Returns the number of
-    /// requests.
-    pub async fn note_kill(&self, killed: Instant) -> u64 {
+    /// Notes what a kill may have taken that began at `killed`, once each client has noticed it.
+    pub async fn note_kill(&self, killed: Instant) {
         until("each client notices the kill", async || {
             self.ledger().waiting == CLIENTS
         })
         .await;
         let mut ledger = self.ledger();
         ledger.waiting = 0;
-        let Ledger {
-            recent, at_kills, ..
-        } = &mut *ledger;
         let first = killed - LAST_INTERVAL;
-        let recent = recent.drain(..).filter(|(at, ..)| *at >= first);
-        let mut requests = 0;
-        for (_, order, life) in recent {
-            add(at_kills, order.amounts(life));
-            requests += 1;
+        for (at, order, life) in std::mem::take(&mut ledger.recent) {
+            if at >= first {
+                add(&mut ledger.at_kills, order.amounts(life));
+            }
         }
-        requests
     }
 
     /// Sends the clients to the next life of the instance.
@@ -136,7 +133,7 @@ async fn visit(
         let mut client = Client::connect(address).await;
         while !lives.has_changed().unwrap_or(true) {
             let order = Order::draw(&mut rng);
-            let path = order.path(life.instance);
+            let path = order.path(life);
             match client.try_request("GET", &path, &[], "").await {
                 Ok(answer) if answer.status == order.status() => lock(&ledger).answer(order, life),
                 Ok(answer) => {

@@ -1,12 +1,16 @@
 //! The book's own functions beside this crate, with an empty prefix.
 
-use tower_pulse_model::context::Kind;
-use tower_pulse_model::slice::{HOUR, iso_hour};
+use std::sync::Arc;
 
-use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
+use tower_pulse_core::store::Store;
+use tower_pulse_model::context::{ALL, Kind};
+use tower_pulse_model::slice::{HOUR, iso_hour};
+use tower_pulse_redis::{RedisOptions, RedisStore};
+
+use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR, apply, call};
 use crate::rig::book;
 use crate::rig::reads::{StoreReads, pairs_of};
-use crate::rig::server::{RedisServer, issue};
+use crate::rig::server::RedisServer;
 
 async fn fixture_without_prefix() -> Fixture {
     Fixture::redis_with(RedisServer::start().await, "")
@@ -21,6 +25,11 @@ async fn the_book_reads_data_of_this_crate() {
         ("/slow", Kind::Http, NOW, &[70 * MS]),
     ]);
     fixture.merge_clean(batch).await;
+    let keys: Vec<String> = fixture.run("KEYS *").await;
+    let starts = ["pulse:", "known:", "count:", "stats:", "slowest:"];
+    for key in keys {
+        assert!(starts.iter().any(|start| key.starts_with(start)), "{key}");
+    }
     let connection = &mut fixture.server().connection().await;
     let hits = book::get_counter(connection, "", "hits:/profile", 5).await;
     assert_eq!(hits, [(LAST_HOUR, 1), (NOW, 2)]);
@@ -30,10 +39,8 @@ async fn the_book_reads_data_of_this_crate() {
     let last = book::get_stats(connection, "", "/profile", "AccessTime:last").await;
     assert_eq!((last.count, last.sum), (1.0, 0.005));
     let slowest = book::slowest(connection, "").await;
-    assert_eq!(
-        slowest,
-        [("/slow".into(), 0.07), ("/profile".into(), 0.002)]
-    );
+    let expected = [("/slow".into(), 0.07), ("/profile".into(), 0.002)];
+    assert_eq!(slowest, expected);
     // The book's cleaner cleans the counters of this crate.
     let cleaned = book::clean_counters_pass(connection, "", 0, 120, NOW + 10_000).await;
     assert!(cleaned.counters > 0);
@@ -43,20 +50,20 @@ async fn the_book_reads_data_of_this_crate() {
 async fn this_crate_reads_and_extends_data_of_the_book() {
     let mut fixture = fixture_without_prefix().await;
     let connection = &mut fixture.server().connection().await;
-    for (value, hour) in [(5.0, LAST_HOUR), (2.0, THIS_HOUR), (4.0, THIS_HOUR)] {
-        let hour = iso_hour(hour);
-        book::access_time_at(connection, "", "/profile", value, &hour).await;
+    for (name, value, hour) in [
+        ("/profile", 5.0, LAST_HOUR),
+        ("/profile", 2.0, THIS_HOUR),
+        ("/profile", 4.0, THIS_HOUR),
+        ("query", 1.0, THIS_HOUR),
+    ] {
+        book::access_time_at(connection, "", name, value, &iso_hour(hour)).await;
     }
-    book::access_time_at(connection, "", "query", 1.0, &iso_hour(THIS_HOUR)).await;
     book::update_counter(connection, "", "hits", 7, NOW, &book::PRECISIONS).await;
 
     let snapshot = fixture.snapshot().await;
     assert_eq!(snapshot.problems, []);
-    let names: Vec<_> = snapshot
-        .contexts
-        .iter()
-        .map(|c| (&*c.context, c.kind))
-        .collect();
+    let contexts = snapshot.contexts.iter();
+    let names: Vec<_> = contexts.map(|c| (&*c.context, c.kind)).collect();
     assert_eq!(names, [("/profile", Kind::Http), ("query", Kind::Timer)]);
     assert_eq!(pairs_of(&snapshot.fleet.recent), [(NOW, 7)]);
     assert_eq!(fixture.hours("/profile").await, (Some(2.0), Some(1.0)));
@@ -68,16 +75,12 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
     ]);
     fixture.merge_clean(batch).await;
     let stats = book::get_stats(connection, "", "/profile", "AccessTime").await;
-    assert_eq!(
-        (stats.count, stats.sum, stats.max, stats.min),
-        (3.0, 15.0, 9.0, 2.0)
-    );
+    let found = (stats.count, stats.sum, stats.max, stats.min);
+    assert_eq!(found, (3.0, 15.0, 9.0, 2.0));
     let last = book::get_stats(connection, "", "/profile", "AccessTime:last").await;
     assert_eq!((last.count, last.sum, last.min), (2.0, 6.0, 1.0));
-    assert_eq!(
-        book::slowest(connection, "").await[0],
-        ("/profile".into(), 5.0)
-    );
+    let slowest = book::slowest(connection, "").await;
+    assert_eq!(slowest[0], ("/profile".into(), 5.0));
     // The book's functions also move on from an hour that this crate wrote.
     let next = iso_hour(THIS_HOUR + HOUR);
     book::access_time_at(connection, "", "/profile", 1.0, &next).await;
@@ -103,75 +106,39 @@ async fn a_set_without_an_hour_counts_as_this_hours() {
 }
 
 #[tokio::test]
-async fn keys_of_this_crate_do_not_collide_with_the_books() {
-    let mut fixture = fixture_without_prefix().await;
-    fixture.hit("/p", NOW, MS).await;
-    let keys: Vec<String> = issue(&mut fixture.server().connection().await, "KEYS", "*").await;
-    for key in keys {
-        let books = ["known:", "count:", "stats:", "slowest:"];
-        let own = key.starts_with("pulse:");
-        assert!(
-            own || books.iter().any(|start| key.starts_with(start)),
-            "{key}"
-        );
-    }
-}
-
-#[tokio::test]
 async fn without_the_books_keys_the_records_answer_queries() {
-    let server = RedisServer::start().await;
-    let (clock, _manual_clock) = tower_pulse::Clock::manual(NOW);
-    let options = tower_pulse_redis::RedisOptions::new(&server.url())
-        .unwrap()
-        .book_keys(false);
-    let store = tower_pulse_redis::RedisStore::open(options).unwrap();
-    let store: std::sync::Arc<dyn tower_pulse_core::store::Store> =
-        std::sync::Arc::new(store.with_clock(clock));
-    let fixture = Fixture::memory();
+    let fixture = fixture_without_prefix().await;
+    let options = RedisOptions::new(&fixture.server().url()).unwrap();
+    let store = RedisStore::open(options.book_keys(false)).unwrap();
+    let store: Arc<dyn Store> = Arc::new(store.with_clock(fixture.clock.clone()));
     let mut batch = fixture.batch(&[
         ("GET /a", Kind::Http, NOW, &[MS, 3 * MS]),
         ("GET /b", Kind::Http, LAST_HOUR, &[9 * MS]),
-        (
-            tower_pulse_model::context::ALL,
-            Kind::All,
-            NOW,
-            &[MS, 3 * MS],
-        ),
+        (ALL, Kind::All, NOW, &[MS, 3 * MS]),
     ]);
     batch.count(&"sales".into(), NOW, 4);
-    crate::fixture::apply(&store, &crate::fixture::call("a", 1, batch))
-        .await
-        .unwrap();
+    apply(&store, &call("a", 1, batch)).await.unwrap();
 
-    let keys: Vec<String> = issue(&mut server.connection().await, "KEYS", "*").await;
-    let of_contexts = keys.iter().filter(|key| key.contains("GET /"));
-    assert_eq!(of_contexts.count(), 0, "{keys:?}");
-    assert!(
-        !keys
-            .iter()
-            .any(|key| key.starts_with("stats:") || key.starts_with("slowest:"))
-    );
+    let keys: Vec<String> = fixture.run("KEYS *").await;
+    let is_books =
+        |key: &str| key.starts_with("stats:") || key.starts_with("slowest:") || key.contains("GET");
+    assert!(!keys.iter().any(|key| is_books(key)), "{keys:?}");
     let snapshot = store.snapshot(NOW).await.unwrap();
     assert_eq!(snapshot.problems, []);
     let hour = snapshot.contexts[0].hour.as_ref().unwrap();
     assert_eq!((hour.times.count, hour.times.mean()), (2.0, Some(0.002)));
-    assert_eq!(
-        snapshot.contexts[1].last_hour.as_ref().unwrap().times.max,
-        0.009
-    );
+    let last_hour = snapshot.contexts[1].last_hour.as_ref().unwrap();
+    assert_eq!(last_hour.times.max, 0.009);
     assert_eq!(snapshot.all.hour.unwrap().times.count, 2.0);
     assert_eq!(pairs_of(&snapshot.fleet.recent), [(NOW, 2)]);
     let slowest = store.slowest_means().await.unwrap();
-    assert_eq!(
-        slowest,
-        [("GET /b".to_owned(), 0.009), ("GET /a".to_owned(), 0.002)]
-    );
-    assert_eq!(store.counter("hits:GET /a", 60).await.unwrap(), [(NOW, 2)]);
-    assert_eq!(
-        store.counter("micros:GET /a", 3_600).await.unwrap(),
-        [(THIS_HOUR, 4_000)]
-    );
-    assert_eq!(store.counter("sales", 5).await.unwrap(), [(NOW, 4)]);
+    let expected = [("GET /b".to_owned(), 0.009), ("GET /a".to_owned(), 0.002)];
+    assert_eq!(slowest, expected);
+    let counter = async |name: &str, seconds| store.counter(name, seconds).await.unwrap();
+    assert_eq!(counter("hits:GET /a", 60).await, [(NOW, 2)]);
+    let micros = counter("micros:GET /a", 3_600).await;
+    assert_eq!(micros, [(THIS_HOUR, 4_000)]);
+    assert_eq!(counter("sales", 5).await, [(NOW, 4)]);
     // A context is also found by its name.
     assert!(store.context("GET /a", NOW).await.unwrap().is_some());
 }

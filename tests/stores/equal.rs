@@ -5,23 +5,20 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
-use tower_pulse::{Clock, ManualClock};
-use tower_pulse_core::store::Store;
-use tower_pulse_core::store::memory::MemoryStore;
-use tower_pulse_core::store::{Heartbeat, Pass, RecordIndex, marks};
+use tower_pulse_core::store::{FencedBatch, Heartbeat, RecordIndex, marks};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, Kind, RecordId};
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{MinuteReport, REPORTED_MINUTES};
 use tower_pulse_model::outcome::Outcome;
-use tower_pulse_model::slice::{HOUR, Precisions};
+use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse_model::tier::TierSlice;
 use tower_pulse_model::tiers::Tiers;
 
-use crate::fixture::{ApplyOutcome, MergeReport, NOW, Writer, aggregate_of, call, redis_store};
-use crate::rig::reads::StoreReads;
+use crate::fixture::{ApplyOutcome, Fixture, Keys, MergeReport, aggregate_of, call, redis_store};
+use crate::rig::reads::{self, StoreReads};
 use crate::rig::server::RedisServer;
 
 /// A step that both stores take.
@@ -59,21 +56,22 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Two stores whose clocks show the same.
 struct Pair {
-    stores: [Arc<dyn Store>; 2],
-    writers: [Writer; 2],
-    precisions: Precisions,
-    clock: Clock,
-    manual_clock: ManualClock,
-    last: Option<tower_pulse_core::store::FencedBatch>,
+    fixtures: [Fixture; 2],
+    last: Option<FencedBatch>,
 }
 
 impl Pair {
+    fn now(&self) -> i64 {
+        self.fixtures[0].now()
+    }
+
     async fn step(&mut self, step: &Step) {
-        let now = self.clock.now_seconds();
+        let now = self.now();
         match step {
             Step::Send(requests) => {
-                let mut batch = Batch::new(self.precisions.clone());
+                let mut batch = self.fixtures[0].batch(&[]);
                 for (context, second, nanos) in requests {
                     let (name, kind): (Arc<str>, _) = match context {
                         0 => (ALL.into(), Kind::All),
@@ -104,45 +102,38 @@ impl Pair {
                 self.send(batch).await;
             }
             Step::Count(second, n) => {
-                let mut batch = Batch::new(self.precisions.clone());
+                let mut batch = self.fixtures[0].batch(&[]);
                 batch.count(&"sales".into(), now + second, *n);
                 self.send(batch).await;
             }
             Step::Repeat => {
                 if let Some(call) = &self.last {
-                    let [a, b] = &self.writers;
-                    assert_eq!(a.apply(call).await.unwrap(), b.apply(call).await.unwrap());
+                    let [a, b] = self.fixtures.each_ref().map(|of| of.writer.apply(call));
+                    assert_eq!(a.await.unwrap(), b.await.unwrap());
                 }
             }
             Step::Wait(seconds) => {
-                let time = std::time::Duration::from_secs(*seconds as u64);
-                self.manual_clock.advance(time);
+                self.fixtures.iter().for_each(|of| of.advance(*seconds));
                 // A service cleans each minute. Without it, the exported ranking outlasts the records.
                 if *seconds > 60 {
                     self.clean().await;
                 }
             }
             Step::Heartbeat(instance, in_flight) => {
+                let heartbeat = Heartbeat {
+                    in_flight: *in_flight,
+                    version: (in_flight % 3 > 0).then(|| (in_flight % 3).to_string().into()),
+                    ..reads::heartbeat(&instance.to_string(), now)
+                };
                 let mut fleets = Vec::new();
-                for store in &self.stores {
-                    let heartbeat = Heartbeat {
-                        instance: instance.to_string(),
-                        name: None,
-                        at: now,
-                        every: 1,
-                        in_flight: *in_flight,
-                        dropped: 0,
-                        version: (in_flight % 3 > 0).then(|| (in_flight % 3).to_string().into()),
-                        skew: None,
-                        cleaning: None,
-                    };
-                    let (fleet, _) = store.upkeep().heartbeat(&heartbeat).await.unwrap();
-                    fleets.push(fleet);
+                for fixture in &self.fixtures {
+                    let beat = fixture.store.upkeep().heartbeat(&heartbeat).await;
+                    fleets.push(beat.unwrap().0);
                 }
                 assert_eq!(fleets[0], fleets[1]);
             }
             Step::Mark(marks) => {
-                let mut batch = Batch::new(self.precisions.clone());
+                let mut batch = self.fixtures[0].batch(&[]);
                 for (second, version) in marks {
                     let version = (*version > 0).then(|| version.to_string());
                     let (at, text) = (now + second, version.as_deref().unwrap_or("-"));
@@ -154,75 +145,61 @@ impl Pair {
                 }
                 self.send(batch).await;
             }
-            Step::Clean => {
-                self.clean().await;
-            }
+            Step::Clean => self.clean().await,
         }
     }
 
     async fn send(&mut self, batch: Batch) {
         let seq = self.last.as_ref().map_or(1, |call| call.seq + 1);
         let call = call("a", seq, batch);
-        let [a, b] = &self.writers;
-        let [a, b] = [a.apply(&call).await.unwrap(), b.apply(&call).await.unwrap()];
+        let [a, b] = self.fixtures.each_ref().map(|of| of.writer.apply(&call));
         // Only exported statistics have hours that end.
         let without_late = |outcome| match outcome {
             ApplyOutcome::Merged(merged) => ApplyOutcome::Merged(MergeReport { late: 0, ..merged }),
             other => other,
         };
-        assert_eq!(without_late(a), without_late(b));
+        assert_eq!(
+            without_late(a.await.unwrap()),
+            without_late(b.await.unwrap())
+        );
         self.last = Some(call);
     }
 
-    async fn clean(&self) -> bool {
-        let pass = Pass {
-            instance: "a".into(),
-            now: self.clock.now_seconds(),
-            interval: 60,
-            ranking_retention: 24 * HOUR,
-            context_retention: 7 * 24 * HOUR,
-        };
-        let memory = self.stores[0].upkeep().clean(&pass).await.unwrap();
-        let redis = self.stores[1].upkeep().clean(&pass).await.unwrap();
-        let counts = |cleaned: tower_pulse_core::store::Cleaned| {
-            assert_eq!(cleaned.skipped, None);
-            cleaned.contexts
-        };
-        assert_eq!(memory.map(counts), redis.clone().map(counts));
-        redis.is_some()
+    async fn clean(&self) {
+        let mut counts = Vec::new();
+        for fixture in &self.fixtures {
+            let cleaned = fixture.store.upkeep().clean(&fixture.pass()).await.unwrap();
+            counts.push(cleaned.map(|cleaned| (cleaned.contexts, cleaned.skipped)));
+        }
+        assert_eq!(counts[0], counts[1]);
+        assert!(
+            counts[0]
+                .as_ref()
+                .is_none_or(|(_, skipped)| skipped.is_none())
+        );
     }
 
     async fn compare(&self) {
-        let now = self.clock.now_seconds();
-        let [a, b] = [&self.stores[0], &self.stores[1]];
+        let now = self.now();
+        let [a, b] = self.fixtures.each_ref().map(|of| &*of.store);
         for at in [now, now + HOUR] {
             let (a, b) = (a.snapshot(at).await.unwrap(), b.snapshot(at).await.unwrap());
-            assert_eq!(
-                (a.fleet.taken_at, &a.problems),
-                (b.fleet.taken_at, &b.problems)
-            );
-            assert_eq!(a.fleet.in_flight, b.fleet.in_flight);
-            assert_eq!(a.fleet.instances, b.fleet.instances);
-            assert_eq!(a.fleet.recent, b.fleet.recent);
+            assert_eq!((&a.fleet, &a.problems), (&b.fleet, &b.problems));
             assert_eq!(a.contexts.len(), b.contexts.len());
             for (a, b) in a.contexts.iter().zip(&b.contexts) {
                 same_context(a, b);
             }
             same_context(&a.all, &b.all);
         }
-        let (ranks_a, ranks_b) = (
-            a.slowest_means().await.unwrap(),
-            b.slowest_means().await.unwrap(),
-        );
+        let ranks_a = a.slowest_means().await.unwrap();
+        let ranks_b = b.slowest_means().await.unwrap();
         assert_eq!(ranks_a.len(), ranks_b.len());
         for (a, b) in ranks_a.iter().zip(&ranks_b) {
             assert_eq!(a.0, b.0);
             near(a.1, b.1);
         }
-        let (index_a, index_b) = (
-            a.query().record_index(now).await.unwrap(),
-            b.query().record_index(now).await.unwrap(),
-        );
+        let index_a = a.query().record_index(now).await.unwrap();
+        let index_b = b.query().record_index(now).await.unwrap();
         let sorted = |index: &RecordIndex| {
             let mut contexts = index.contexts.clone();
             contexts.sort_unstable();
@@ -245,21 +222,15 @@ impl Pair {
             b.sort_unstable_by_key(|(id, _)| *id);
             assert_eq!(a, b, "{at:?}");
         }
-        let (marks, other) = (marks::list(&**a), marks::list(&**b));
+        let (marks, other) = (marks::list(a), marks::list(b));
         assert_eq!(marks.await.unwrap(), other.await.unwrap());
         let newest = REPORTED_MINUTES.slice(now + HOUR);
         let minutes = (0..).map(|n| newest - 60 * n);
         let retained = minutes.take_while(|minute| *minute > REPORTED_MINUTES.cutoff(now));
         let minutes: Vec<i64> = retained.collect();
-        let (reports, other) = (
-            a.query().minute_reports(&minutes),
-            b.query().minute_reports(&minutes),
-        );
+        let [reports, other] = [a, b].map(|store| store.query().minute_reports(&minutes));
         assert_eq!(reports.await.unwrap(), other.await.unwrap());
-        let (records, other) = (
-            a.query().version_records(&minutes),
-            b.query().version_records(&minutes),
-        );
+        let [records, other] = [a, b].map(|store| store.query().version_records(&minutes));
         assert_eq!(records.await.unwrap(), other.await.unwrap());
         for context in [ALL, "timer 1", "GET /3", "both"] {
             for precision in [60, 3_600] {
@@ -280,10 +251,10 @@ impl Pair {
     /// Compares the slices of counters that are within their retention. Until it is cleaned, Redis has more: slices
     /// that no new slice has pushed out.
     async fn compare_counters(&self) {
-        let now = self.clock.now_seconds();
-        let [a, b] = [&self.stores[0], &self.stores[1]];
+        let now = self.now();
+        let [a, b] = self.fixtures.each_ref().map(|of| &*of.store);
         for name in ["hits", "errors", "sales", "hits:GET /3", "micros:timer 1"] {
-            for precision in &self.precisions.counters {
+            for precision in &self.fixtures[0].precisions.counters {
                 let seconds = precision.seconds;
                 let live = |mut slices: Vec<(i64, i64)>| {
                     slices.retain(|(slice, _)| *slice > precision.cutoff(now));
@@ -335,23 +306,21 @@ fn memory_and_redis_answer_alike() {
     let result = runner.run(&steps, |steps| {
         case.set(case.get() + 1);
         runtime.block_on(async {
-            let (clock, manual_clock) = Clock::manual(NOW);
-            let precisions = Precisions::default();
             let prefix = format!("case-{}:", case.get());
-            let redis = redis_store(&server.url(), &prefix).with_clock(clock.clone());
-            let memory = MemoryStore::new(precisions.clone(), clock.clone());
-            let stores: [Arc<dyn Store>; 2] = [Arc::new(memory), Arc::new(redis)];
+            let keys = Keys {
+                client: server.client(),
+                prefix: prefix.clone(),
+            };
+            let redis = Fixture::over(redis_store(&server.url(), &prefix), keys);
             let mut pair = Pair {
-                writers: (stores.each_ref()).map(|store| Writer::new(store.clone(), clock.clone())),
-                stores,
-                precisions,
-                clock,
-                manual_clock,
+                fixtures: [Fixture::memory(), redis],
                 last: None,
             };
-            for step in &steps {
+            for (number, step) in steps.iter().enumerate() {
                 pair.step(step).await;
-                pair.compare().await;
+                if number % 4 == 3 || number + 1 == steps.len() {
+                    pair.compare().await;
+                }
             }
             pair.compare_counters().await;
         });

@@ -1,12 +1,13 @@
 //! The fixture of a test of a store: the store, its clock, and batches to send.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower_pulse::{Clock, ManualClock, StoreError};
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::memory::MemoryStore;
-use tower_pulse_core::store::{Appended, Cleaned, FencedBatch, Pass, RankingQuery};
+use tower_pulse_core::store::{Appended, Cleaned, FencedBatch, Pass, RankingQuery, StoreStatus};
 use tower_pulse_core::testing::TestFolder;
 use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::aggregate::Aggregate;
@@ -14,7 +15,7 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse_model::outcome::Outcome;
-use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::{HOUR, Precisions, hour_of};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::snapshot::Problem;
@@ -23,7 +24,7 @@ use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::process::TempDir;
 use crate::rig::reads::{Snapshot, StoreReads};
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::PATIENCE;
 
 /// The current hour of every test. Tests begin in the middle of it, at `NOW`.
@@ -103,6 +104,16 @@ pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<ApplyOu
     let applied = writer.apply(call).await;
     let _ = writer.folder.release().await;
     applied
+}
+
+/// How often each command has run in a server since its start.
+pub async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
+    let stats = server.info("commandstats").await.into_iter();
+    let calls = stats.filter_map(|(name, figures)| {
+        let calls = figures.split(['=', ',']).nth(1)?.parse().ok()?;
+        Some((name.strip_prefix("cmdstat_")?.to_owned(), calls))
+    });
+    calls.collect()
 }
 
 /// The keys of a store in a server, as another program reads and writes them.
@@ -196,6 +207,23 @@ impl Fixture {
         self.server.as_ref().unwrap()
     }
 
+    /// Runs a command of one line in the server.
+    pub async fn run<T: redis::FromRedisValue>(&self, line: &str) -> T {
+        self.server().run(line).await
+    }
+
+    /// Runs a command in the server.
+    pub async fn issue<T>(&self, command: &str, arguments: impl redis::ToRedisArgs) -> T
+    where
+        T: redis::FromRedisValue,
+    {
+        issue(&mut self.server().connection().await, command, arguments).await
+    }
+
+    pub fn now(&self) -> i64 {
+        self.clock.now_seconds()
+    }
+
     /// Sends a batch as the next call.
     pub async fn merge(&mut self, batch: Batch) -> MergeReport {
         self.seq += 1;
@@ -206,9 +234,33 @@ impl Fixture {
         }
     }
 
+    /// Appends a batch as the next call, and folds nothing.
+    pub async fn append(&mut self, batch: Batch) {
+        self.seq += 1;
+        let mut call = call("a", self.seq, batch);
+        call.generation = self.store.hello().await.unwrap().id;
+        let appended = self.store.append(&call).await.unwrap();
+        assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+    }
+
     /// Sends a batch as the next call, and checks that folding could use all its samples.
     pub async fn merge_clean(&mut self, batch: Batch) {
         assert_eq!(self.merge(batch).await, MergeReport::default());
+    }
+
+    /// Sends one sample of a context, and returns the keys that are quarantined by it.
+    pub async fn quarantined(&mut self, context: &str) -> Vec<String> {
+        let quarantined = self.hit(context, NOW, MS).await.quarantined;
+        quarantined.into_iter().map(|problem| problem.key).collect()
+    }
+
+    /// Adds to counters in one second.
+    pub async fn count(&mut self, second: i64, counts: &[(&str, i64)]) -> MergeReport {
+        let mut batch = self.batch(&[]);
+        for (name, n) in counts {
+            batch.count(&Arc::from(*name), second, *n);
+        }
+        self.merge(batch).await
     }
 
     /// Sends one sample of a context.
@@ -228,12 +280,12 @@ impl Fixture {
     }
 
     pub async fn snapshot(&self) -> Snapshot {
-        self.store.snapshot(self.clock.now_seconds()).await.unwrap()
+        self.store.snapshot(self.now()).await.unwrap()
     }
 
     pub async fn context(&self, context: &str) -> ContextSnapshot {
-        let now = self.clock.now_seconds();
-        self.store.context(context, now).await.unwrap().unwrap()
+        let found = self.store.context(context, self.now()).await;
+        found.unwrap().unwrap()
     }
 
     /// The slices of a counter with their counts.
@@ -243,7 +295,7 @@ impl Fixture {
 
     /// The records of a name in slices of so many seconds.
     pub async fn records(&self, name: &str, width: u32) -> Vec<(i64, Aggregate)> {
-        let now = self.clock.now_seconds();
+        let now = self.now();
         self.store.records_of(name, width, now).await.unwrap()
     }
 
@@ -253,18 +305,24 @@ impl Fixture {
 
     /// Cleans, as no other instance does.
     pub async fn clean(&self) -> Cleaned {
-        self.store
-            .upkeep()
-            .clean(&self.pass())
-            .await
-            .unwrap()
-            .unwrap()
+        let cleaned = self.store.upkeep().clean(&self.pass()).await;
+        cleaned.unwrap().unwrap()
     }
 
-    /// Lets another folder take over.
-    pub async fn take_over(&mut self, folder: TestFolder) {
+    /// A folder that keeps a history of so many days.
+    pub fn folder(&self, name: &str, days: Option<u32>) -> TestFolder {
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        TestFolder::with_history(store, clock, name, 1_000, days)
+    }
+
+    /// Lets another folder take over, which remembers nothing.
+    pub async fn take_over(&mut self, name: &str, days: Option<u32>) {
         self.writer.folder.release().await.unwrap();
-        self.writer.folder = folder;
+        self.writer.folder = self.folder(name, days);
+    }
+
+    pub async fn status(&self) -> StoreStatus {
+        self.store.upkeep().status(self.now()).await.unwrap()
     }
 
     /// The counts of this hour and of the last hour: of the exported statistics where there are some, which must not be
@@ -276,7 +334,7 @@ impl Fixture {
         let Some(exports) = self.store.query().exports() else {
             return shown;
         };
-        let now = self.clock.now_seconds();
+        let now = self.now();
         let hours = exports.statistics(context, now).await.unwrap();
         let hours = hours.unwrap_or_default();
         let count = |start: i64| {
@@ -300,7 +358,7 @@ impl Fixture {
 
     /// A pass that begins now.
     pub fn pass(&self) -> Pass {
-        pass_of("a", self.clock.now_seconds(), 60)
+        pass_of("a", self.now(), 60)
     }
 }
 
@@ -321,6 +379,13 @@ pub const fn spec(interval: u32, slices: u32, max_ids: u32) -> RankingSpec {
         slices,
         max_ids,
     }
+}
+
+/// A batch of additions to the ranking `posts`.
+pub fn ranked(delta: RankingDelta) -> Batch {
+    let mut batch = Batch::new(Precisions::default());
+    batch.rankings.insert("posts".into(), delta);
+    batch
 }
 
 /// Asks for the first places of the ranking `posts`.

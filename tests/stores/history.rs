@@ -1,5 +1,5 @@
-//! Days that are kept for as long as somebody asks: each sample is in them once, whoever folds, and what was not kept is
-//! not counted as recorded.
+//! Days that are kept while a folder asks for them: each sample is in them once under any folder, and days that were not
+//! kept do not count as recorded.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use tower_pulse::Condition;
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::history;
 use tower_pulse_core::store::table_reads::Purpose;
-use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::outcome::Outcome;
@@ -20,43 +19,20 @@ use crate::rig::reads::StoreOf;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::windows::{CONTEXTS, METRICS, OUTCOMES, Page, Served, near};
+use crate::windows::{CONTEXTS, METRICS, Page, Served, near, number, percentile};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
 
 in_both!(
     months_show_what_was_served,
-    days_before_the_history_began_are_not_recorded,
-    a_folder_without_a_history_goes_on_with_that_of_others_for_a_week,
-    a_longer_history_keeps_the_days_of_the_shorter_one,
+    days_are_recorded_while_a_folder_asks_and_for_a_week,
 );
-
-/// A folder that asks for so many days.
-fn folder(fixture: &Fixture, name: &str, days: Option<u32>) -> TestFolder {
-    let (store, clock) = (fixture.store.clone(), fixture.clock.clone());
-    TestFolder::with_history(store, clock, name, 1_000, days)
-}
-
-/// Lets another folder take over.
-async fn take_over(fixture: &mut Fixture, name: &str, days: Option<u32>) {
-    fixture.writer.folder.release().await.unwrap();
-    fixture.writer.folder = folder(fixture, name, days);
-}
-
-fn request(second: i64) -> Served {
-    Served {
-        second,
-        context: 0,
-        nanos: 5_000_000,
-        outcome: Outcome::Success,
-    }
-}
 
 /// One request now, after some time.
 async fn serve_after(page: &mut Page, fixture: &mut Fixture, seconds: i64) {
     fixture.advance(seconds);
-    let served = request(fixture.clock.now_seconds());
+    let served = Served::new(fixture.now(), 0, 5_000_000);
     page.serve(fixture, &[served]).await;
 }
 
@@ -68,47 +44,44 @@ async fn month(page: &Page, fixture: &Fixture) -> Value {
 
 /// Checks that a month has all requests since `since`, and no time before as recorded.
 fn assert_since(page: &Page, window: &Value, since: i64, now: i64) {
-    let to = window["to"].as_i64().unwrap();
-    let expected = page.expected(None, since, to).len();
+    let expected = page.expected(None, since, number(window, "to")).len();
     assert_eq!(window["count"], expected, "{window}");
-    let recorded = window["recorded_seconds"].as_i64().unwrap();
+    let recorded = number(window, "recorded_seconds");
     assert!((recorded - (now - since)).abs() < 2 * HOUR, "{window}");
 }
 
 async fn months_show_what_was_served(mut fixture: Fixture) {
     let mut rng = fastrand::Rng::with_seed(seed());
     let mut page = Page::new(&fixture);
-    let days = [Some(400), Some(200), None];
     let mut asked_at = i64::MIN;
     let mut step = 0;
     // Until months have passed, however the waits were drawn.
-    while step < 120 || fixture.clock.now_seconds() - NOW <= 30 * DAY {
+    while step < 80 || fixture.now() - NOW <= 30 * DAY {
         step += 1;
-        let wait = match rng.u32(..8) {
-            0 => rng.u64(DAY as u64..5 * DAY as u64),
-            1..4 => rng.u64(3_600..40_000),
-            _ => rng.u64(1..3_600),
-        };
-        fixture.manual_clock.advance(Duration::from_secs(wait));
-        let now = fixture.clock.now_seconds();
+        fixture.advance(match rng.u32(..8) {
+            0 => rng.i64(DAY..5 * DAY),
+            1..4 => rng.i64(3_600..40_000),
+            _ => rng.i64(1..3_600),
+        });
+        let now = fixture.now();
         let is_overdue = now.saturating_sub(asked_at) > DAY;
         if is_overdue || rng.u32(..6) == 0 {
-            let days = days[if is_overdue { 0 } else { rng.usize(..3) }];
-            take_over(&mut fixture, &format!("folder {step}"), days).await;
-            if days == Some(400) {
+            let asks = is_overdue || rng.u32(..3) == 0;
+            let fewer = [Some(200), None][rng.usize(..2)];
+            let days = if asks { Some(400) } else { fewer };
+            fixture.take_over(&format!("folder {step}"), days).await;
+            if asks {
                 asked_at = now;
             }
         }
         let requests: Vec<Served> = (0..rng.usize(..20))
-            .map(|_| Served {
-                second: match rng.u32(..10) {
+            .map(|_| {
+                let second = match rng.u32(..10) {
                     0 => now - rng.i64(0..10 * DAY),
                     1 => now + rng.i64(0..1_200),
                     _ => now - rng.i64(0..3),
-                },
-                context: rng.usize(..CONTEXTS),
-                nanos: 1_000 * 2u64.pow(rng.u32(4..22)) * rng.u64(100..200) / 100,
-                outcome: OUTCOMES[rng.usize(..4)],
+                };
+                Served::random(&mut rng, second)
             })
             .collect();
         page.serve(&mut fixture, &requests).await;
@@ -117,101 +90,50 @@ async fn months_show_what_was_served(mut fixture: Fixture) {
         page.check_window(&format!("window={window}"), metric).await;
     }
     for context in 0..CONTEXTS {
-        let name = crate::windows::name(context);
-        let uri = format!("/api/series?context={name}&metric=p95&window=90d");
-        let series = page.get(&uri.replace(' ', "%20")).await;
+        let uri = format!("/api/series?context=GET+/{context}&metric=p95&window=90d");
+        let series = page.get(&uri).await;
         assert_eq!(series["precision"], DAY, "{series}");
         for point in series["points"].as_array().unwrap() {
             let start = point[0].as_i64().unwrap();
             let served = page.expected(Some(context), start, start + DAY);
-            let rank = (0.95 * served.len() as f64).ceil() as usize;
-            near(&point[1], served[rank - 1].nanos as f64 / 1e9, 0.09);
+            near(&point[1], percentile(&served, 0.95), 0.09);
         }
     }
 }
 
-async fn days_before_the_history_began_are_not_recorded(mut fixture: Fixture) {
+/// A history begins when a folder asks for it, goes on for a week under folders that do not, and ends then.
+async fn days_are_recorded_while_a_folder_asks_and_for_a_week(mut fixture: Fixture) {
     let mut page = Page::new(&fixture);
-    for _ in 0..40 {
-        serve_after(&mut page, &mut fixture, DAY / 2).await;
+    for _ in 0..20 {
+        serve_after(&mut page, &mut fixture, DAY).await;
     }
     let window = month(&page, &fixture).await;
     let complete = window["complete"].as_f64().unwrap();
     assert!((0.45..0.55).contains(&complete), "six hours: {window}");
-    take_over(&mut fixture, "asking", Some(90)).await;
-    serve_after(&mut page, &mut fixture, HOUR).await;
-    // Minutes that are not rolled up yet become part of it.
-    let began = fixture.clock.now_seconds() - HOUR - 120;
-    for _ in 0..36 {
-        serve_after(&mut page, &mut fixture, DAY / 2).await;
+    for round in 0..2 {
+        fixture
+            .take_over(&format!("asking {round}"), Some(60))
+            .await;
+        serve_after(&mut page, &mut fixture, HOUR).await;
+        // Minutes that are not rolled up yet become part of it. The days from an earlier history are there, but some
+        // between are not.
+        let began = fixture.now() - HOUR - 120;
+        for _ in 0..18 {
+            serve_after(&mut page, &mut fixture, DAY).await;
+        }
+        fixture.take_over(&format!("plain {round}"), None).await;
+        for _ in 0..6 {
+            serve_after(&mut page, &mut fixture, DAY).await;
+        }
+        let window = month(&page, &fixture).await;
+        assert_since(&page, &window, began, fixture.now());
+        // After a week it ends, and six hours are left.
+        for _ in 0..3 {
+            serve_after(&mut page, &mut fixture, DAY).await;
+        }
+        let window = month(&page, &fixture).await;
+        assert!(window["complete"].as_f64().unwrap() < 0.55, "{window}");
     }
-    let window = month(&page, &fixture).await;
-    assert_since(&page, &window, began, fixture.clock.now_seconds());
-    assert_eq!(window["before"]["complete"], 0.0, "{window}");
-    for _ in 0..30 {
-        serve_after(&mut page, &mut fixture, DAY).await;
-    }
-    page.check_window("window=7d", "p95").await;
-    let window = month(&page, &fixture).await;
-    assert_since(
-        &page,
-        &window,
-        window["from"].as_i64().unwrap(),
-        fixture.clock.now_seconds(),
-    );
-    assert_eq!(window["complete"], 1.0, "{window}");
-}
-
-async fn a_folder_without_a_history_goes_on_with_that_of_others_for_a_week(mut fixture: Fixture) {
-    let mut page = Page::new(&fixture);
-    take_over(&mut fixture, "asking", Some(60)).await;
-    serve_after(&mut page, &mut fixture, 0).await;
-    for _ in 0..20 {
-        serve_after(&mut page, &mut fixture, DAY).await;
-    }
-    take_over(&mut fixture, "plain", None).await;
-    for _ in 0..6 {
-        serve_after(&mut page, &mut fixture, DAY).await;
-    }
-    let window = month(&page, &fixture).await;
-    assert_since(&page, &window, NOW, fixture.clock.now_seconds());
-    // After a week it ends, and six hours are left.
-    for _ in 0..3 {
-        serve_after(&mut page, &mut fixture, DAY).await;
-    }
-    let window = month(&page, &fixture).await;
-    assert!(window["complete"].as_f64().unwrap() < 0.55, "{window}");
-    take_over(&mut fixture, "asking again", Some(60)).await;
-    serve_after(&mut page, &mut fixture, HOUR).await;
-    // Minutes that are not rolled up yet become part of it.
-    let began = fixture.clock.now_seconds() - HOUR - 120;
-    for _ in 0..17 {
-        serve_after(&mut page, &mut fixture, DAY).await;
-    }
-    // The days from before are there, but some between are not.
-    let window = month(&page, &fixture).await;
-    assert_since(&page, &window, began, fixture.clock.now_seconds());
-}
-
-async fn a_longer_history_keeps_the_days_of_the_shorter_one(mut fixture: Fixture) {
-    let mut page = Page::new(&fixture);
-    take_over(&mut fixture, "short", Some(30)).await;
-    for _ in 0..40 {
-        serve_after(&mut page, &mut fixture, DAY).await;
-    }
-    let longer = fixture.clock.now_seconds();
-    take_over(&mut fixture, "long", Some(200)).await;
-    for _ in 0..50 {
-        serve_after(&mut page, &mut fixture, DAY).await;
-    }
-    // The month before the change is there still.
-    let window = page.get("/api/overview?window=90d").await["window"].clone();
-    let first = (longer - 30 * DAY).div_euclid(DAY) * DAY + DAY;
-    let recorded = window["recorded_seconds"].as_i64().unwrap();
-    let now = fixture.clock.now_seconds();
-    assert!((now - first - recorded).abs() <= DAY, "{window}");
-    let expected = page.expected(None, now - recorded, now + 1).len();
-    assert_eq!(window["count"], expected, "{window}");
 }
 
 /// Records by all instances, second by second, until something is so. Returns the seconds.
@@ -291,7 +213,7 @@ async fn the_longest_history_wins_whichever_instance_folds() {
     }
     assert!(is_folder(&short) && !is_folder(&long));
     assert_eq!(days(&long).await, Some(200));
-    // After an hour the longer one asks again. Two hours after it has gone, nothing is told any more.
+    // After an hour the longer one asks again. Two hours after it has gone, health is quiet.
     hand.advance(Duration::from_secs(3_600));
     let both = [&short, &long];
     seconds_until("it asks again", &hand, &both, async || is_folder(&long)).await;
@@ -305,7 +227,7 @@ async fn the_longest_history_wins_whichever_instance_folds() {
     assert_eq!(days(&short).await, Some(200), "for a week");
 }
 
-/// What a busy page and a quiet one measure in a day: durations around 30 ms, most of them between 8 and 120 ms.
+/// The day of a busy page or of a quiet one: durations around 30 ms, most of them between 8 and 120 ms.
 fn day_of_page(rng: &mut fastrand::Rng, requests: u32) -> Aggregate {
     let mut day = Aggregate::default();
     for number in 0..requests {
@@ -328,9 +250,9 @@ async fn a_day_takes_what_the_guide_states() {
     let mut rng = fastrand::Rng::with_seed(seed());
     for (requests, timers, stated) in [(100, 0, 160), (10_000, 0, 310), (10_000, 3, 375)] {
         let mut fixture = Fixture::redis().await;
-        take_over(&mut fixture, "folder", Some(400)).await;
+        fixture.take_over("folder", Some(400)).await;
         for _ in 0..2 {
-            let (mut batch, now) = (fixture.batch(&[]), fixture.clock.now_seconds());
+            let (mut batch, now) = (fixture.batch(&[]), fixture.now());
             let day = day_of_page(&mut rng, requests);
             for page in 0..PAGES {
                 let mut day = day.clone();
@@ -351,12 +273,9 @@ async fn a_day_takes_what_the_guide_states() {
             // The next day, its records are rolled up.
             fixture.advance(DAY);
         }
-        let day = (NOW / DAY) * DAY;
-        let mut usage = ::redis::cmd("MEMORY");
-        let key = format!("pulse:pulse:r1:{DAY}:{day}");
-        usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
-        let conn = &mut fixture.server().connection().await;
-        let bytes: usize = usage.query_async(conn).await.unwrap();
+        let day = NOW / DAY * DAY;
+        let usage = format!("MEMORY USAGE pulse:pulse:r1:{DAY}:{day} SAMPLES 0");
+        let bytes: usize = fixture.run(&usage).await;
         let of_page = bytes / PAGES;
         let range = stated * 8 / 10..stated * 12 / 10;
         assert!(range.contains(&of_page), "{requests} requests: {of_page} B");

@@ -1,5 +1,5 @@
-//! Hour-of-week profiles, in each store, against a plain list of all requests: each hour is part of them once, whoever
-//! folds, and only hours that were recorded count.
+//! Hour-of-week profiles, in each store, against a plain list of all requests: each hour is part of them once under any
+//! folder, and only hours that were recorded count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -8,65 +8,33 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
+use tower_pulse_core::store::FencedBatch;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Purpose, TableRead};
-use tower_pulse_core::store::{FencedBatch, Position};
-use tower_pulse_core::testing::TestFolder;
-use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, hour_of};
 
-use crate::fixture::{Fixture, NOW, THIS_HOUR, aggregate_of, call};
+use crate::fixture::{Fixture, MS, NOW, THIS_HOUR, aggregate_of, call};
 use crate::rig::seed::seed;
-use crate::windows::{OUTCOMES, Page, Served, name};
+use crate::windows::{Page, Served, name, near, percentile};
 
 const DAY: i64 = 24 * HOUR;
 const WEEK: i64 = 7 * DAY;
-const MS: u64 = 1_000_000;
-/// Profiles are of at most so many contexts here.
-const CONTEXTS: usize = 3;
+const ALL: [Option<usize>; 4] = [None, Some(0), Some(1), Some(2)];
 
-/// Runs each test in each store.
-macro_rules! in_each_store {
-    ($($test:ident),* $(,)?) => {
-        mod memory {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(crate::fixture::Fixture::memory()).await;
-            })*
-        }
-        mod file {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(crate::fixture::Fixture::file()).await;
-            })*
-        }
-        mod redis {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(crate::fixture::Fixture::redis().await).await;
-            })*
-        }
-    };
-}
-
-in_each_store!(
+in_both!(
     weeks_are_what_was_served,
     an_interrupted_folder_leaves_nothing_out_and_nothing_twice,
-    hours_of_a_long_absence_are_left_out,
     a_page_that_is_gone_takes_its_profile_with_it,
 );
 
-/// What an hour of the week must have.
+/// The expected figures of an hour of the week: the weeks, and the sums of weights, requests, errors, seconds, and seconds of the
+/// slowest.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     weeks: u64,
-    weight: f64,
-    requests: f64,
-    errors: f64,
-    seconds: f64,
-    tail_seconds: f64,
+    sums: [f64; 5],
 }
 
 /// All requests, and the hours that the store must have applied.
@@ -119,30 +87,32 @@ impl Oracle {
         for hour in (THIS_HOUR..end).step_by(HOUR as usize) {
             let part = self.part(hour);
             let served = self.served.get(&hour).into_iter().flatten().filter(is_of);
-            let mut nanos: Vec<u64> = served.clone().map(|one| one.nanos).collect();
-            is_known |= !nanos.is_empty() && part > 0.0;
+            let mut served: Vec<Served> = served.copied().collect();
+            is_known |= !served.is_empty() && part > 0.0;
             if !is_known || part == 0.0 {
                 continue;
             }
+            served.sort_unstable_by_key(|one| one.nanos);
+            let errors = served
+                .iter()
+                .filter(|one| one.outcome == Outcome::ServerError);
+            let seconds = served.iter().map(|one| one.nanos as f64 / 1e9).sum();
+            let (count, errors) = (served.len() as f64, errors.count() as f64);
+            let tail = if count > 0.0 {
+                percentile(&served, 0.95)
+            } else {
+                0.0
+            };
             // 1970-01-01 was a Thursday.
             let of = &mut hours[((hour / HOUR + 72) % 168) as usize];
-            let keep = 1.0 - part / 4.0;
-            let errors = served
-                .filter(|one| one.outcome == Outcome::ServerError)
-                .count();
-            nanos.sort_unstable();
-            let tail = match nanos.len() {
-                0 => 0,
-                n => nanos[(0.95 * n as f64).ceil() as usize - 1],
-            };
-            let count = nanos.len() as f64;
-            let seconds = nanos.iter().sum::<u64>() as f64 / 1e9;
             of.weeks += 1;
-            of.weight = of.weight * keep + part;
-            of.requests = of.requests * keep + count;
-            of.errors = of.errors * keep + errors as f64;
-            of.seconds = of.seconds * keep + seconds;
-            of.tail_seconds = of.tail_seconds * keep + tail as f64 / 1e9 * count;
+            for (sum, more) in of
+                .sums
+                .iter_mut()
+                .zip([part, count, errors, seconds, tail * count])
+            {
+                *sum = *sum * (1.0 - part / 4.0) + more;
+            }
         }
         hours
     }
@@ -159,17 +129,13 @@ impl Oracle {
             let hour = hours.next().unwrap_or_else(|| panic!("no hour {number}"));
             assert_eq!(hour["hour"], number, "{answer}");
             assert_eq!(hour["weeks"], expected.weeks, "{number}: {answer}");
-            let near = |field: &str, of: f64, error: f64| {
-                let value = hour[field].as_f64().unwrap_or(f64::NAN);
-                let is_near = (value - of).abs() <= error * of;
-                assert!(is_near, "{field} of {number}: {value}, not {of}: {hour}");
-            };
-            near("weight", expected.weight, 1e-3);
-            near("requests", expected.requests / expected.weight, 1e-3);
-            near("errors", expected.errors / expected.weight, 1e-3);
-            if expected.requests > 0.0 {
-                near("mean", expected.seconds / expected.requests, 1e-3);
-                near("p95", expected.tail_seconds / expected.requests, 0.023);
+            let [weight, requests, errors, seconds, tail] = expected.sums;
+            near(&hour["weight"], weight, 1e-3);
+            near(&hour["requests"], requests / weight, 1e-3);
+            near(&hour["errors"], errors / weight, 1e-3);
+            if requests > 0.0 {
+                near(&hour["mean"], seconds / requests, 1e-3);
+                near(&hour["p95"], tail / requests, 0.023);
             } else {
                 assert_eq!((&hour["mean"], &hour["p95"]), (&Value::Null, &Value::Null));
             }
@@ -189,58 +155,55 @@ async fn profile(page: &Page, context: Option<usize>) -> Value {
     page.get(&uri.replace(' ', "%20")).await
 }
 
-/// The end of the hours that are applied when somebody folds now.
+/// The end of the hours that a fold applies now.
 fn applied_until(fixture: &Fixture) -> i64 {
-    let minute = (fixture.clock.now_seconds() - 15) / 60 * 60;
+    let minute = (fixture.now() - 15) / 60 * 60;
     hour_of(minute - 180)
 }
 
-/// Another folder takes over, which remembers nothing.
-async fn take_over(fixture: &mut Fixture, name: &str) {
-    fixture.writer.folder.release().await.unwrap();
-    let (store, clock) = (fixture.store.clone(), fixture.clock.clone());
-    fixture.writer.folder = TestFolder::new(store, clock, name, 1_000);
-}
-
-fn random_request(rng: &mut fastrand::Rng, second: i64) -> Served {
-    Served {
-        second,
-        context: rng.usize(..CONTEXTS),
-        nanos: MS * rng.u64(1..400),
-        outcome: OUTCOMES[rng.usize(..4)],
-    }
-}
-
+/// Requests at random, and in the end an absence of three days, as of which the hours before are too old.
 async fn weeks_are_what_was_served(mut fixture: Fixture) {
     let mut rng = fastrand::Rng::with_seed(seed());
     let (mut page, mut oracle) = (Page::new(&fixture), Oracle::new(&fixture));
+    let mut before = 0;
     for step in 0.. {
-        let now = fixture.clock.now_seconds();
-        if now > NOW + 3 * WEEK {
-            break;
-        }
-        // At most a day away, so that each hour can be caught up.
-        let wait = match rng.u32(..30) {
-            0 => rng.i64(HOUR..DAY),
-            1..9 => rng.i64(1..600),
-            _ => rng.i64(900..5_000),
-        };
+        let now = fixture.now();
         let count = rng.usize(1..12);
-        let requests: Vec<_> = (0..count).map(|_| random_request(&mut rng, now)).collect();
+        let requests: Vec<_> = (0..count).map(|_| Served::random(&mut rng, now)).collect();
         page.serve(&mut fixture, &requests).await;
         oracle.add(&requests);
         if rng.u32(..25) == 0 {
-            take_over(&mut fixture, &format!("folder {step}")).await;
+            fixture.take_over(&format!("folder {step}"), None).await;
         }
-        fixture.advance(wait);
+        if now > NOW + 2 * WEEK {
+            before = applied_until(&fixture);
+            break;
+        }
+        // At most a day away, so that each hour can be caught up.
+        fixture.advance(match rng.u32(..30) {
+            0 => rng.i64(HOUR..DAY),
+            1..9 => rng.i64(1..600),
+            _ => rng.i64(900..5_000),
+        });
     }
-    let last = [random_request(&mut rng, fixture.clock.now_seconds())];
-    page.serve(&mut fixture, &last).await;
-    oracle.add(&last);
-    let until = applied_until(&fixture);
-    for context in [None, Some(0), Some(1), Some(2)] {
+    for context in ALL {
         oracle.check(&page, &fixture, context).await;
-        assert_eq!(profile(&page, context).await["until"], until);
+        assert_eq!(profile(&page, context).await["until"], before);
+    }
+    // The last hour is not applied yet.
+    fixture.advance(3 * DAY);
+    let first = applied_until(&fixture) - 48 * HOUR;
+    oracle.missed.extend((before..first).step_by(HOUR as usize));
+    let (missed, served) = (&oracle.missed, &oracle.served);
+    assert!(missed.iter().any(|hour| served.contains_key(hour)));
+    for _ in 0..4 {
+        let requests = [Served::random(&mut rng, fixture.now())];
+        page.serve(&mut fixture, &requests).await;
+        oracle.add(&requests);
+        fixture.advance(HOUR);
+    }
+    for context in ALL {
+        oracle.check(&page, &fixture, context).await;
     }
 }
 
@@ -259,8 +222,8 @@ async fn interrupted<F: Future>(future: F, polls: usize) -> bool {
 }
 
 /// Appends requests of many contexts, without folding them.
-async fn append(fixture: &Fixture, seq: u64, requests: &[Served]) -> Position {
-    let mut batch = Batch::new(fixture.precisions.clone());
+async fn append(fixture: &Fixture, seq: u64, requests: &[Served]) {
+    let mut batch = fixture.batch(&[]);
     for served in requests {
         let aggregate = aggregate_of(&[served.nanos], served.outcome);
         let context = name(served.context).into();
@@ -270,10 +233,7 @@ async fn append(fixture: &Fixture, seq: u64, requests: &[Served]) -> Position {
         generation: fixture.store.hello().await.unwrap().id,
         ..call("interrupted", seq, batch)
     };
-    match fixture.store.append(&call).await.unwrap() {
-        tower_pulse_core::store::Appended::Done(receipt) => receipt.position,
-        other => panic!("{other:?}"),
-    }
+    fixture.store.append(&call).await.unwrap();
 }
 
 async fn an_interrupted_folder_leaves_nothing_out_and_nothing_twice(fixture: Fixture) {
@@ -281,20 +241,13 @@ async fn an_interrupted_folder_leaves_nothing_out_and_nothing_twice(fixture: Fix
     let mut rng = fastrand::Rng::with_seed(seed());
     let (page, mut oracle) = (Page::new(&fixture), Oracle::new(&fixture));
     let (mut seq, mut cuts) = (0, 0);
-    let folder = || {
-        let (store, clock) = (fixture.store.clone(), fixture.clock.clone());
-        // Of the same name, so that the lease of the one before is its own.
-        TestFolder::new(store, clock, "folder", 1_000)
-    };
+    // Of the same name, so that the lease of the one before is its own.
+    let folder = || fixture.folder("folder", None);
     let mut present = folder();
     for half_hour in 0..20 {
-        let now = fixture.clock.now_seconds();
-        let requests: Vec<_> = (0..MANY)
-            .map(|context| Served {
-                context,
-                ..random_request(&mut rng, now)
-            })
-            .collect();
+        let now = fixture.now();
+        let mut requests: Vec<_> = (0..MANY).map(|_| Served::random(&mut rng, now)).collect();
+        (0..MANY).for_each(|at| requests[at].context = at);
         seq += 1;
         append(&fixture, seq, &requests).await;
         oracle.add(&requests);
@@ -310,7 +263,7 @@ async fn an_interrupted_folder_leaves_nothing_out_and_nothing_twice(fixture: Fix
     }
     fixture.advance(200);
     seq += 1;
-    let last = [random_request(&mut rng, fixture.clock.now_seconds())];
+    let last = [Served::random(&mut rng, fixture.now())];
     append(&fixture, seq, &last).await;
     assert!(folder().fold().await.unwrap());
     assert!(cuts > 40, "{cuts} folders were interrupted");
@@ -319,58 +272,15 @@ async fn an_interrupted_folder_leaves_nothing_out_and_nothing_twice(fixture: Fix
     }
 }
 
-async fn hours_of_a_long_absence_are_left_out(mut fixture: Fixture) {
-    let mut rng = fastrand::Rng::with_seed(seed());
-    let (mut page, mut oracle) = (Page::new(&fixture), Oracle::new(&fixture));
-    let mut before = 0;
-    for _ in 0..4 {
-        let now = fixture.clock.now_seconds();
-        let requests = [0, 1, 2].map(|context| Served {
-            context,
-            ..random_request(&mut rng, now)
-        });
-        page.serve(&mut fixture, &requests).await;
-        before = applied_until(&fixture);
-        oracle.add(&requests);
-        fixture.advance(HOUR / 2);
-    }
-    // The last hour was not applied yet when nobody came for three days.
-    fixture.advance(3 * DAY);
-    let first = applied_until(&fixture) - 48 * HOUR;
-    oracle.missed.extend((before..first).step_by(HOUR as usize));
-    assert!(
-        oracle
-            .missed
-            .iter()
-            .any(|hour| oracle.served.contains_key(hour))
-    );
-    for _ in 0..4 {
-        let now = fixture.clock.now_seconds();
-        let requests = [random_request(&mut rng, now)];
-        page.serve(&mut fixture, &requests).await;
-        oracle.add(&requests);
-        fixture.advance(HOUR);
-    }
-    for context in [None, Some(0), Some(1), Some(2)] {
-        oracle.check(&page, &fixture, context).await;
-    }
-}
-
 async fn a_page_that_is_gone_takes_its_profile_with_it(mut fixture: Fixture) {
     let mut page = Page::new(&fixture);
-    let served = |second, context| Served {
-        second,
-        context,
-        nanos: 5 * MS,
-        outcome: Outcome::Success,
-    };
-    page.serve(&mut fixture, &[served(NOW, 0), served(NOW, 1)])
-        .await;
+    let both = [0, 1].map(|context| Served::new(NOW, context, 5 * MS));
+    page.serve(&mut fixture, &both).await;
     let mut gone_after = None;
     for day in 0..80 {
         fixture.advance(DAY);
-        let now = fixture.clock.now_seconds();
-        page.serve(&mut fixture, &[served(now, 0)]).await;
+        let one = Served::new(fixture.now(), 0, 5 * MS);
+        page.serve(&mut fixture, &[one]).await;
         fixture.advance(61);
         let hours = |answer: Value| answer["hours"].as_array().unwrap().len();
         assert!(hours(profile(&page, Some(0)).await) > 0, "day {day}");

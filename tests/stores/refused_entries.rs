@@ -1,64 +1,40 @@
 //! Entries that no version of this crate sends, written by another program: they are refused when they are read, and
 //! set aside in bounded time and memory, while everything else is folded and cleaned.
 
-use redis::aio::MultiplexedConnection;
-use redis::cmd;
 use tokio::runtime::Runtime;
 use tower_pulse_model::context::ALL;
 use tower_pulse_model::entry;
 use tower_pulse_model::measures::Measure;
 
 use crate::fixture::{Fixture, MS, NOW};
-use crate::rig::reads::StoreReads;
-use crate::rig::server::issue;
 
 const MIB: usize = 1 << 20;
 const ASIDE: &str = "pulse:pulse:aside";
+const STATE: &str = "pulse:pulse:state";
+const JOURNAL: &str = "pulse:pulse:journal";
 /// The most bytes that are kept of an entry, and for how many seconds.
 const KEPT_BYTES: usize = 256 * 1024;
 const KEPT_SECONDS: i64 = 7 * 86_400;
 
-struct Journal(MultiplexedConnection);
-
-impl Journal {
-    /// Appends an entry with these fields after the others.
-    async fn append(&mut self, offset: usize, fields: &[(&str, &[u8])]) {
-        const STATE: &str = "pulse:pulse:state";
-        let (head, low): (String, String) =
-            issue(&mut self.0, "HMGET", (STATE, "head", "low")).await;
-        let bytes: usize = head.split_once('-').unwrap().0.parse().unwrap();
-        let id = format!("{}-7", bytes + offset);
-        let mut add = cmd("XADD");
-        add.arg("pulse:pulse:journal")
-            .arg(&id)
-            .arg("i")
-            .arg("other");
-        add.arg("s").arg(1).arg("t").arg(NOW);
-        add.arg("v").arg(entry::ENTRY_VERSION);
-        for (field, value) in fields {
-            add.arg(*field).arg(*value);
-        }
-        let _: String = add.query_async(&mut self.0).await.unwrap();
-        let mut set = cmd("HSET");
-        set.arg(STATE).arg("head").arg(&id);
-        if low == head {
-            set.arg("oldest").arg(NOW);
-        }
-        let _: usize = set.query_async(&mut self.0).await.unwrap();
+/// Appends an entry with these fields after the others.
+async fn append(fixture: &Fixture, offset: usize, fields: &[(&str, &[u8])]) {
+    let state: (String, String) = fixture.run(&format!("HMGET {STATE} head low")).await;
+    let (head, low) = state;
+    let bytes: usize = head.split_once('-').unwrap().0.parse().unwrap();
+    let id = format!("{}-7", bytes + offset);
+    let own = ("i", "other", "s", 1, "t", NOW, "v", entry::ENTRY_VERSION);
+    let () = fixture.issue("XADD", (JOURNAL, &id, own, fields)).await;
+    let () = fixture.issue("HSET", (STATE, "head", &id)).await;
+    if low == head {
+        let () = fixture.issue("HSET", (STATE, "oldest", NOW)).await;
     }
+}
 
-    /// Appends a payload that is said to have so many requests.
-    async fn append_payload(&mut self, payload: &[u8], requests: u64) {
-        let requests = requests.to_string();
-        let fields = [("n", requests.as_bytes()), ("p", payload)];
-        self.append(payload.len() + 1, &fields).await;
-    }
-
-    async fn number(&mut self, command: &[&str]) -> i64 {
-        let mut query = cmd(command[0]);
-        query.arg(&command[1..]);
-        query.query_async(&mut self.0).await.unwrap()
-    }
+/// Appends a payload that is said to have so many requests.
+async fn append_payload(fixture: &Fixture, payload: &[u8], requests: u64) {
+    let requests = requests.to_string();
+    let fields = [("n", requests.as_bytes()), ("p", payload)];
+    append(fixture, payload.len() + 1, &fields).await;
 }
 
 fn uint(bytes: &mut Vec<u8>, mut n: usize) {
@@ -104,7 +80,6 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().unwrap();
     let mut fixture = runtime.block_on(Fixture::redis());
-    let mut journal = runtime.block_on(async { Journal(fixture.server().connection().await) });
     let plain = fold_beside(&runtime, &mut fixture, 1.0);
 
     let names: Vec<Vec<u8>> = (0..100_000)
@@ -117,15 +92,15 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
     let long = entry_of([&*long].into_iter());
     let huge = vec![b'?'; 24 * MIB];
     runtime.block_on(async {
-        journal.append_payload(&many, 100_000).await;
+        append_payload(&fixture, &many, 100_000).await;
         for _ in 0..3 {
-            journal.append_payload(&long, 10).await;
+            append_payload(&fixture, &long, 10).await;
         }
-        journal.append_payload(&huge, 7).await;
+        append_payload(&fixture, &huge, 7).await;
         // A position that lies about the length, a field of another program, and no number of requests.
-        journal.append(1, &[("foreign", &huge)]).await;
+        append(&fixture, 1, &[("foreign", &huge)]).await;
         // Fields that take far more memory than their bytes.
-        journal.append(1, &vec![("f", &b"x"[..]); 120_000]).await;
+        append(&fixture, 1, &vec![("f", &b"x"[..]); 120_000]).await;
     });
     drop((many, long, huge));
 
@@ -133,20 +108,19 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
     // The largest entry that is read has 11 MiB: once as the client read it, and once as its payload.
     assert!(folded < plain + 40 * MIB as u64, "{folded} bytes");
     runtime.block_on(async {
-        let exceptions = fixture.store.upkeep().status(NOW).await.unwrap().exceptions;
+        let exceptions = fixture.status().await.exceptions;
         assert_eq!(exceptions.quarantined, 0);
-        let told = journal.number(&["HGET", "pulse:pulse:state", "set_aside"]);
+        let told = fixture.run::<i64>("HGET pulse:pulse:state set_aside");
         assert_eq!(told.await, 100_000 + 3 * 10 + 7 + 1 + 1);
         // As many as the heads tell are missing in their minute.
-        let all = fixture.store.records_of(ALL, 60, NOW).await.unwrap();
+        let all = fixture.records(ALL, 60).await;
         let missing = all.iter().map(|of| of.1.measures.get(Measure::Missing));
         assert_eq!(missing.sum::<u64>(), 100_000 + 3 * 10 + 7);
-        assert_eq!(journal.number(&["ZCARD", "pulse:pulse:contexts"]).await, 1);
+        assert_eq!(fixture.run::<i64>("ZCARD pulse:pulse:contexts").await, 1);
         let cleaned = fixture.clean().await;
         assert_eq!(cleaned.skipped, None);
 
-        let aside: Vec<(String, Vec<Vec<u8>>)> =
-            issue(&mut journal.0, "XRANGE", (ASIDE, "-", "+")).await;
+        let aside: Vec<(String, Vec<Vec<u8>>)> = fixture.run(&format!("XRANGE {ASIDE} - +")).await;
         assert_eq!(aside.len(), 7);
         for (_, fields) in &aside {
             let bytes: usize = fields.iter().map(Vec::len).sum();
@@ -156,11 +130,11 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
         }
         let cut = |at: usize| String::from_utf8_lossy(aside[at].1.last().unwrap()).parse();
         assert!(cut(4).is_ok_and(|bytes: usize| bytes > 24 * MIB));
-        let used = journal.number(&["MEMORY", "USAGE", ASIDE, "SAMPLES", "0"]);
-        assert!(used.await < 3 * MIB as i64);
-        let left = journal.number(&["TTL", ASIDE]).await;
+        let usage = format!("MEMORY USAGE {ASIDE} SAMPLES 0");
+        assert!(fixture.run::<i64>(&usage).await < 3 * MIB as i64);
+        let left = fixture.run::<i64>(&format!("TTL {ASIDE}")).await;
         assert!((KEPT_SECONDS - 60..=KEPT_SECONDS).contains(&left), "{left}");
-        assert_eq!(journal.number(&["XLEN", "pulse:pulse:journal"]).await, 0);
+        assert_eq!(fixture.run::<i64>("XLEN pulse:pulse:journal").await, 0);
     });
     fold_beside(&runtime, &mut fixture, 3.0);
 }
@@ -169,17 +143,16 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
 async fn an_orphaned_journal_is_bounded_in_bytes() {
     let mut fixture = Fixture::redis().await;
     fixture.hit("GET /a", NOW, MS).await;
-    let mut journal = Journal(fixture.server().connection().await);
     for _ in 0..20 {
-        journal.append_payload(&vec![b'?'; MIB], 1).await;
+        append_payload(&fixture, &vec![b'?'; MIB], 1).await;
     }
-    journal.number(&["DEL", "pulse:pulse:state"]).await;
+    fixture.run::<i64>("DEL pulse:pulse:state").await;
     fixture.store.hello().await.unwrap();
-    let kept = journal.number(&["XLEN", "pulse:pulse:orphaned"]).await;
+    let kept = fixture.run::<i64>("XLEN pulse:pulse:orphaned").await;
     assert_eq!(kept, 15, "whole entries of 16 MiB together");
-    let left = journal.number(&["TTL", "pulse:pulse:orphaned"]).await;
+    let left = fixture.run::<i64>("TTL pulse:pulse:orphaned").await;
     assert!((KEPT_SECONDS - 60..=KEPT_SECONDS).contains(&left), "{left}");
-    let all = journal.number(&["HGET", "pulse:pulse:state", "orphaned"]);
+    let all = fixture.run::<i64>("HGET pulse:pulse:state orphaned");
     assert_eq!(all.await, 20);
-    assert_eq!(journal.number(&["EXISTS", "pulse:pulse:journal"]).await, 0);
+    assert_eq!(fixture.run::<i64>("EXISTS pulse:pulse:journal").await, 0);
 }

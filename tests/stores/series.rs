@@ -1,92 +1,93 @@
-//! Series over windows, in each store, against a plain list of all requests: every metric at every precision.
+//! Series and heat maps, against a plain list of all requests: every metric at every precision; no request is lost, each is
+//! in the row of its duration, and the percentiles of a heat map are those of the series.
 
-use serde_json::Value;
+use fastrand::Rng;
+use http::StatusCode;
+use serde_json::{Value, json};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::{WIDTHS, tier_for};
 
-use crate::fixture::{Fixture, NOW};
-use crate::rig::seed::seed;
-use crate::windows::{OUTCOMES, Page, Served, name, near};
+use crate::fixture::{Fixture, MS, NOW};
+use crate::windows::{CONTEXTS, Page, Served, WINDOWS, name, near, number, percentile};
 
-/// Metrics that counters have too.
+/// Metrics that counters have too, and those that records alone have.
 const COUNTED: [&str; 5] = ["hits", "errors", "total", "mean", "error_share"];
-const RECORDED: [&str; 7] = ["stddev", "min", "max", "p50", "p95", "p99", "outcomes"];
-const CONTEXTS: usize = 2;
+const RECORDED: [&str; 8] = [
+    "stddev",
+    "min",
+    "max",
+    "p50",
+    "p95",
+    "p99",
+    "outcomes",
+    "longest_poll",
+];
 
 /// Checks the value of a slice in which some requests were served, sorted by their duration.
 fn check_value(metric: &str, value: &Value, served: &[Served], error: f64) {
     let seconds = |served: &Served| served.nanos as f64 / 1e9;
-    let count = served.len() as f64;
-    let errors = served.iter().filter(|s| s.outcome == Outcome::ServerError);
-    let errors = errors.count() as f64;
+    let of = |outcome| served.iter().filter(|s| s.outcome == outcome).count();
+    let (count, errors) = (served.len() as f64, of(Outcome::ServerError) as f64);
     let total: f64 = served.iter().map(seconds).sum();
     // Counters have whole microseconds.
+    let rounded = 1e-5 + 1e-6 * count / total;
     match metric {
         "hits" => assert_eq!(value, served.len()),
         "errors" => assert_eq!(value.as_f64(), Some(errors)),
-        "total" => near(value, total, 1e-5),
-        "mean" => near(value, total / count, 1e-5),
+        "total" => near(value, total, rounded),
+        "mean" => near(value, total / count, rounded),
         "error_share" => near(value, errors / count, 1e-9),
         "stddev" => {
             let squares = served.iter().map(|s| (seconds(s) - total / count).powi(2));
             let deviation = (squares.sum::<f64>() / (count - 1.0).max(1.0)).sqrt();
-            let answer = value.as_f64().unwrap();
-            assert!(
-                (answer - deviation).abs() < 1e-6 + 1e-6 * deviation,
-                "{answer} {deviation}"
-            );
+            let wrong = (value.as_f64().unwrap() - deviation).abs();
+            assert!(wrong < 1e-6 + 1e-6 * deviation, "{value} {deviation}");
         }
         "outcomes" => {
-            for (name, outcome) in [
-                ("2xx", Outcome::Success),
-                ("4xx", Outcome::ClientError),
-                ("5xx", Outcome::ServerError),
-                ("3xx", Outcome::Redirection),
-            ] {
-                let of_outcome = served.iter().filter(|s| s.outcome == outcome);
-                assert_eq!(value[name], of_outcome.count(), "{name}");
-            }
+            assert_eq!(value["2xx"], of(Outcome::Success));
+            assert_eq!(value["4xx"], of(Outcome::ClientError));
+            assert_eq!(value["5xx"], of(Outcome::ServerError));
+            assert_eq!(value["3xx"], 0);
         }
-        _ => {
-            let (q, error) = match metric {
-                "min" => (0.0, 0.0),
-                "max" => (1.0, 0.0),
-                quantile => (quantile[1..].parse::<f64>().unwrap() / 100.0, error),
-            };
-            let rank = ((q * count).ceil() as usize).max(1);
-            near(value, seconds(&served[rank - 1]), error + 1e-9);
+        "longest_poll" => {
+            let longest = served.iter().map(|served| served.polls()[0]).max();
+            near(value, longest.unwrap() as f64 / 1e9, 1e-9);
+        }
+        "min" => near(value, percentile(served, 0.0), 1e-9),
+        "max" => near(value, percentile(served, 1.0), 1e-9),
+        quantile => {
+            let q = quantile[1..].parse::<f64>().unwrap() / 100.0;
+            near(value, percentile(served, q), error + 1e-9);
         }
     }
 }
 
-/// Asks for a series, and checks all of its points. Returns how many slices the window has.
+fn whose(context: Option<usize>) -> String {
+    context.map_or_else(String::new, |at| {
+        format!("context={}&", name(at).replace(' ', "+"))
+    })
+}
+
+/// Asks for a series, and checks all of its points, if they are kept. Returns how many slices the window has.
 async fn check_series(
     page: &Page,
     metric: &str,
     context: Option<usize>,
     query: &str,
-    kept: bool,
+    is_kept: bool,
 ) -> i64 {
-    let whose = context.map_or_else(String::new, |at| {
-        format!("&context={}", name(at).replace(' ', "+"))
-    });
-    let uri = format!("/api/series?metric={metric}{whose}&{query}");
+    let uri = format!("/api/series?metric={metric}&{}{query}", whose(context));
     let answer = page.get(&uri).await;
-    let number = |field: &str| answer[field].as_i64().unwrap();
-    let (from, to, precision) = (number("from"), number("to"), number("precision"));
+    let [from, to, precision] = ["from", "to", "precision"].map(|field| number(&answer, field));
     assert_eq!((from % precision, to % precision), (0, 0), "{uri}");
     let error = answer["error"].as_f64().unwrap();
     assert!(error < 0.09, "{uri}: {error}");
     assert!((error == 0.0 || metric.starts_with('p')), "{uri}: {error}");
-    if !kept {
-        return (to - from) / precision;
-    }
     let mut points = answer["points"].as_array().unwrap().iter().peekable();
-    for start in (from..to).step_by(precision as usize) {
+    for start in (from..to).step_by(precision as usize).filter(|_| is_kept) {
         let served = page.expected(context, start, start + precision);
-        let point = points.next_if(|point| point[0] == start);
-        match point {
+        match points.next_if(|point| point[0] == start) {
             Some(point) if !served.is_empty() => check_value(metric, &point[1], &served, error),
             Some(point) => panic!("{uri}: {point} without requests"),
             None => {
@@ -96,100 +97,165 @@ async fn check_series(
             }
         }
     }
-    assert_eq!(points.next(), None, "{uri}: beyond the window");
+    assert!(!is_kept || points.next().is_none(), "{uri}: beyond");
     (to - from) / precision
 }
 
-async fn series_show_what_was_served(mut fixture: Fixture, steps: usize) {
-    let mut rng = fastrand::Rng::with_seed(seed());
-    let mut page = Page::new(&fixture);
-    for _ in 0..steps {
-        let wait = match rng.u32(..20) {
-            0 => rng.i64(3_600..40_000),
-            1..5 => rng.i64(60..2_400),
-            _ => rng.i64(1..90),
+/// Asks for a heat map, and checks all of its slices.
+async fn check_heat_map(page: &Page, context: Option<usize>, window: &str) {
+    let uri = format!("/api/heat_map?{}{window}", whose(context));
+    let answer = page.get(&uri).await;
+    let [from, to, precision] = ["from", "to", "precision"].map(|field| number(&answer, field));
+    let bounds = answer["bounds"].as_array().unwrap().iter();
+    let bounds: Vec<f64> = bounds.map(|bound| bound.as_f64().unwrap()).collect();
+    assert!(bounds.len() <= 49 && bounds.is_sorted(), "{uri}: {answer}");
+    let mut slices = answer["slices"].as_array().unwrap().iter().peekable();
+    for start in (from..to).step_by(precision as usize) {
+        let served = page.expected(context, start, start + precision);
+        let Some(slice) = slices.next_if(|slice| slice["start"] == start) else {
+            assert!(served.is_empty(), "{uri}: no slice at {start}");
+            continue;
         };
-        fixture.advance(wait);
-        let now = fixture.clock.now_seconds();
-        let requests: Vec<Served> = (0..rng.usize(..12))
-            .map(|_| Served {
-                second: match rng.u32(..20) {
-                    // None is ahead: a counter drops the slice that its newest one pushes out.
-                    0 => now - rng.i64(0..1_500),
-                    _ => now - rng.i64(0..3),
-                },
-                context: rng.usize(..CONTEXTS),
-                nanos: 1_000 * (2u64.pow(rng.u32(4..22)) * rng.u64(100..200) / 100),
-                outcome: OUTCOMES[rng.usize(..4)],
-            })
-            .collect();
-        page.serve(&mut fixture, &requests).await;
-        let metrics = [&COUNTED[..], &RECORDED].concat();
-        let metric = metrics[rng.usize(..metrics.len())];
-        let context = [None, Some(0), Some(1)][rng.usize(..3)];
-        let windows = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
-        let window = windows[rng.usize(..windows.len())];
-        let query = format!("window={window}");
-        let points = check_series(&page, metric, context, &query, true).await;
-        assert!(points <= 200, "{metric} {query}: {points} points");
-        // Each precision, over what is kept of it.
-        let records = WIDTHS.map(|width| {
-            let tier = tier_for(width).unwrap();
-            (width, tier.span() - i64::from(tier.seconds))
-        });
-        let mut kept = records.to_vec();
-        if COUNTED.contains(&metric) {
-            let counters = fixture.precisions.counters.iter();
-            kept.extend(counters.map(|p| (p.seconds, p.span() - i64::from(p.seconds))));
+        let mut below = 0;
+        for cell in slice["cells"].as_array().unwrap() {
+            let (row, n) = (
+                cell[0].as_u64().unwrap() as usize,
+                cell[1].as_u64().unwrap(),
+            );
+            let within = bounds[row]..bounds[row + 1];
+            let of_cell = |served: &&Served| within.contains(&(served.nanos as f64 / 1e9));
+            let expected = served.iter().filter(of_cell).count() as u64;
+            assert_eq!(n, expected, "{uri}: {within:?} of {slice}");
+            // A percentile is in the cell in which so many of the requests are reached.
+            for (name, q) in [("p50", 0.50), ("p95", 0.95), ("p99", 0.99)] {
+                let rank = (q * served.len() as f64).ceil() as u64;
+                let is_reached = (below + 1..=below + n).contains(&rank);
+                let is_within = within.contains(&slice[name].as_f64().unwrap());
+                assert!(!is_reached || is_within, "{uri}: {name} of {slice}");
+            }
+            below += n;
         }
-        let (precision, span) = kept[rng.usize(..kept.len())];
-        let from = now - rng.i64(1..span);
-        let to = (from + rng.i64(1..=span)).max(from + 1);
-        // Rounded outward, the first slice may begin before what is kept.
-        let is_kept = from.div_euclid(i64::from(precision)) * i64::from(precision) >= now - span;
-        let query = format!("from={from}&to={to}&precision={precision}");
-        check_series(&page, metric, context, &query, is_kept).await;
-        check_series(
-            &page,
-            metric,
-            context,
-            &format!("from={from}&to={to}"),
-            is_kept,
-        )
-        .await;
+        assert_eq!(below, served.len() as u64, "{uri}: {slice}");
+        assert_eq!(slice["count"], below, "{uri}: {slice}");
+    }
+    assert_eq!(slices.next(), None, "{uri}: beyond the window");
+    let series = format!("/api/series?metric=times&{}{window}", whose(context));
+    let series = page.get(&series).await;
+    let times = answer["slices"].as_array().unwrap().iter().map(|slice| {
+        let fields = ["count", "mean", "p50", "p95", "p99"];
+        let fields = fields.map(|field| (field.to_owned(), slice[field].clone()));
+        json!([slice["start"], Value::Object(fields.into_iter().collect())])
+    });
+    assert_eq!(series["points"], Value::Array(times.collect()), "{uri}");
+    for field in ["from", "to", "complete", "error", "not_running"] {
+        assert_eq!(series[field], answer[field], "{uri}: {field}");
     }
 }
 
-#[tokio::test]
-async fn a_series_tells_its_window_and_how_much_of_it_was_recorded() {
-    let mut fixture = Fixture::memory();
-    let mut page = Page::new(&fixture);
-    let one = Served::new(NOW, 0, 1_000_000);
-    page.serve(&mut fixture, &[one; 3]).await;
-    fixture.advance(600);
-    // NOW is at the turn of a minute.
-    let answer = page.get("/api/series?window=15m&metric=p95").await;
-    assert_eq!(answer["from"], Value::from(NOW - 300));
-    assert_eq!(answer["to"], Value::from(NOW + 660));
-    assert_eq!(answer["precision"], 60);
-    near(&answer["complete"], 600.0 / 900.0, 1e-9);
-    assert_eq!(
-        answer["points"].as_array().unwrap().len(),
-        1,
-        "no points without requests"
-    );
-    let hour = page.get("/api/series?window=hour").await;
-    let start = NOW - NOW % HOUR;
-    assert_eq!(hour["from"], Value::from(start));
-    assert_eq!(hour["to"], Value::from(start + HOUR));
-    assert_eq!(hour["points"], serde_json::json!([[NOW, 3]]));
-    let empty = page.get("/api/series?window=5m&metric=outcomes").await;
-    assert_eq!(empty["points"], serde_json::json!([]));
-    assert_eq!(empty["error"], Value::from(0.0));
-    // Without a window everything is as it was.
-    let all = page.get("/api/series").await;
-    assert_eq!(all["points"], hour["points"]);
-    assert_eq!(all["from"], Value::Null);
+/// Checks a random series and a random heat map.
+pub async fn check(page: &Page, fixture: &Fixture, rng: &mut Rng) {
+    let now = fixture.now();
+    let metrics = [&COUNTED[..], &RECORDED].concat();
+    let metric = metrics[rng.usize(..metrics.len())];
+    let context = (rng.u32(..3) > 0).then(|| rng.usize(..CONTEXTS));
+    let window = format!("window={}", WINDOWS[rng.usize(..WINDOWS.len())]);
+    let points = check_series(page, metric, context, &window, true).await;
+    assert!(points <= 200, "{metric} {window}: {points} points");
+    check_heat_map(page, context, &window).await;
+    // Each precision, over what is kept of it.
+    let records = WIDTHS.map(|width| (width, tier_for(width).unwrap()));
+    let mut kept = records.to_vec();
+    let width = i64::from(kept[rng.usize(..kept.len())].0);
+    let tier = tier_for(width as u32).unwrap();
+    let span = tier.span() - i64::from(tier.seconds) - width;
+    let from = now - rng.i64(1..span.min(340 * width));
+    let query = format!("from={from}&precision={width}");
+    check_heat_map(page, context, &query).await;
+    if COUNTED.contains(&metric) {
+        kept.extend(fixture.precisions.counters.iter().map(|p| (p.seconds, *p)));
+    }
+    let (precision, tier) = kept[rng.usize(..kept.len())];
+    let (precision, span) = (i64::from(precision), tier.span() - i64::from(tier.seconds));
+    let from = now - rng.i64(1..span);
+    let to = (from + rng.i64(1..=span)).max(from + 1);
+    // Rounded outward, the first slice may begin before what is kept.
+    let is_kept = from.div_euclid(precision) * precision >= now - span;
+    let query = format!("from={from}&to={to}");
+    check_series(page, metric, context, &query, is_kept).await;
+    let query = format!("{query}&precision={precision}");
+    check_series(page, metric, context, &query, is_kept).await;
 }
 
-in_both!(series_show_what_was_served(300, 120));
+#[tokio::test]
+async fn a_series_tells_its_window_and_a_row_no_requests_from_nothing_recorded() {
+    let mut fixture = Fixture::memory();
+    let mut page = Page::new(&fixture);
+    let one = Served::new(NOW, 0, 12_345_678);
+    page.serve(&mut fixture, &[one; 3]).await;
+    fixture.advance(130);
+    // NOW is at the turn of a minute.
+    let answer = page.get("/api/series?window=15m&metric=p95").await;
+    assert_eq!(answer["from"], NOW - 780);
+    assert_eq!(answer["to"], NOW + 180);
+    assert_eq!(answer["precision"], 60);
+    assert_eq!(answer["points"].as_array().unwrap().len(), 1);
+    let hour = page.get("/api/series?window=hour").await;
+    let start = NOW - NOW % HOUR;
+    assert_eq!(hour["from"], start);
+    assert_eq!(hour["to"], start + HOUR);
+    assert_eq!(hour["points"], json!([[NOW, 3]]));
+    // Without a window, a series has all that is kept.
+    let all = page.get("/api/series").await;
+    assert_eq!(
+        (&all["points"], &all["from"]),
+        (&hour["points"], &Value::Null)
+    );
+
+    let answer = page.get("/api/paths?window=5m&series=hits").await;
+    let (from, to) = (&answer["from"], &answer["to"]);
+    let expected = json!({"metric": "hits", "precision": 60, "from": from, "to": to});
+    assert_eq!(answer["series"], expected);
+    let begin = ((NOW - number(&answer, "from")) / 60) as usize;
+    let hits = answer["paths"][0]["series"].as_array().unwrap();
+    let (before, since) = hits.split_at(begin);
+    assert!(!before.is_empty() && before.iter().all(Value::is_null));
+    assert_eq!(since, [3, 0, 0]);
+    let mean = page.get("/api/paths?window=5m&series=mean").await;
+    let mean = mean["paths"][0]["series"].as_array().unwrap();
+    assert_eq!(mean[begin..], [json!(0.0123), Value::Null, Value::Null]);
+    let (status, refused) = page.answer("/api/paths?series=p98").await;
+    assert_eq!(
+        (status.as_u16(), &refused["parameter"]),
+        (400, &json!("series"))
+    );
+}
+
+#[tokio::test]
+async fn a_heat_map_is_bounded_and_says_what_is_wrong() {
+    let mut fixture = Fixture::memory();
+    let mut page = Page::new(&fixture);
+    let empty = page.get("/api/heat_map").await;
+    assert_eq!(empty["bounds"], json!([]));
+    assert_eq!(empty["slices"], json!([]));
+    let one = Served::new(NOW, 0, 20 * MS);
+    page.serve(&mut fixture, &[one; 3]).await;
+    fixture.advance(2);
+    let answer = page.get("/api/heat_map?window=15m&context=GET+/0").await;
+    assert_eq!(answer["slices"][0]["cells"], json!([[0, 3]]), "one row");
+    let bounds = &answer["bounds"];
+    assert_eq!(bounds.as_array().unwrap().len(), 2);
+    assert!(bounds[0].as_f64() <= Some(0.02), "{bounds}");
+    assert!(bounds[1].as_f64() > Some(0.02), "{bounds}");
+    let unknown = page.get("/api/heat_map?context=GET+/none").await;
+    assert_eq!(unknown["slices"], json!([]), "as a series of it");
+    for (query, parameter) in [
+        ("window=24h&precision=60", "precision"),
+        ("precision=5", "precision"),
+        ("window=2h", "window"),
+        ("context=", "context"),
+    ] {
+        let (status, refusal) = page.answer(&format!("/api/heat_map?{query}")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{query}: {refusal}");
+        assert_eq!(refusal["parameter"], parameter, "{query}: {refusal}");
+    }
+}

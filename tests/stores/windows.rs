@@ -1,22 +1,38 @@
-//! The answers about windows, in each store, against a plain list of all requests: counts, sums, outcomes and
+//! The answers about windows, in each store, against a plain list of all requests: counts, sums, outcomes, polls, timers and
 //! coverage are exact, percentiles are within the stated error.
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tower_pulse::admin::Access;
 use tower_pulse::{Pulse, Task};
+use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
-use tower_pulse_model::context::{ALL, Kind};
+use tower_pulse_model::context::{ALL, Kind, RecordId};
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::timer_sums::TimerSums;
 
-use crate::fixture::{Fixture, aggregate_of};
+use crate::fixture::{Fixture, NOW, aggregate_of};
 use crate::rig::asking;
 use crate::rig::seed::seed;
+use crate::series;
 
 pub const METRICS: [&str; 3] = ["hits", "mean", "p95"];
-const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
+pub const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
+/// How many contexts random requests have.
+pub const CONTEXTS: usize = 4;
+const TIMERS: usize = 5;
+
+const OUTCOMES: [Outcome; 4] = [
+    Outcome::Success,
+    Outcome::Success,
+    Outcome::ClientError,
+    Outcome::ServerError,
+];
 
 /// One request.
 #[derive(Clone, Copy)]
@@ -26,13 +42,6 @@ pub struct Served {
     pub nanos: u64,
     pub outcome: Outcome,
 }
-
-pub const OUTCOMES: [Outcome; 4] = [
-    Outcome::Success,
-    Outcome::Success,
-    Outcome::ClientError,
-    Outcome::ServerError,
-];
 
 pub fn name(context: usize) -> String {
     format!("GET /{context}")
@@ -48,13 +57,76 @@ impl Served {
             outcome: Outcome::Success,
         }
     }
+
+    pub fn random(rng: &mut Rng, second: i64) -> Self {
+        // From 4 µs to 17 minutes now and then, and otherwise less than four octaves.
+        let octaves = if rng.u32(..8) == 0 { 2..30 } else { 12..15 };
+        Self {
+            second,
+            context: rng.usize(..CONTEXTS),
+            nanos: 1_000 * (2u64.pow(rng.u32(octaves)) * rng.u64(101..200) / 100) + 1,
+            outcome: OUTCOMES[rng.usize(..4)],
+        }
+    }
+
+    /// The nanoseconds of the longest poll, of both polls and of the waits, all of which follow from the duration.
+    pub fn polls(&self) -> [u64; 3] {
+        let longest = (self.nanos / 8_000 * (1 + self.nanos % 5)).max(1) * 1_000;
+        let computed = longest + longest / 2;
+        [longest, computed, self.nanos - computed]
+    }
+
+    /// The timer within the request, and what the timer measures.
+    fn timer(&self) -> (RecordId, TimerSums) {
+        let timer = TimerSums {
+            count: 1 + self.nanos % 8,
+            requests: 1,
+            sum: 2 * self.nanos,
+            covered: self.nanos / 3,
+        };
+        (timer_id(self.nanos as usize % TIMERS), timer)
+    }
+
+    fn aggregate(&self, has_timer: bool) -> Aggregate {
+        let mut sums = aggregate_of(&[self.nanos], self.outcome);
+        let [longest, computed, waited] = self.polls();
+        sums.measures.add(Measure::LongestPoll, longest);
+        sums.measures.add(Measure::PollTime, computed);
+        sums.measures.add(Measure::Waited, waited);
+        sums.measures.add(Measure::Polls, 2);
+        if has_timer {
+            let (id, timer) = self.timer();
+            sums.timers.add(id, &timer);
+            sums.timers.covered = timer.covered;
+        }
+        sums
+    }
+}
+
+fn timer_id(timer: usize) -> RecordId {
+    RecordId::new(Kind::Timer, &format!("db:{timer}"))
+}
+
+/// The seconds in which a part of some requests, which are sorted, have ended.
+pub fn percentile(served: &[Served], q: f64) -> f64 {
+    let rank = ((q * served.len() as f64).ceil() as usize).max(1);
+    served[rank - 1].nanos as f64 / 1e9
+}
+
+pub fn number(answer: &Value, field: &str) -> i64 {
+    answer[field].as_i64().unwrap()
+}
+
+fn range(answer: &Value) -> (i64, i64) {
+    (number(answer, "from"), number(answer, "to"))
 }
 
 /// A page of the store, and the requests that it must show.
 pub struct Page {
     router: axum::Router,
     served: Vec<Served>,
-    tasks: (Pulse, Vec<Task>),
+    has_timers: bool,
+    _tasks: (Pulse, Vec<Task>),
 }
 
 impl Page {
@@ -70,21 +142,9 @@ impl Page {
         Self {
             router: pulse.router(Access::open()),
             served: Vec::new(),
-            tasks: (pulse, tasks),
+            has_timers: false,
+            _tasks: (pulse, tasks),
         }
-    }
-
-    /// The page of a pulse that runs by itself.
-    pub fn of(pulse: &Pulse) -> Self {
-        Self {
-            router: pulse.router(Access::open()),
-            served: Vec::new(),
-            tasks: (pulse.clone(), Vec::new()),
-        }
-    }
-
-    pub fn pulse(&self) -> &Pulse {
-        &self.tasks.0
     }
 
     /// The status and the text of an answer.
@@ -105,10 +165,15 @@ impl Page {
     pub async fn serve(&mut self, fixture: &mut Fixture, requests: &[Served]) {
         let mut batch = Batch::new(fixture.precisions.clone());
         for served in requests {
-            let aggregate = aggregate_of(&[served.nanos], served.outcome);
+            let sums = served.aggregate(self.has_timers);
             let context = name(served.context).into();
-            batch.add(&context, Kind::Http, served.second, &aggregate);
-            batch.add(&ALL.into(), Kind::All, served.second, &aggregate);
+            batch.add(&context, Kind::Http, served.second, &sums);
+            batch.add(&ALL.into(), Kind::All, served.second, &sums);
+            if self.has_timers {
+                let own = aggregate_of(&[1_000], Outcome::Completed);
+                let timer = format!("db:{}", served.nanos as usize % TIMERS);
+                batch.add(&timer.into(), Kind::Timer, served.second, &own);
+            }
         }
         self.served.extend_from_slice(requests);
         while !batch.is_empty() {
@@ -117,14 +182,12 @@ impl Page {
         }
     }
 
-    /// The access times, in nanoseconds, and the errors of a context in a range of time.
+    /// The requests of a context in a range of time, sorted by their duration.
     pub fn expected(&self, context: Option<usize>, from: i64, to: i64) -> Vec<Served> {
-        let served = self.served.iter();
-        let within = served.filter(|served| (from..to).contains(&served.second));
-        let mut within: Vec<_> = within
-            .filter(|served| context.is_none_or(|context| context == served.context))
-            .copied()
-            .collect();
+        let is_within = |served: &&Served| {
+            (from..to).contains(&served.second) && context.is_none_or(|at| at == served.context)
+        };
+        let mut within: Vec<_> = self.served.iter().filter(is_within).copied().collect();
         within.sort_unstable_by_key(|served| served.nanos);
         within
     }
@@ -132,35 +195,22 @@ impl Page {
     /// Checks the answer about a context in a window.
     fn check(&self, answer: &Value, context: Option<usize>, (from, to): (i64, i64), error: f64) {
         let expected = self.expected(context, from, to);
-        let count = |outcomes: &[Outcome]| {
-            let served = expected.iter();
-            served.filter(|s| outcomes.contains(&s.outcome)).count() as u64
-        };
+        let count = |outcome| expected.iter().filter(|s| s.outcome == outcome).count();
+        let errors = count(Outcome::ServerError);
         assert_eq!(answer["count"], expected.len(), "{context:?} {from} {to}");
-        assert_eq!(answer["errors"], count(&[Outcome::ServerError]));
-        for (name, outcome) in [
-            ("2xx", Outcome::Success),
-            ("4xx", Outcome::ClientError),
-            ("5xx", Outcome::ServerError),
-        ] {
-            assert_eq!(answer["outcomes"][name], count(&[outcome]), "{name}");
-        }
-        let total: u64 = expected.iter().map(|served| served.nanos).sum();
-        near(&answer["total"], total as f64 / 1e9, 1e-9);
+        assert_eq!(answer["errors"], errors);
+        assert_eq!(answer["outcomes"]["2xx"], count(Outcome::Success));
+        assert_eq!(answer["outcomes"]["4xx"], count(Outcome::ClientError));
+        assert_eq!(answer["outcomes"]["5xx"], errors);
+        let sum = |of: fn(&Served) -> u64| expected.iter().map(of).sum::<u64>() as f64 / 1e9;
+        let (total, requests) = (sum(|served| served.nanos), expected.len() as f64);
+        near(&answer["total"], total, 1e-9);
         if expected.is_empty() {
             assert_eq!(answer["mean"], Value::Null);
             return;
         }
-        near(
-            &answer["mean"],
-            total as f64 / 1e9 / expected.len() as f64,
-            1e-9,
-        );
-        near(
-            &answer["error_share"],
-            count(&[Outcome::ServerError]) as f64 / expected.len() as f64,
-            1e-9,
-        );
+        near(&answer["mean"], total / requests, 1e-9);
+        near(&answer["error_share"], errors as f64 / requests, 1e-9);
         for (name, q) in [
             ("min", 0.0),
             ("p50", 0.5),
@@ -168,63 +218,100 @@ impl Page {
             ("p99", 0.99),
             ("max", 1.0),
         ] {
-            let rank = ((q * expected.len() as f64).ceil() as usize).max(1);
-            let exact = expected[rank - 1].nanos as f64 / 1e9;
-            near(&answer[name], exact, error + 1e-9);
+            near(&answer[name], percentile(&expected, q), error + 1e-9);
+        }
+        let polls = &answer["polls"];
+        let computed = sum(|served| served.polls()[1]);
+        near(&polls["computing"], computed / requests, 1e-9);
+        near(&polls["mean"], computed / requests / 2.0, 1e-9);
+        let waited = sum(|served| served.polls()[2]);
+        near(&polls["waiting"], waited / requests, 1e-9);
+        // The window before does not know its longest poll once slices have left it.
+        if !polls["longest"].is_null() {
+            let longest = expected.iter().map(|served| served.polls()[0]).max();
+            near(&polls["longest"], longest.unwrap() as f64 / 1e9, 1e-9);
         }
     }
 
     /// Checks the series of a row.
     fn check_series(&self, row: &Value, context: usize, (of, metric): (&Value, &str), error: f64) {
-        let number = |name: &str| of[name].as_i64().unwrap();
-        let (from, to, width) = (number("from"), number("to"), number("precision"));
+        let ((from, to), width) = (range(of), number(of, "precision"));
         let starts = (from..to).step_by(width as usize);
         let values = row["series"].as_array().unwrap();
         assert_eq!(values.len(), starts.clone().count());
         for (start, value) in starts.zip(values) {
             let expected = self.expected(Some(context), start, start + width);
             let total: u64 = expected.iter().map(|served| served.nanos).sum();
-            let mean = total as f64 / 1e9 / expected.len() as f64;
             match (metric, expected.is_empty()) {
                 ("hits", true) => assert!(value.is_null() || value == 0, "{row}"),
                 (_, true) => assert!(value.is_null(), "{row}"),
                 ("hits", false) => assert_eq!(value, expected.len(), "{row}"),
                 // Rounded to three digits.
-                ("mean", false) => near(value, mean, 0.005),
-                _ => {
-                    let rank = (0.95 * expected.len() as f64).ceil() as usize;
-                    let exact = expected[rank - 1].nanos as f64 / 1e9;
-                    near(value, exact, error + 0.005);
-                }
+                ("mean", false) => near(value, total as f64 / 1e9 / expected.len() as f64, 0.005),
+                _ => near(value, percentile(&expected, 0.95), error + 0.005),
             }
         }
+    }
+
+    /// Checks the timers of a context in a window.
+    async fn check_timers(&self, context: usize, query: &str) {
+        let uri = format!("/api/path?context=GET+/{context}&{query}");
+        let (status, answer) = self.answer(&uri).await;
+        if status == StatusCode::NOT_FOUND {
+            assert!(self.served.iter().all(|served| served.context != context));
+            return;
+        }
+        let window = &answer["window"];
+        let (from, to) = range(window);
+        let mut sums = Aggregate::default();
+        for served in self.expected(Some(context), from, to) {
+            sums.merge(&served.aggregate(true));
+        }
+        let requests = sums.times.count;
+        assert_eq!(window["count"], requests, "{uri}");
+        let rows = window["timers"].as_array().unwrap();
+        let mut known = 0;
+        for timer in 0..TIMERS {
+            let row = rows
+                .iter()
+                .find(|row| row["timer"] == format!("db:{timer}"));
+            let Some(expected) = sums.timers.get(timer_id(timer)) else {
+                assert_eq!(row, None, "{uri}");
+                continue;
+            };
+            known += 1;
+            let row = row.unwrap_or(&Value::Null);
+            assert_eq!(row["count"], expected.count, "{uri} {timer}");
+            assert_eq!(row["requests"], expected.requests, "{uri} {timer}");
+            near(&row["total"], expected.sum as f64 / 1e9, 1e-9);
+            near(&row["covered"], expected.covered as f64 / 1e9, 1e-9);
+            let per_request = expected.count as f64 / requests as f64;
+            near(&row["per_request"], per_request, 1e-9);
+            let share = expected.covered as f64 / sums.times.sum as f64;
+            near(&row["share"], share, 1e-9);
+        }
+        assert_eq!(rows.len(), known, "{uri}");
     }
 
     /// Checks the answers about a window, with a series of one of [`METRICS`].
     pub async fn check_window(&self, query: &str, metric: &str) {
         let uri = format!("/api/paths?{query}&limit=100&series={metric}");
         let paths = self.get(&uri).await;
-        let range = |answer: &Value| {
-            (
-                answer["from"].as_i64().unwrap(),
-                answer["to"].as_i64().unwrap(),
-            )
-        };
         let (now, before) = (range(&paths), range(&paths["before"]));
         assert_eq!((before.1, before.1 - before.0), (now.0, now.1 - now.0));
         // Minutes are kept for two hours: an answer about an earlier window has the part that is kept, and says how much it is.
-        let complete = |answer: &Value| answer["complete"].as_f64().unwrap();
-        let is_kept = query.starts_with("window") || complete(&paths["before"]) >= 1.0;
+        let complete = paths["before"]["complete"].as_f64().unwrap();
+        let is_kept = query.starts_with("window") || complete >= 1.0;
         let error = paths["error"].as_f64().unwrap();
         assert!(error < 0.09, "{error}");
+        let rows = paths["paths"].as_array().unwrap();
         for context in 0..CONTEXTS {
-            let rows = paths["paths"].as_array().unwrap();
-            let row = rows.iter().find(|row| row["context"] == name(context));
-            let Some(row) = row else {
+            let Some(row) = rows.iter().find(|row| row["context"] == name(context)) else {
                 assert!(self.expected(Some(context), now.0, now.1).is_empty());
                 continue;
             };
             self.check(row, Some(context), now, error);
+            assert!(row["count"] == 0 || row["polls"]["longest"].is_number());
             self.check_series(row, context, (&paths["series"], metric), error);
             match &row["before"] {
                 _ if !is_kept => {}
@@ -233,20 +320,18 @@ impl Page {
             }
         }
         let overview = self.get(&format!("/api/overview?{query}")).await;
-        if query.ends_with("hour") {
-            let hour = match query {
-                "window=hour" => &overview["hour"],
-                _ => &overview["last_hour"],
-            };
+        if let Some(hour) = query
+            .strip_prefix("window=")
+            .filter(|w| w.ends_with("hour"))
+        {
+            let hour = &overview[hour];
             let expected = self.expected(None, now.0, now.1);
-            if !expected.is_empty() {
+            if let [first, .., last] = &expected[..] {
                 assert_eq!(hour["start"], now.0);
                 assert_eq!(hour["requests"], expected.len());
                 // These are exact, as hours do not move.
-                let bounds = [expected.first(), expected.last()];
-                for (name, served) in ["min", "max"].into_iter().zip(bounds) {
-                    near(&hour[name], served.unwrap().nanos as f64 / 1e9, 1e-12);
-                }
+                near(&hour["min"], first.nanos as f64 / 1e9, 1e-12);
+                near(&hour["max"], last.nanos as f64 / 1e9, 1e-12);
             }
         }
         assert_eq!(range(&overview["window"]), now);
@@ -255,75 +340,76 @@ impl Page {
             self.check(&overview["window"]["before"], None, before, error);
         }
     }
-}
 
-pub const CONTEXTS: usize = 4;
+    /// Checks that rows are in the order of a figure of their polls.
+    async fn check_order(&self, sort: &str) {
+        let answer = self.get(&format!("/api/paths?window=5m&sort={sort}")).await;
+        let rows = answer["paths"].as_array().unwrap().iter();
+        let key = sort.trim_end_matches("_poll");
+        let keys: Vec<_> = rows.map(|row| row["polls"][key].as_f64()).collect();
+        assert!(keys.is_sorted_by(|a, b| a >= b), "{sort}: {keys:?}");
+    }
+}
 
 #[track_caller]
 pub fn near(answer: &Value, expected: f64, error: f64) {
     let answer = answer
         .as_f64()
         .unwrap_or_else(|| panic!("{answer} instead of {expected}"));
-    let ratio = if expected == 0.0 {
-        1.0 + answer
-    } else {
-        answer / expected
-    };
-    assert!(
-        (ratio - 1.0).abs() <= error,
-        "{answer} instead of {expected}"
-    );
+    let wrong = (answer - expected).abs();
+    let most = error * if expected == 0.0 { 1.0 } else { expected };
+    assert!(wrong <= most, "{answer} instead of {expected}");
 }
 
-/// Hours and days pass, with requests that are flushed late or by clocks ahead, and with outages.
-async fn windows_show_what_was_served(fixture: Fixture, steps: usize) {
-    let page = Page::new(&fixture);
-    windows_of_page_show_what_was_served(fixture, page, steps, 0).await;
-}
-
-/// The same, now and then with a request of each of some other contexts.
-async fn windows_of_page_show_what_was_served(
+/// Hours and days pass, with requests that are flushed late, with outages, and in the end with clocks ahead. So many bytes
+/// are held, and each of so many other contexts has a request now and then.
+async fn windows_show_what_was_served(
     mut fixture: Fixture,
-    mut page: Page,
-    steps: usize,
-    others: usize,
+    (steps, bytes, others): (usize, usize, usize),
 ) {
-    let mut rng = fastrand::Rng::with_seed(seed());
+    let mut page = Page::with_query_bytes(&fixture, bytes);
+    page.has_timers = true;
+    let mut rng = Rng::with_seed(seed());
     for step in 0..steps {
-        let wait = match rng.u32(..20) {
-            0 => rng.u64(3_600..40_000),
-            1..5 => rng.u64(60..2_400),
-            _ => rng.u64(1..90),
-        };
-        fixture.manual_clock.advance(Duration::from_secs(wait));
-        let now = fixture.clock.now_seconds();
+        fixture.advance(match rng.u32(..20) {
+            0 => rng.i64(3_600..40_000),
+            1..5 => rng.i64(60..2_400),
+            _ => rng.i64(1..90),
+        });
+        let now = fixture.now();
+        // A counter drops the slice that its newest one pushes out: its series are checked before a clock is ahead.
+        let has_series = step < steps / 2;
+        let mut requests: Vec<Served> = (0..rng.usize(..30))
+            .map(|_| {
+                let second = match rng.u32(..20) {
+                    0 => now - rng.i64(0..1_500),
+                    1 if !has_series => now + rng.i64(0..1_200),
+                    _ => now - rng.i64(0..3),
+                };
+                Served::random(&mut rng, second)
+            })
+            .collect();
         let others = (0..others)
             .filter(|_| step % 5 == 0)
             .map(|other| Served::new(now, CONTEXTS + other, 1_000_000 * (1 + other as u64 % 7)));
-        let mut requests: Vec<Served> = (0..rng.usize(..30))
-            .map(|_| Served {
-                second: match rng.u32(..20) {
-                    0 => now - rng.i64(0..3_000),
-                    1 => now + rng.i64(0..1_200),
-                    _ => now - rng.i64(0..3),
-                },
-                context: rng.usize(..CONTEXTS),
-                nanos: 1_000 * 2u64.pow(rng.u32(4..22)) * rng.u64(100..200) / 100,
-                outcome: OUTCOMES[rng.usize(..4)],
-            })
-            .collect();
         requests.extend(others);
         page.serve(&mut fixture, &requests).await;
         let metric = METRICS[rng.usize(..METRICS.len())];
+        let window = format!("window={}", WINDOWS[rng.usize(..WINDOWS.len())]);
         if rng.u32(..3) > 0 {
-            let window = WINDOWS[rng.usize(..WINDOWS.len())];
-            page.check_window(&format!("window={window}"), metric).await;
+            page.check_window(&window, metric).await;
         } else {
             let from = now - rng.i64(1..7_000);
             let to = (from + rng.i64(1..5_000)).max(from + 1);
             page.check_window(&format!("from={from}&to={to}"), metric)
                 .await;
         }
+        page.check_order(["longest_poll", "computing", "waiting"][step % 3])
+            .await;
+        if has_series {
+            series::check(&page, &fixture, &mut rng).await;
+        }
+        page.check_timers(step % CONTEXTS, &window).await;
     }
     for (window, metric) in WINDOWS.into_iter().zip(METRICS.into_iter().cycle()) {
         page.check_window(&format!("window={window}"), metric).await;
@@ -331,30 +417,20 @@ async fn windows_of_page_show_what_was_served(
 }
 
 #[tokio::test]
-async fn windows_that_do_not_fit_together_show_what_was_served() {
-    // About one window of them fits.
-    let fixture = Fixture::memory();
-    let page = Page::with_query_bytes(&fixture, 1 << 20);
-    windows_of_page_show_what_was_served(fixture, page, 60, 150).await;
-}
-
-#[tokio::test]
 async fn a_window_that_does_not_fit_by_itself_names_the_setting() {
     let mut fixture = Fixture::memory();
     let mut page = Page::with_query_bytes(&fixture, 1 << 20);
     let large = [64 << 20, 1 << 40].map(|bytes| Page::with_query_bytes(&fixture, bytes));
-    let serve = |contexts: std::ops::Range<usize>| {
-        let served = contexts.map(|context| Served::new(crate::fixture::NOW, context, 1_000_000));
-        served.collect::<Vec<_>>()
+    let served: Vec<_> = (0..5_000).map(|n| Served::new(NOW, n, 1_000_000)).collect();
+    page.serve(&mut fixture, &served[..50]).await;
+    let count = async |page: &Page, window: &str| {
+        let answer = page.get(&format!("/api/overview?window={window}")).await;
+        number(&answer["window"], "count")
     };
-    page.serve(&mut fixture, &serve(0..50)).await;
-    assert_eq!(
-        page.get("/api/overview?window=5m").await["window"]["count"],
-        50
-    );
+    assert_eq!(count(&page, "5m").await, 50);
     // A hundred times as many.
-    page.serve(&mut fixture, &serve(50..5_000)).await;
-    fixture.manual_clock.advance(Duration::from_secs(2));
+    page.serve(&mut fixture, &served[50..]).await;
+    fixture.advance(2);
     for uri in [
         "/api/overview?window=5m",
         "/api/paths?window=7d",
@@ -363,17 +439,15 @@ async fn a_window_that_does_not_fit_by_itself_names_the_setting() {
         let (status, answer) = page.answer(uri).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{uri}");
         let error = answer["error"].as_str().unwrap();
+        let says = "the window of 5001 contexts does not fit into";
         assert!(
-            error.starts_with("the window of 5001 contexts does not fit into")
-                && error.contains("`query_bytes`"),
+            error.starts_with(says) && error.contains("`query_bytes`"),
             "{error}"
         );
     }
-    for large in large {
-        for window in ["5m", "7d"] {
-            let answer = large.get(&format!("/api/overview?window={window}")).await;
-            assert_eq!(answer["window"]["count"], 5_000);
-        }
+    for large in &large {
+        assert_eq!(count(large, "5m").await, 5_000);
+        assert_eq!(count(large, "7d").await, 5_000);
     }
 }
 
@@ -381,14 +455,9 @@ async fn a_window_that_does_not_fit_by_itself_names_the_setting() {
 async fn a_window_tells_which_part_of_it_was_recorded() {
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);
-    let one = Served::new(crate::fixture::NOW, 0, 1_000_000);
-    page.serve(&mut fixture, &[one]).await;
-    for (passed, complete) in [
-        (60, 60.0 / 3_600.0),
-        (1_740, 0.5),
-        (1_800, 1.0),
-        (3_720, 1.0),
-    ] {
+    page.serve(&mut fixture, &[Served::new(NOW, 0, 1_000_000)])
+        .await;
+    for (passed, complete) in [(60, 1.0 / 60.0), (1_740, 0.5), (1_800, 1.0), (3_720, 1.0)] {
         fixture.manual_clock.advance(Duration::from_secs(passed));
         let answer = page.get("/api/paths?window=1h").await;
         near(&answer["complete"], complete, 1e-9);
@@ -398,144 +467,92 @@ async fn a_window_tells_which_part_of_it_was_recorded() {
     let hour = page.get("/api/paths?window=last_hour").await;
     near(&hour["complete"], 1.0, 1e-9);
     // Slices of six hours: the store was created within the first that has records.
-    let now = fixture.clock.now_seconds();
+    let now = fixture.now();
     for question in [
         "paths?window=7d",
         "series?metric=p95&window=7d",
         "paths?window=6h",
     ] {
         let answer = page.get(&format!("/api/{question}")).await;
-        let from = answer["from"].as_i64().expect("the start of the window");
-        let recorded = (now - crate::fixture::NOW) as f64;
-        near(&answer["complete"], recorded / (now - from) as f64, 1e-9);
+        let recorded = (now - NOW) as f64 / (now - number(&answer, "from")) as f64;
+        near(&answer["complete"], recorded, 1e-9);
     }
-    // Ten hits in a tenth of the time are ten times the rate.
+    // A count changes as the rate does.
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);
-    page.serve(&mut fixture, &[one; 100]).await;
-    fixture.manual_clock.advance(Duration::from_secs(600));
-    let later = Served {
-        second: crate::fixture::NOW + 600,
-        ..one
-    };
-    page.serve(&mut fixture, &[later; 50]).await;
+    let served = |ago| Served::new(NOW + 600 - ago, 0, 1_000_000);
+    page.serve(&mut fixture, &[served(600); 100]).await;
+    fixture.advance(600);
+    page.serve(&mut fixture, &[served(0); 50]).await;
     let answer = page.get("/api/paths?window=5m").await;
     let row = &answer["paths"][0];
-    assert_eq!(row["count"], Value::from(50));
-    assert_eq!(row["before"]["count"], Value::from(100));
-    near(&row["change"]["count"], 0.5, 1e-9);
-}
-
-#[tokio::test]
-async fn a_series_tells_no_requests_from_nothing_recorded() {
-    let mut fixture = Fixture::memory();
-    let mut page = Page::new(&fixture);
-    let one = Served::new(crate::fixture::NOW, 0, 12_345_678);
-    page.serve(&mut fixture, &[one, one]).await;
-    fixture.manual_clock.advance(Duration::from_secs(130));
-    let answer = page.get("/api/paths?window=5m&series=hits").await;
-    let (from, to) = (&answer["from"], &answer["to"]);
-    let expected = json!({"metric": "hits", "precision": 60, "from": from, "to": to});
-    assert_eq!(answer["series"], expected);
-    let begin = (crate::fixture::NOW - from.as_i64().unwrap()) / 60;
-    let values = |answer: &Value| answer["paths"][0]["series"].as_array().unwrap().clone();
-    let hits = values(&answer);
-    let (before, since) = hits.split_at(begin as usize);
-    assert!(!before.is_empty(), "{hits:?}");
-    assert!(before.iter().all(Value::is_null), "{hits:?}");
-    assert_eq!(since, [2, 0, 0]);
-    let mean = values(&page.get("/api/paths?window=5m&series=mean").await);
     assert_eq!(
-        mean[begin as usize..],
-        [json!(0.0123), Value::Null, Value::Null]
+        (&row["count"], &row["before"]["count"]),
+        (&50.into(), &100.into())
     );
-    let none = page.get("/api/paths?window=5m").await;
-    assert!(none.get("series").is_none() && none["paths"][0].get("series").is_none());
-    let (status, refused) = page.answer("/api/paths?series=p98").await;
-    assert_eq!(status.as_u16(), 400);
-    assert_eq!(refused["parameter"], "series");
+    near(&row["change"]["count"], 0.5, 1e-9);
 }
 
 #[tokio::test]
 async fn rows_compare_with_the_window_before() {
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);
-    let served = |context, ago: i64, millis: u64, outcome| Served {
-        second: crate::fixture::NOW - ago,
-        context,
-        nanos: millis * 1_000_000,
-        outcome,
-    };
-    let mut requests = vec![
-        served(2, 90, 3, Outcome::Success),
-        served(3, 500, 3, Outcome::Success),
-    ];
+    let served =
+        |context, ago: i64, millis: u64| Served::new(NOW - ago, context, millis * 1_000_000);
+    let mut requests = vec![served(2, 90, 3), served(3, 500, 3)];
     for n in 0..30 {
         // Twice as slow as before, and half of the requests are errors.
-        requests.push(served(0, 400 + n, 10, Outcome::Success));
-        requests.push(served(
-            0,
-            90 + n,
-            20,
-            if n % 2 == 0 {
-                Outcome::Success
-            } else {
-                Outcome::ServerError
-            },
-        ));
-        requests.push(served(1, 400 + n, 10, Outcome::Success));
-        requests.push(served(1, 90 + n, 5, Outcome::Success));
+        let mut slower = served(0, 90 + n, 20);
+        if n % 2 > 0 {
+            slower.outcome = Outcome::ServerError;
+        }
+        let others = [
+            served(0, 400 + n, 10),
+            served(1, 400 + n, 10),
+            served(1, 90 + n, 5),
+        ];
+        requests.extend([slower].into_iter().chain(others));
     }
     page.serve(&mut fixture, &requests).await;
-    let contexts = async |query: &str| -> Vec<String> {
+    for (query, expected) in [
+        ("sort=change", "0 1 2"),
+        ("sort=change&order=asc", "1 0 2"),
+        ("sort=share", "0 1 2"),
+        ("sort=error_share&limit=1", "0"),
+        ("status=new", "2"),
+        ("status=gone", "3"),
+        ("status=up", "0"),
+        ("status=down", "1"),
+    ] {
         let answer = page.get(&format!("/api/paths?window=5m&{query}")).await;
         let rows = answer["paths"].as_array().unwrap().iter();
-        rows.map(|row| row["context"].as_str().unwrap().to_owned())
-            .collect()
-    };
-    assert_eq!(
-        contexts("sort=change").await,
-        ["GET /0", "GET /1", "GET /2"]
-    );
-    assert_eq!(
-        contexts("sort=change&order=asc").await,
-        ["GET /1", "GET /0", "GET /2"]
-    );
-    assert_eq!(contexts("sort=share").await, ["GET /0", "GET /1", "GET /2"]);
-    assert_eq!(contexts("sort=error_share").await[0], "GET /0");
-    assert_eq!(contexts("status=new").await, ["GET /2"]);
-    assert_eq!(contexts("status=gone").await, ["GET /3"]);
-    assert_eq!(contexts("status=up").await, ["GET /0"]);
-    assert_eq!(contexts("status=down").await, ["GET /1"]);
+        let names: Vec<_> = rows.map(|row| row["context"].as_str().unwrap()).collect();
+        let expected: Vec<_> = expected.split(' ').map(|at| format!("GET /{at}")).collect();
+        assert_eq!(names, expected, "{query}");
+    }
     let answer = page.get("/api/paths?window=5m&status=up").await;
     let row = &answer["paths"][0];
     near(&row["change"]["mean"], 2.0, 1e-9);
     near(&row["change"]["p50"], 2.0, 0.1);
-    assert_eq!(
-        row["change"]["error_share"],
-        Value::Null,
-        "there were none before"
-    );
+    let no_errors_before = &row["change"]["error_share"];
+    assert_eq!(no_errors_before, &Value::Null);
     near(&row["error_share"], 0.5, 1e-9);
     near(&row["share"], 0.600 / 0.753, 1e-9);
     let gone = page.get("/api/paths?window=5m&status=gone").await;
-    assert_eq!(gone["paths"][0]["count"], Value::from(0));
-    assert_eq!(gone["paths"][0]["before"]["count"], Value::from(1));
-    // The store is as old as the clock: nothing before was recorded.
-    let (from, to) = (
-        answer["from"].as_i64().unwrap(),
-        answer["to"].as_i64().unwrap(),
-    );
-    assert_eq!((to - from) % 60, 0);
+    assert_eq!(gone["paths"][0]["count"], 0);
+    assert_eq!(gone["paths"][0]["before"]["count"], 1);
     let path = page.get("/api/path?context=GET+/0&window=5m").await;
     assert_eq!(path["window"]["count"], 30);
     assert_eq!(path["window"]["before"]["count"], 30);
-    let counted = |histogram: &Value| -> u64 {
-        let buckets = histogram.as_array().unwrap().iter();
-        buckets.map(|bucket| bucket[2].as_u64().unwrap()).sum()
-    };
-    assert_eq!(counted(&path["window"]["histogram"]), 30);
-    assert_eq!(counted(&path["window"]["histogram_before"]), 30);
+    for histogram in ["histogram", "histogram_before"] {
+        let buckets = path["window"][histogram].as_array().unwrap().iter();
+        let counted: u64 = buckets.map(|bucket| bucket[2].as_u64().unwrap()).sum();
+        assert_eq!(counted, 30, "{histogram}");
+    }
 }
 
-in_both!(windows_show_what_was_served(400, 150));
+in_both!(windows_show_what_was_served(
+    // About one window of them fits.
+    (160, 1 << 20, 150),
+    (100, 64 << 20, 0)
+));

@@ -6,113 +6,44 @@ use std::time::Duration;
 use tower_pulse::row_cache::RowCache;
 use tower_pulse::{Pulse, StoreErrorKind};
 use tower_pulse_core::store::Append;
-use tower_pulse_redis::{RedisOptions, RedisStore};
+use tower_pulse_redis::RedisOptions;
 
 use crate::place::{
-    TAGGED, cluster_options, end_exactly_in, mapped, pulse, readable_again, stored_in, under_load,
+    TAGGED, cluster_options, end_exactly_in, mapped, own_slots, pulse, store, under_load,
 };
-use crate::rig::cluster::{Node, RedisCluster};
-use crate::rig::server::{RedisServer, issue};
+use crate::rig::process::free_port;
+use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
 use crate::rig::shared;
 use crate::rig::wait::{PATIENCE, look_until, until};
-use crate::service::{Service, pause};
-
-/// How often a node was told that the next command is about a slot that is being moved to it.
-async fn asking(node: &Node) -> u64 {
-    let stats = node.server.info("commandstats").await;
-    let calls = stats.get("cmdstat_asking").and_then(|asking| {
-        let calls = asking.strip_prefix("calls=")?;
-        calls.split(',').next()?.parse().ok()
-    });
-    calls.unwrap_or(0)
-}
+use crate::service::{Service, Stored};
+use crate::trials;
 
 #[tokio::test]
-async fn a_slot_that_moves_key_by_key_under_load_loses_nothing() {
-    let (cluster, prefix) = (shared::cluster().await, shared::prefix());
-    let slot = cluster.slot(&prefix).await;
-    let (service, load) = under_load(pulse(cluster_options(cluster), &prefix)).await;
-    let (first, other) = (cluster.owner(slot).await, cluster.other_primary(slot).await);
-    for to in [other, first] {
-        let before = asking(&cluster.nodes()[to]).await;
-        let moved = cluster.move_slot(slot, to, Duration::from_millis(20)).await;
-        assert!(moved > 100, "{moved} keys");
-        assert!(
-            asking(&cluster.nodes()[to]).await > before,
-            "no call met ASK"
-        );
-        service.flushed_again().await;
-        readable_again(&service).await;
-    }
-    load.stop().await;
-    end_exactly_in(&service, cluster, &prefix).await;
-    assert_eq!(service.health().flush.store_resets, 0);
-}
-
-#[tokio::test]
-async fn a_slot_that_moves_at_once_under_load_loses_nothing() {
-    let (cluster, prefix) = (shared::cluster().await, shared::prefix());
-    let slot = cluster.slot(&prefix).await;
-    let (service, load) = under_load(pulse(cluster_options(cluster), &prefix)).await;
-    let (first, other) = (cluster.owner(slot).await, cluster.other_primary(slot).await);
-    for to in [other, first] {
-        if !cluster.move_slot_at_once(slot, to).await {
-            eprintln!("skipped: this server has no CLUSTER MIGRATESLOTS, as Valkey 9 has it");
-            return load.stop().await;
-        }
-        service.flushed_again().await;
-        readable_again(&service).await;
-    }
-    load.stop().await;
-    end_exactly_in(&service, cluster, &prefix).await;
+async fn a_slot_that_moves_under_load_loses_nothing() {
+    trials::slot_moved(2, seed()).await.assert_exact();
 }
 
 #[tokio::test]
 async fn failovers_of_the_owner_lose_nothing() {
-    let cluster = RedisCluster::start().await;
-    let slot = cluster.slot(TAGGED).await;
-    let (service, load) = under_load(pulse(cluster_options(&cluster), TAGGED)).await;
-    // Ordered, so that the replica has everything.
-    cluster.fail_over(slot).await;
-    service.flushed_again().await;
-    cluster.healthy().await;
-    // And unforeseen: what the replica lacks is replayed.
-    let killed = cluster.kill_owner(slot).await;
-    service.flushed_again().await;
-    readable_again(&service).await;
-    cluster.nodes()[killed].server.restart().await;
-    service.flushed_again().await;
-    load.stop().await;
-    end_exactly_in(&service, &cluster, TAGGED).await;
-    assert_eq!(service.health().flush.store_resets, 0);
+    trials::failovers(2, seed()).await.assert_exact();
 }
 
 #[tokio::test]
 async fn a_cluster_that_is_down_for_seconds_loses_nothing() {
-    let cluster = RedisCluster::start_durable().await;
-    let (service, load) = under_load(pulse(cluster_options(&cluster), TAGGED)).await;
-    cluster.kill_all();
-    service.flush_failed().await;
-    pause(2_000).await;
-    cluster.restart_all().await;
-    readable_again(&service).await;
-    load.stop().await;
-    end_exactly_in(&service, &cluster, TAGGED).await;
-    let flush = service.health().flush;
-    assert_eq!((flush.store_resets, flush.replayed), (0, 0));
+    let outage = Duration::from_secs(2);
+    trials::cluster_down(outage, seed()).await.assert_exact();
 }
 
 /// A seed that is down does not matter, nor does one that owns nothing: a replica.
 #[tokio::test]
 async fn any_node_leads_to_the_owner() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
-    let dead = crate::rig::process::free_port();
+    let dead = free_port();
     for node in cluster.nodes() {
         let seeds = [format!("redis://127.0.0.1:{dead}"), node.server.url()];
-        let options = RedisOptions::cluster(seeds).unwrap().prefix(&*prefix);
-        let options = options.unwrap().response_timeout(PATIENCE);
-        let store = RedisStore::open(options.connection_timeout(PATIENCE)).unwrap();
-        store.hello().await.unwrap();
+        let options = RedisOptions::cluster(seeds).unwrap();
+        store(options, &prefix).hello().await.unwrap();
     }
 }
 
@@ -147,7 +78,7 @@ async fn a_user_without_dangerous_commands_is_enough() {
     end_exactly_in(&service, cluster, &prefix).await;
 }
 
-/// A node that announces an address at which nobody reaches it, as behind a port mapping.
+/// A node that announces an address at which it cannot be reached, as behind a port mapping.
 #[tokio::test]
 async fn an_announced_address_that_leads_nowhere_is_mapped() {
     const ANNOUNCED: &str = "127.1.1.1";
@@ -156,19 +87,9 @@ async fn an_announced_address_that_leads_nowhere_is_mapped() {
         .arg("--cluster-announce-ip", ANNOUNCED)
         .start()
         .await;
-    let mut connection = node.connection().await;
-    let mut add = redis::cmd("CLUSTER");
-    add.arg("ADDSLOTS");
-    (0..16_384).for_each(|slot| _ = add.arg(slot));
-    add.exec_async(&mut connection).await.unwrap();
-    until("it serves", async || {
-        let info: String = issue(&mut connection, "CLUSTER", "INFO").await;
-        info.contains("cluster_state:ok")
-    })
-    .await;
+    own_slots(&node).await;
     let options = || RedisOptions::cluster([node.url()]).unwrap();
-    let lost = RedisStore::open(options().prefix(TAGGED).unwrap()).unwrap();
-    let error = lost.hello().await.unwrap_err();
+    let error = store(options(), TAGGED).hello().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
     for part in ["redis_address_map", ANNOUNCED] {
         assert!(error.to_string().contains(part), "{error}");
@@ -180,14 +101,18 @@ async fn an_announced_address_that_leads_nowhere_is_mapped() {
     let service = Service::new(pulse(found, TAGGED));
     service.requests(30).await;
     service.end().await;
-    let stored = crate::service::Stored::read_below(TAGGED, &mut connection).await;
+    let stored = Stored::read_below(TAGGED, &mut node.connection().await).await;
     service.assert_exact_in(stored);
 
     let nonsense = options().address_map(|_| Some("nonsense".to_owned()));
-    let nonsense = RedisStore::open(nonsense.prefix(TAGGED).unwrap()).unwrap();
-    let error = nonsense.hello().await.unwrap_err().to_string();
-    assert!(error.contains("redis_address_map"), "{error}");
-    assert!(error.contains("nonsense"), "{error}");
+    let error = store(nonsense, TAGGED)
+        .hello()
+        .await
+        .unwrap_err()
+        .to_string();
+    for part in ["redis_address_map", "nonsense"] {
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 /// Rankings are in the service's slot, and so are cached rows.
@@ -202,7 +127,7 @@ async fn rankings_and_rows_follow_their_slot() {
         Ok::<_, std::io::Error>(Some(row))
     });
     let rows = rows.build().unwrap();
-    let (mut added, mut to) = (0, cluster.other_primary(slot).await);
+    let mut added = 0;
     for round in 0..3 {
         for n in 0..50 {
             posts.add(&format!("post {}", n % 7), 1);
@@ -210,26 +135,24 @@ async fn rankings_and_rows_follow_their_slot() {
         }
         let ids = (0..50).map(|n| (format!("{round} {n}"), Duration::from_secs(3_600)));
         rows.schedule_many(ids).await.unwrap();
-        until("the rows are loaded", async || {
-            let row = rows.get::<serde_json::Value>(&format!("{round} 49")).await;
-            row.is_ok_and(|row| row.is_some())
-        })
-        .await;
+        let readable = async |n: usize| {
+            until("the rows can be read", async || {
+                let row = rows.get::<serde_json::Value>(&format!("{round} {n}")).await;
+                row.is_ok_and(|row| row.is_some())
+            })
+            .await;
+        };
+        readable(49).await;
         service.settle().await;
-        let from = cluster.owner(slot).await;
+        let to = cluster.other_primary(slot).await;
         cluster.move_slot(slot, to, Duration::ZERO).await;
-        to = from;
         let top = look_until(PATIENCE, async || {
             let top = posts.top(0, 10).await;
             top.map_err(|error| error.to_string())
         })
         .await;
         assert_eq!(top.iter().map(|post| post.score).sum::<i64>(), added);
-        until("the rows are read", async || {
-            let row = rows.get::<serde_json::Value>(&format!("{round} 0")).await;
-            row.is_ok_and(|row| row.is_some())
-        })
-        .await;
+        readable(0).await;
     }
     service.end().await;
 }

@@ -5,29 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::Append;
-use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
+use tower_pulse_redis::RedisCredentials;
 
-use crate::place::{cluster_options, end_exactly_in, pulse, readable_again, under_load};
+use crate::place::{cluster_options, store};
 use crate::rig::log::Log;
+use crate::rig::seed::seed;
 use crate::rig::shared;
-use crate::service::Service;
+use crate::trials;
 use crate::user::User;
 
 #[tokio::test]
 async fn credentials_rotated_under_load_lose_nothing() {
-    let (cluster, prefix) = (shared::cluster().await, shared::prefix());
-    let user = User::new(cluster, "rotated", &prefix).await;
-    let (service, load) = under_load(pulse(user.given_to(cluster_options(cluster)), &prefix)).await;
-    for _ in 0..5 {
-        let before = user.asked();
-        user.rotate(cluster).await;
-        service.flushed_again().await;
-        // The first answer was the old password.
-        assert!(user.asked() >= before + 2);
-    }
-    readable_again(&service).await;
-    load.stop().await;
-    end_exactly_in(&service, cluster, &prefix).await;
+    trials::credentials(5, seed()).await.assert_exact();
 }
 
 #[tokio::test]
@@ -41,8 +30,7 @@ async fn a_wrong_password_is_told_without_it() {
         counted.fetch_add(1, SeqCst);
         async { Ok::<_, std::io::Error>(("wrong", "hunter2")) }
     });
-    let store = RedisStore::open(options.prefix(&*prefix).unwrap()).unwrap();
-    let error = store.hello().await.unwrap_err();
+    let error = store(options, &prefix).hello().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Forbidden);
     assert!(asked.load(SeqCst) >= 2, "it is asked again after WRONGPASS");
     let told = format!("{error} {error:?} {}", log.text());
@@ -52,8 +40,7 @@ async fn a_wrong_password_is_told_without_it() {
     let options = options.credentials(|| async {
         Err::<RedisCredentials, _>(std::io::Error::other("hunter2 is no token"))
     });
-    let store = RedisStore::open(options.prefix(&*prefix).unwrap()).unwrap();
-    let error = store.hello().await.unwrap_err();
+    let error = store(options, &prefix).hello().await.unwrap_err();
     let told = format!("{error} {error:?} {}", log.text());
     assert!(!told.contains("hunter2"), "{told}");
     assert!(told.contains("redis_credentials"), "{told}");

@@ -22,6 +22,8 @@ mod changes;
 mod fixture;
 #[path = "../stores/measures.rs"]
 mod measures;
+#[path = "../faults/scenarios/mod.rs"]
+mod scenarios;
 #[path = "../faults/service.rs"]
 mod service;
 #[path = "../stores/suite.rs"]
@@ -37,6 +39,7 @@ mod sentinel;
 mod stores;
 #[cfg(feature = "redis-tls")]
 mod tls;
+mod trials;
 mod user;
 
 /// Runs each test of the suite against a cluster and a primary with Sentinels.

@@ -11,7 +11,8 @@ use crate::rig::cluster::RedisCluster;
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels};
-use crate::rig::wait::look_until;
+use crate::rig::server::{RedisServer, issue};
+use crate::rig::wait::{PATIENCE, look_until, until};
 use crate::service::{Load, Service, Stored};
 
 /// The prefix of a service's keys, which all are in one slot.
@@ -23,6 +24,26 @@ pub fn pulse(options: RedisOptions, prefix: &str) -> Builder {
     Pulse::builder()
         .store(Arc::new(store))
         .flush_interval(Duration::from_millis(20))
+}
+
+/// A store that is patient, as the tests run at the same time.
+pub fn store(options: RedisOptions, prefix: &str) -> RedisStore {
+    let options = options.prefix(prefix).unwrap();
+    let options = options.response_timeout(PATIENCE);
+    RedisStore::open(options.connection_timeout(PATIENCE)).unwrap()
+}
+
+/// Makes a node own all slots of its cluster, and waits until it serves.
+pub async fn own_slots(node: &RedisServer) {
+    let mut connection = node.connection().await;
+    let mut add = redis::cmd("CLUSTER");
+    add.arg("ADDSLOTS").arg((0..16_384).collect::<Vec<_>>());
+    add.exec_async(&mut connection).await.unwrap();
+    until("it serves", async || {
+        let info: String = issue(&mut connection, "CLUSTER", "INFO").await;
+        info.contains("cluster_state:ok")
+    })
+    .await;
 }
 
 /// A service with traffic, of which some can be read.
@@ -68,7 +89,7 @@ pub async fn readable_again(service: &Service) -> Duration {
     let start = Instant::now();
     service.settle().await;
     let store = service.pulse.backend();
-    look_until(Duration::from_secs(60), async || {
+    look_until(PATIENCE, async || {
         let hits = store.counter("hits", 86_400).await;
         hits.map(drop).map_err(|error| error.to_string())
     })

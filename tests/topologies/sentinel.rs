@@ -3,14 +3,16 @@
 use tower_pulse::Condition;
 use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::Append;
-use tower_pulse_redis::{RedisOptions, RedisStore};
+use tower_pulse_redis::RedisOptions;
 
 use crate::place::{
-    end_exactly_behind, mapped, pulse, readable_again, sentinel_options, under_load,
+    end_exactly_behind, mapped, pulse, readable_again, sentinel_options, store, under_load,
 };
+use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
 use crate::rig::wait::until;
 use crate::service::{PREFIX, Service, Stored};
+use crate::trials;
 
 #[tokio::test]
 async fn a_failover_under_load_loses_nothing() {
@@ -46,29 +48,8 @@ async fn a_failover_under_load_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_primary_acknowledged_that_was_cut_off_is_replayed() {
-    let sentinels = Sentinels::start().await;
-    let builder = pulse(sentinel_options(&sentinels), PREFIX);
-    // Enough for half a minute of this load, as the machine may be busy.
-    let (service, load) = under_load(builder.replay_bytes(32 << 20)).await;
-    let before = sentinels.primary().await;
-    sentinels.cut_off(before);
-    // It is still written to, and its replicas do not get it.
-    for _ in 0..3 {
-        service.flushed_again().await;
-    }
-    sentinels.another_primary(before).await;
-    until("what the new primary lacks is replayed", async || {
-        service.health().flush.replayed > 0
-    })
-    .await;
-    // For some seconds there are two primaries.
-    sentinels.heal(before);
-    readable_again(&service).await;
-    service.flushed_again().await;
-    load.stop().await;
-    end_exactly_behind(&service, &sentinels, PREFIX).await;
-    assert_eq!(service.health().flush.store_resets, 0);
+async fn calls_that_a_primary_acknowledged_while_it_was_cut_off_are_replayed() {
+    trials::cut_off_primaries(1, seed()).await.assert_exact();
 }
 
 /// Calls that it had received are executed when it goes on, and are no more part of the fleet's figures.
@@ -113,15 +94,14 @@ async fn primary_and_sentinels_have_passwords_of_their_own() {
         options("hunter2", sentinels.urls()),
         options("of-the-servers", wrong_urls.collect()),
     ] {
-        let store = RedisStore::open(wrong.prefix(PREFIX).unwrap()).unwrap();
-        let error = store.hello().await.unwrap_err();
+        let error = store(wrong, PREFIX).hello().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
         for secret in ["hunter2", "of-the-s"] {
             assert!(!error.to_string().contains(secret), "{error}");
         }
     }
     let unknown = RedisOptions::sentinel("another", sentinels.urls()).unwrap();
-    let store = RedisStore::open(unknown.prefix(PREFIX).unwrap()).unwrap();
-    let error = store.hello().await.unwrap_err().to_string();
+    let error = store(unknown, PREFIX).hello().await.unwrap_err();
+    let error = error.to_string();
     assert!(error.contains("another"), "{error}");
 }

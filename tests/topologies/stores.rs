@@ -1,18 +1,8 @@
 //! Stores on the cluster and behind the Sentinels that the tests of this process share.
 
-use tower_pulse_redis::{RedisOptions, RedisStore};
-
 use crate::fixture::{Fixture, Keys};
-use crate::place::{cluster_options, sentinel_options};
+use crate::place::{cluster_options, sentinel_options, store};
 use crate::rig::shared::{cluster, prefix, sentinels};
-use crate::rig::wait::PATIENCE;
-
-/// Patient, as the tests run at the same time.
-fn store(options: RedisOptions, prefix: &str) -> RedisStore {
-    let options = options.prefix(prefix).unwrap();
-    let options = options.response_timeout(PATIENCE);
-    RedisStore::open(options.connection_timeout(PATIENCE)).unwrap()
-}
 
 /// A store in the cluster.
 pub async fn on_cluster() -> Fixture {

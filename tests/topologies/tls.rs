@@ -8,34 +8,20 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tower_pulse::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Append;
-use tower_pulse_redis::{RedisOptions, RedisStore};
+use tower_pulse_redis::RedisOptions;
 
-use crate::certificates::{behind_proxies, certificates, trusting};
-use crate::place::{TAGGED, end_exactly_in, mapped, pulse, readable_again, under_load};
-use crate::rig::cluster::{RedisCluster, Tls};
+use crate::certificates::{certificates, trusting};
+use crate::place::{TAGGED, mapped, own_slots, store};
+use crate::rig::cluster::Tls;
 use crate::rig::process::free_port_with_bus;
-use crate::rig::proxy::Proxy;
+use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
 use crate::rig::server::RedisServer;
-use crate::service::Service;
+use crate::trials;
 
 #[tokio::test]
 async fn connections_with_tls_that_are_cut_lose_nothing() {
-    let cluster = RedisCluster::start_tls(&certificates()).await;
-    let (proxies, options) = behind_proxies(&cluster).await;
-    let slot = cluster.slot(TAGGED).await;
-    let (service, load) = under_load(pulse(options, TAGGED)).await;
-    for cut in 0..10 {
-        proxies.iter().for_each(Proxy::cut);
-        service.flushed_again().await;
-        if cut == 5 {
-            // The owner that MOVED names is reached by TLS as well.
-            cluster.fail_over(slot).await;
-        }
-    }
-    readable_again(&service).await;
-    load.stop().await;
-    end_exactly_in(&service, &cluster, TAGGED).await;
+    trials::tls_cut(10, seed()).await.assert_exact();
 }
 
 /// A server of a cluster by itself, which owns all slots.
@@ -48,16 +34,12 @@ async fn only_node(tls: &Tls, port: u16, settings: &[(&str, &str)]) -> RedisServ
         node = node.arg(name, value);
     }
     let node = node.start().await;
-    let mut add = redis::cmd("CLUSTER");
-    add.arg("ADDSLOTS");
-    (0..16_384).for_each(|slot| _ = add.arg(slot));
-    add.exec_async(&mut node.connection().await).await.unwrap();
+    own_slots(&node).await;
     node
 }
 
 async fn hello(options: RedisOptions) -> StoreError {
-    let store = RedisStore::open(options.prefix(TAGGED).unwrap()).unwrap();
-    store.hello().await.unwrap_err()
+    store(options, TAGGED).hello().await.unwrap_err()
 }
 
 /// The certificate is for `localhost`, and the node says that it is 127.0.0.1.
@@ -106,14 +88,14 @@ impl Recorder {
     /// Panics unless each client began with a handshake of TLS.
     fn assert_only_tls(&self) {
         let heard = self.heard.lock().unwrap();
-        assert!(!heard.is_empty(), "nobody came");
+        assert!(!heard.is_empty(), "no client came");
         assert!(heard.iter().all(|bytes| bytes.first() == Some(&0x16)));
     }
 }
 
 /// A cluster that names its ports without TLS to clients that came by TLS.
 #[tokio::test]
-async fn a_cluster_leads_nobody_away_from_tls() {
+async fn a_cluster_leads_no_client_away_from_tls() {
     let (tls, port) = (certificates(), free_port_with_bus());
     let node = only_node(&tls, port, &[("--cluster-announce-ip", "127.0.0.1")]).await;
     let recorder = Recorder::start().await;
@@ -127,7 +109,7 @@ async fn a_cluster_leads_nobody_away_from_tls() {
 
 /// Sentinels with TLS that name a primary without it.
 #[tokio::test]
-async fn a_sentinel_leads_nobody_away_from_tls() {
+async fn a_sentinel_leads_no_client_away_from_tls() {
     let tls = certificates();
     let setup = Setup {
         tls: Some(tls.clone()),

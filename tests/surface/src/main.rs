@@ -250,24 +250,6 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_built_or_matched_elsewhere_is_noticed() {
-        let list = "pub struct a::Query\npub a::Query::limit: usize\n\
-            pub struct a::Pair(pub i64, pub i64)\npub a::Pair::0: i64\n\
-            #[non_exhaustive] pub struct a::Answer<T>\npub a::Answer::value: T\n\
-            pub struct a::Handle<'a>\npub fn a::Handle<'a>::get(&self, limit: usize) -> u64\n\
-            pub enum a::Order\npub a::Order::Up\n\
-            #[non_exhaustive] pub enum a::Part\npub a::Part::Page(u64)\n\
-            pub a::Part::Timer\npub a::Part::Timer::share: f64\n\
-            #[non_exhaustive] pub a::Part::Code\npub a::Part::Code::share: f64\n";
-        let expected = ["a::Order", "a::Pair", "a::Part::Timer", "a::Query"];
-        assert!(
-            exhaustive(list).iter().eq(&expected),
-            "{:?}",
-            exhaustive(list)
-        );
-    }
-
-    #[test]
     fn what_is_public_is_listed() {
         let list = fs::read_to_string(package().join(LIST)).expect("the list is in the repository");
         // Sets: the order of the lines follows that of the files in which the items are written.

@@ -1,4 +1,4 @@
-//! What the tests of protocols share: a `Pulse`, and what it has counted.
+//! The parts that the tests of protocols share: a `Pulse`, and a check of its counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,7 @@ use std::sync::Arc;
 use pulse_rig::wait::until;
 use tower_pulse::{Clock, Outcome, Pulse};
 use tower_pulse_core::store::{RecordQuery, Store};
-use tower_pulse_model::context::{ContextId, Kind};
-use tower_pulse_model::slice::Precision;
+use tower_pulse_model::context::Kind;
 use tower_pulse_model::tier::tier_for;
 
 /// The second of each test.
@@ -19,68 +18,45 @@ pub(crate) fn pulse() -> Pulse {
     Pulse::builder().clock(clock).build().expect("the defaults")
 }
 
-/// What a context counts: its requests by how they ended, and its errors.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
-    /// Number of requests by outcome, where there are some.
-    pub(crate) outcomes: BTreeMap<&'static str, u64>,
-    pub(crate) errors: u64,
-}
-
-/// What a context should count.
-pub(crate) fn counted(outcomes: &[(Outcome, u64)], errors: u64) -> Counted {
-    let outcomes = outcomes.iter();
-    Counted {
-        outcomes: outcomes
-            .map(|(outcome, n)| (outcome.as_str(), *n))
-            .collect(),
-        errors,
-    }
-}
-
-/// What each context counts, when no request is in flight any more.
-pub(crate) async fn counts(pulse: &Pulse) -> BTreeMap<String, Counted> {
-    until("no request is in flight", async || in_flight(pulse) == 0).await;
+/// Fails unless these contexts, and no others, count these requests by outcome, and these errors, when no request is in
+/// flight any more.
+pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[(&str, &[(Outcome, u64)], u64)]) {
+    wait_for_in_flight(pulse, 0).await;
     pulse.flush().await.expect("a store in memory");
     let store: Arc<dyn Store> = pulse.store().clone().into();
     let index = store.record_index(NOW).await.expect("a store in memory");
-    let http = index.contexts.into_iter();
-    let contexts: Vec<ContextId> = http.filter(|id| id.kind == Kind::Http).collect();
-    let minute: Precision = tier_for(60).expect("records have minutes");
+    let contexts = index.contexts.into_iter();
     let query = RecordQuery {
-        contexts,
+        contexts: contexts.filter(|id| id.kind == Kind::Http).collect(),
         width: 60,
-        tier: minute,
+        tier: tier_for(60).expect("records have minutes"),
         now: NOW,
     };
     let records = store.records(&query).await.expect("a store in memory");
-    let mut counts = BTreeMap::<String, Counted>::new();
+    let mut counts = BTreeMap::new();
     for (context, slices) in query.contexts.iter().zip(records) {
-        let counted = counts.entry(context.name.to_string()).or_default();
-        for slice in slices {
-            let (of_slice, times) = (slice.sums.outcomes, slice.sums.times);
-            for outcome in Outcome::ALL
-                .into_iter()
-                .filter(|one| of_slice.count(*one) > 0)
-            {
-                *counted.outcomes.entry(outcome.as_str()).or_default() += of_slice.count(outcome);
-            }
-            counted.errors += of_slice.errors;
-            // Each request has a time, once.
-            assert_eq!(times.count, of_slice.counts.iter().sum::<u64>());
-        }
+        let [slice] = &slices[..] else {
+            panic!("one minute has all requests: {context:?}");
+        };
+        let outcomes = &slice.sums.outcomes;
+        // Each request has a time, once.
+        assert_eq!(slice.sums.times.count, outcomes.counts.iter().sum::<u64>());
+        let counted = Outcome::ALL.map(|outcome| (outcome.as_str(), outcomes.count(outcome)));
+        let counted = counted.into_iter().filter(|(_, n)| *n > 0);
+        let counted: BTreeMap<_, _> = counted.collect();
+        counts.insert(context.name.to_string(), (counted, outcomes.errors));
     }
-    counts
+    let expected = expected.iter().map(|(name, outcomes, errors)| {
+        let outcomes = outcomes.iter().map(|(outcome, n)| (outcome.as_str(), *n));
+        ((*name).to_owned(), (outcomes.collect(), *errors))
+    });
+    assert_eq!(counts, expected.collect());
 }
 
-/// Fails unless these contexts, and no others, count this.
-pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[(&str, Counted)]) {
-    let expected = expected.iter();
-    let expected = expected.map(|(name, counted)| ((*name).to_owned(), counted.clone()));
-    assert_eq!(counts(pulse).await, expected.collect());
-}
-
-/// The requests that have begun and not ended.
-pub(crate) fn in_flight(pulse: &Pulse) -> i64 {
-    pulse.health().recording.in_flight
+/// Waits until so many requests have begun and not ended.
+pub(crate) async fn wait_for_in_flight(pulse: &Pulse, requests: i64) {
+    until("so many are in flight", async || {
+        pulse.health().recording.in_flight == requests
+    })
+    .await;
 }

@@ -1,10 +1,10 @@
 //! Calls that end by themselves. Their HTTP status is always 200: the gRPC status says how they ended.
 
-use crate::counting::{assert_counts, counted};
+use crate::counting::{assert_counts, wait_for_in_flight};
 use tonic::Code;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use tower_pulse::Outcome;
+use tower_pulse::Outcome::Success;
 
 use crate::shop::{Fixture, GET, LIST, ask, read_all};
 
@@ -44,9 +44,9 @@ async fn a_status_in_a_head_is_an_error_and_one_in_trailers_is_none() {
     assert_counts(
         &fixture.pulse,
         &[
-            (GET, counted(&[(Outcome::Success, 8)], 3)),
-            (LIST, counted(&[(Outcome::Success, 12)], 2)),
-            ("<other>", counted(&[(Outcome::Success, 2)], 2)),
+            (GET, &[(Success, 8)], 3),
+            (LIST, &[(Success, 12)], 2),
+            ("<other>", &[(Success, 2)], 2),
         ],
     )
     .await;
@@ -61,15 +61,14 @@ async fn calls_at_once_on_one_connection_are_each_counted() {
         let what = if number % 3 == 0 { "missing" } else { "wait" };
         calls.push(tokio::spawn(async move { client.get(what).await.is_ok() }));
     }
-    fixture.wait_for_in_flight(40).await;
+    wait_for_in_flight(&fixture.pulse, 40).await;
     fixture.gate.add_permits(40);
     let mut served = 0;
     for call in calls {
         served += usize::from(call.await.expect("no panic"));
     }
     assert_eq!(served, 40);
-    let of_get = counted(&[(Outcome::Success, 60)], 20);
-    assert_counts(&fixture.pulse, &[(GET, of_get)]).await;
+    assert_counts(&fixture.pulse, &[(GET, &[(Success, 60)], 20)]).await;
 }
 
 #[tokio::test]
@@ -86,12 +85,10 @@ async fn the_layer_to_the_end_of_bodies_ends_at_the_heads_of_grpc() {
     .await;
     let numbers = fixture.client.list("endless").await.expect("a stream");
     // The stream goes on.
-    let posts = counted(&[(Outcome::Success, 1)], 0);
-    assert_counts(&fixture.pulse, &[("POST", posts)]).await;
+    assert_counts(&fixture.pulse, &[("POST", &[(Success, 1)], 0)]).await;
     drop(numbers);
     fixture.client.get("missing").await.expect_err("not found");
-    let posts = counted(&[(Outcome::Success, 2)], 1);
-    assert_counts(&fixture.pulse, &[("POST", posts)]).await;
+    assert_counts(&fixture.pulse, &[("POST", &[(Success, 2)], 1)]).await;
 }
 
 /// tonic's routes are a router of axum: the layer on it knows the service, but not its methods.
@@ -113,6 +110,9 @@ async fn the_layer_of_axum_on_tonics_router_counts_by_service() {
         .await
         .1
         .expect("OK");
-    let of_shop = counted(&[(Outcome::Success, 3)], 1);
-    assert_counts(&fixture.pulse, &[("POST /test.Shop/{*rest}", of_shop)]).await;
+    assert_counts(
+        &fixture.pulse,
+        &[("POST /test.Shop/{*rest}", &[(Success, 3)], 1)],
+    )
+    .await;
 }

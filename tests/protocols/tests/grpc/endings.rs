@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::counting::{assert_counts, counted};
+use crate::counting::{assert_counts, wait_for_in_flight};
 use tonic::Code;
-use tower_pulse::Outcome;
+use tower_pulse::Outcome::{Cancelled, Panicked, Success};
 
 use crate::shop::{Fixture, GET, LIST};
 
@@ -16,17 +16,16 @@ async fn a_call_that_the_client_gives_up_is_cancelled() {
         let client = fixture.client.clone();
         calls.push(tokio::spawn(async move { client.get("wait").await }));
     }
-    fixture.wait_for_in_flight(9).await;
+    wait_for_in_flight(&fixture.pulse, 9).await;
     for call in calls.drain(..4) {
         call.abort();
     }
-    fixture.wait_for_in_flight(5).await;
+    wait_for_in_flight(&fixture.pulse, 5).await;
     fixture.gate.add_permits(5);
     for call in calls {
         assert_eq!(call.await.expect("no panic").expect("OK"), 2);
     }
-    let of_get = counted(&[(Outcome::Success, 5), (Outcome::Cancelled, 4)], 0);
-    assert_counts(&fixture.pulse, &[(GET, of_get)]).await;
+    assert_counts(&fixture.pulse, &[(GET, &[(Success, 5), (Cancelled, 4)], 0)]).await;
 }
 
 #[tokio::test]
@@ -39,8 +38,7 @@ async fn a_stream_that_the_client_gives_up_had_its_head() {
             assert_eq!(told.expect("a number").number, number);
         }
     }
-    let of_list = counted(&[(Outcome::Success, 3)], 0);
-    assert_counts(&fixture.pulse, &[(LIST, of_list)]).await;
+    assert_counts(&fixture.pulse, &[(LIST, &[(Success, 3)], 0)]).await;
 }
 
 /// tonic ends the call outside of all layers, whether the client or the server is first: the layer sees that its request
@@ -62,8 +60,7 @@ async fn a_call_beyond_its_deadline_is_cancelled() {
         .get_within("ok", Duration::from_secs(60))
         .await;
     assert_eq!(in_time.expect("OK"), 1);
-    let of_get = counted(&[(Outcome::Success, 1), (Outcome::Cancelled, 3)], 0);
-    assert_counts(&fixture.pulse, &[(GET, of_get)]).await;
+    assert_counts(&fixture.pulse, &[(GET, &[(Success, 1), (Cancelled, 3)], 0)]).await;
 }
 
 #[tokio::test]
@@ -71,6 +68,5 @@ async fn a_handler_that_panics_is_counted_as_such() {
     let fixture = Fixture::start().await;
     fixture.client.get("panic").await.expect_err("it panics");
     assert_eq!(fixture.client.get("ok").await.expect("OK"), 1);
-    let of_get = counted(&[(Outcome::Success, 1), (Outcome::Panicked, 1)], 1);
-    assert_counts(&fixture.pulse, &[(GET, of_get)]).await;
+    assert_counts(&fixture.pulse, &[(GET, &[(Success, 1), (Panicked, 1)], 1)]).await;
 }

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::counting::in_flight;
 use http::uri::PathAndQuery;
-use pulse_rig::wait::until;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::channel;
@@ -181,13 +179,6 @@ impl Fixture {
             client: Client(channel),
             server,
         }
-    }
-
-    pub(crate) async fn wait_for_in_flight(&self, requests: i64) {
-        until("so many are in flight", async || {
-            in_flight(&self.pulse) == requests
-        })
-        .await;
     }
 }
 

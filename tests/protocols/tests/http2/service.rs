@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-use tower_pulse::Pulse;
+use tower_pulse::{Outcome, Pulse};
 
 /// Bytes of a large body.
 pub(crate) const LARGE: usize = 8 * 1024 * 1024;
@@ -29,15 +29,10 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 /// Bytes that may be unread of all streams of a connection.
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
-/// Where a request is timed to.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Until {
-    Head,
-    BodyEnd,
-}
-
 pub(crate) struct Service {
     pub(crate) pulse: Pulse,
+    /// Whether requests are timed to the end of their bodies, and not to their heads.
+    until_body_end: bool,
     address: SocketAddr,
     /// Requests to `/wait` wait for a permit.
     pub(crate) gate: Arc<Semaphore>,
@@ -52,7 +47,29 @@ impl Drop for Service {
 }
 
 impl Service {
-    pub(crate) async fn start(until: Until) -> Self {
+    /// Runs a test with each of the two layers.
+    pub(crate) async fn each(test: impl AsyncFn(&mut Self, Connection)) {
+        for until_body_end in [false, true] {
+            let mut service = Self::start(until_body_end).await;
+            let connection = service.connect().await;
+            test(&mut service, connection).await;
+        }
+    }
+
+    /// How many of `bodies` that are sent are in flight.
+    pub(crate) fn sent(&self, bodies: i64) -> i64 {
+        bodies * i64::from(self.until_body_end)
+    }
+
+    /// The outcome of a response whose body does not come to its end.
+    pub(crate) fn cut_off(&self) -> Outcome {
+        match self.until_body_end {
+            true => Outcome::BodyAborted,
+            false => Outcome::Success,
+        }
+    }
+
+    async fn start(until_body_end: bool) -> Self {
         let (pulse, gate) = (crate::counting::pulse(), Arc::new(Semaphore::new(0)));
         let app = Router::new()
             .route("/users/{id}", get(|| async { "a user" }))
@@ -66,9 +83,9 @@ impl Service {
             .route("/half", get(half))
             .route("/trailers", get(trailers))
             .route("/upload", post(upload));
-        let app = match until {
-            Until::Head => app.layer(pulse.layer()),
-            Until::BodyEnd => app.layer(pulse.layer().until_body_end()),
+        let app = match until_body_end {
+            false => app.layer(pulse.layer()),
+            true => app.layer(pulse.layer().until_body_end()),
         };
         let app = app.with_state(gate.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -80,6 +97,7 @@ impl Service {
         let server = tokio::spawn(async { serve.await.expect("the service runs") });
         Self {
             pulse,
+            until_body_end,
             address,
             gate,
             shutdown: Some(shutdown),
@@ -87,7 +105,7 @@ impl Service {
         }
     }
 
-    pub(crate) async fn connect(&self) -> Connection {
+    async fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).await.expect("it listens");
         // Unread bytes of one stream must not keep the others from theirs.
         let builder = h2::client::Builder::new()
@@ -123,8 +141,22 @@ pub(crate) type Stream = (h2::client::ResponseFuture, SendStream<Bytes>);
 
 impl Connection {
     pub(crate) async fn open(&mut self, method: &str, path: &str) -> Stream {
-        let (response, sending) = self.begin(method, path, true).await;
-        (response, sending)
+        self.begin(method, path, true).await
+    }
+
+    /// Opens so many streams whose requests wait.
+    pub(crate) async fn wait(&mut self, streams: usize) -> Vec<Stream> {
+        let mut waiting = Vec::new();
+        for number in 0..streams {
+            waiting.push(self.open("GET", &format!("/wait/{number}")).await);
+        }
+        waiting
+    }
+
+    /// The body of an answer.
+    pub(crate) async fn body(&mut self, path: &str) -> (RecvStream, SendStream<Bytes>) {
+        let (response, sending) = self.open("GET", path).await;
+        (response.await.expect("a head").into_body(), sending)
     }
 
     /// Sends the head of a request, whose body follows unless this is its end.
@@ -135,17 +167,6 @@ impl Connection {
         self.send = ready.expect("the connection takes a stream");
         let request = request.expect("a request");
         self.send.send_request(request, is_end).expect("a stream")
-    }
-
-    /// The status and the bytes of the answer.
-    pub(crate) async fn ask(&mut self, method: &str, path: &str) -> (StatusCode, usize) {
-        let (response, _sending) = self.open(method, path).await;
-        let response = response.await.expect("an answer");
-        let status = response.status();
-        (
-            status,
-            read_all(response.into_body()).await.expect("a body").0,
-        )
     }
 
     /// Closes the connection at once, with all of its streams.
@@ -189,7 +210,7 @@ async fn large() -> Body {
     Body::from_stream(tokio_stream::iter(chunks).map(Ok::<_, Infallible>))
 }
 
-/// A body that goes on until nobody reads it.
+/// A body that goes on as long as it is read.
 async fn endless() -> Body {
     let (send, chunks) = tokio::sync::mpsc::channel(1);
     tokio::spawn(async move {

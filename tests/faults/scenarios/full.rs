@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tower_pulse::{Builder, Pulse};
-use tower_pulse_redis::{RedisOptions, RedisStore};
+use tower_pulse_redis::RedisStore;
 
 use super::{Report, keys};
 use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
-use crate::service::{PREFIX, Service, pause};
+use crate::rig::wait::{until, until_within};
+use crate::service::{PATIENT, Service, options, pause};
 
 /// The smallest limit that can be set.
 const BOUND: u64 = 1 << 20;
 
 fn bounded(url: &str) -> Builder {
-    let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
-    let options = options.response_timeout(Duration::from_secs(5));
-    let store = RedisStore::open(options.journal_bytes(BOUND)).unwrap();
+    let options = options(url, PATIENT).journal_bytes(BOUND);
+    let store = RedisStore::open(options).unwrap();
     let pulse = Pulse::builder().store(Arc::new(store));
     pulse.flush_interval(Duration::from_millis(20))
 }
@@ -40,13 +39,11 @@ pub async fn journal_full(time: Duration, seed: u64) -> Report {
     })
     .await;
     keys().stop_folding(conn).await;
-    let start = Instant::now();
-    while !(is_full(&service) && is_full(&other)) {
-        let elapsed = start.elapsed();
-        assert!(elapsed < Duration::from_secs(120), "it is never full");
-        pause(20).await;
-    }
-    let (full, mut faults) = (Instant::now(), Vec::new());
+    until_within(Duration::from_secs(120), "it is full", async || {
+        is_full(&service) && is_full(&other)
+    })
+    .await;
+    let (full, mut is_named) = (Instant::now(), true);
     let served = service.oracle.served();
     let (mut most_bytes, mut most_names) = (0, 0);
     while full.elapsed() < time {
@@ -55,33 +52,30 @@ pub async fn journal_full(time: Duration, seed: u64) -> Report {
         most_bytes = most_bytes.max(keys().unfolded(conn).await);
         for service in [&service, &other] {
             most_names = most_names.max(service.health().recording.pending_series);
-            if !is_full(service) {
-                faults.push("health does not name the reason".to_owned());
-            }
+            is_named &= is_full(service);
         }
     }
-    if service.oracle.served() == served {
-        faults.push("nothing was served".to_owned());
-    }
-    // The last call may exceed the limit.
-    if most_bytes > BOUND + 64 * 1024 {
-        faults.push(format!("{most_bytes} bytes in the journal"));
-    }
+    let is_serving = service.oracle.served() > served;
     keys().free_lease(conn).await;
-    let freed = Instant::now();
     for load in loads {
         load.stop().await;
     }
     other.settle().await;
-    faults.extend(other.pulse.shutdown().await.err().map(|e| e.to_string()));
+    let ended = other.pulse.shutdown().await;
     let mut report = Report::at_the_end(&service, &server).await;
-    let drained = freed.elapsed();
-    report.faults.extend(faults);
-    let seconds = drained.as_secs_f64();
-    report.notes = vec![
+    report
+        .faults
+        .extend(ended.err().map(|error| error.to_string()));
+    report.fault_if(!is_named, "health does not name the reason");
+    report.fault_if(!is_serving, "no request was served");
+    // The last call may exceed the limit.
+    let is_exceeded = most_bytes > BOUND + 64 * 1024;
+    report.fault_if(is_exceeded, format!("{most_bytes} bytes in the journal"));
+    let seconds = time.as_secs_f64();
+    report.done = format!("a journal at its bound for {seconds:.0} s");
+    report.notes.extend([
         format!("at most {most_bytes} bytes in it"),
         format!("{most_names} names pending"),
-        format!("drained in {seconds:.1} s"),
-    ];
+    ]);
     report
 }

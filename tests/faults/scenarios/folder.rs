@@ -9,8 +9,9 @@ use super::{Report, keys};
 use crate::rig::demo::{self, Demo};
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
-use crate::rig::server::{RedisServer, issue};
-use crate::service::{Service, with_response_timeout};
+use crate::rig::server::RedisServer;
+use crate::rig::wait::look_until;
+use crate::service::{PATIENT, Service, with_response_timeout};
 
 /// Number of processes that fold in turns.
 const CANDIDATES: usize = 3;
@@ -59,19 +60,15 @@ impl Candidate {
 
     /// Waits until the demo's requests are in the journal.
     async fn flushed(&mut self) {
-        let end = Instant::now() + RECOVERY_TIMEOUT;
-        loop {
+        look_until(RECOVERY_TIMEOUT, async || {
             let health = self.client.json("/admin/pulse/api/health").await;
-            let is_drained = health["recording"]["recorded"].as_u64() == Some(self.answered);
-            if is_drained
+            let is_flushed = health["recording"]["recorded"] == self.answered
                 && health["recording"]["pending_series"] == 0
-                && health["flush"]["in_doubt_age_seconds"].is_null()
-            {
-                return;
-            }
-            assert!(Instant::now() < end, "it is not flushed: {health:#}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+                && health["flush"]["in_doubt_age_seconds"].is_null();
+            let why = || format!("it is not flushed: {health:#}");
+            is_flushed.then_some(()).ok_or_else(why)
+        })
+        .await;
     }
 }
 
@@ -89,7 +86,7 @@ impl Fleet {
         let server = RedisServer::start().await;
         let proxy = Proxy::start(server.port()).await;
         proxy.delay(DELAY);
-        let builder = with_response_timeout(&server.url(), Duration::from_secs(5));
+        let builder = with_response_timeout(&server.url(), PATIENT);
         let mut candidates = Vec::new();
         for _ in 0..CANDIDATES {
             candidates.push(Candidate::start(&proxy.url()).await);
@@ -118,7 +115,7 @@ impl Fleet {
             if let Some(at) = folder.filter(|_| folder != not) {
                 return at;
             }
-            assert!(Instant::now() < end, "nobody takes over");
+            assert!(Instant::now() < end, "no instance takes over");
             for (at, candidate) in self.candidates.iter_mut().enumerate() {
                 if not != Some(at) {
                     candidate.ping().await;
@@ -142,21 +139,9 @@ impl Fleet {
                 return at;
             }
             self.candidates[at].demo.thaw();
-            if Instant::now() > end {
-                panic!("nobody is met in a round: {}", self.state(at).await);
-            }
+            let log = self.candidates[at].demo.stderr();
+            assert!(Instant::now() < end, "no folder is met in a round: {log}");
         }
-    }
-
-    /// Describes the state of the candidates, for a panic.
-    async fn state(&mut self, at: usize) -> String {
-        let state: Vec<String> = issue(&mut self.conn, "HGETALL", keys().state).await;
-        let lease = keys().folder(&mut self.conn).await;
-        let candidate = &mut self.candidates[at];
-        let health = candidate.client.json("/admin/pulse/api/health").await;
-        let log = candidate.demo.stderr();
-        let service = self.service.health();
-        format!("{lease:?} has the lease; {state:?}; {health:#}; {log}; {service:#?}")
     }
 
     async fn end(mut self) -> Report {
@@ -201,17 +186,15 @@ async fn in_fleets(
         all.add(report);
         slowest = slowest.max(of_fleet);
     }
-    let seconds = slowest.as_secs_f64();
-    all.notes.push(format!("taken over within {seconds:.1} s"));
-    if slowest > TAKEN_OVER_WITHIN {
-        all.faults.push(format!("taken over in {seconds:.2} s"));
-    }
+    let line = format!("taken over within {:.1} s", slowest.as_secs_f64());
+    all.fault_if(slowest > TAKEN_OVER_WITHIN, &*line);
+    all.notes.push(line);
     all
 }
 
 /// Kills the folder `kills` times in the middle of a round.
 pub async fn folders_killed(kills: u64, fleets: u64, seed: u64) -> Report {
-    in_fleets(fleets, kills, seed, async |fleet| {
+    let mut report = in_fleets(fleets, kills, seed, async |fleet| {
         let at = fleet.freeze_in_a_round().await;
         fleet.candidates[at].demo.kill_9();
         let killed = Instant::now();
@@ -222,13 +205,15 @@ pub async fn folders_killed(kills: u64, fleets: u64, seed: u64) -> Report {
         fleet.next_folder(None).await;
         killed.elapsed()
     })
-    .await
+    .await;
+    report.done = format!("{kills} folders killed in the middle of a round, in {fleets} fleets");
+    report
 }
 
-/// Freezes the folder `freezes` times in the middle of a round, and thaws it when another instance has
+/// Freezes the folder `times` times in the middle of a round, and thaws it when another instance has
 /// folded on.
 pub async fn folders_frozen(times: u64, fleets: u64, seed: u64) -> Report {
-    in_fleets(fleets, times, seed, async |fleet| {
+    let mut report = in_fleets(fleets, times, seed, async |fleet| {
         let at = fleet.freeze_in_a_round().await;
         let frozen = Instant::now();
         let folded = keys().folded(&mut fleet.conn).await;
@@ -236,12 +221,16 @@ pub async fn folders_frozen(times: u64, fleets: u64, seed: u64) -> Report {
         let taken_over = frozen.elapsed();
         // Another instance finishes the round that the folder had begun.
         while keys().folded(&mut fleet.conn).await == folded {
-            assert!(frozen.elapsed() < RECOVERY_TIMEOUT, "nobody ends the round");
+            assert!(frozen.elapsed() < RECOVERY_TIMEOUT, "the round never ends");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         fleet.candidates[at].demo.thaw();
         fleet.candidates[at].ping().await;
         taken_over
     })
-    .await
+    .await;
+    report.done = format!(
+        "{times} folders frozen in the middle of a round, and revived when another one folded"
+    );
+    report
 }

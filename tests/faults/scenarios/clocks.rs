@@ -1,24 +1,22 @@
 //! Five instances whose clocks are up to an hour apart, each of which folds now and then.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse::{Clock, ManualClock};
 use tower_pulse_model::slice::{HOUR, hour_of};
-use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::reads::{StoreOf, StoreReads};
 
 use super::{Report, keys};
 use crate::rig::book;
 use crate::rig::server::RedisServer;
-use crate::service::{PAGES, PREFIX, Service, context};
+use crate::service::{
+    PAGES, PATIENT, PREFIX, Service, context, now, options, statistics, with_clocks,
+};
 
 /// Differences of the instances' clocks from the server's, in seconds.
 const OFFSETS: [i64; 5] = [-1_800, -900, 0, 900, 1_800];
-/// 2023-11-14 22:30 UTC.
-const START: i64 = 1_700_001_000;
 /// Number of steps in an hour.
 const STEPS: i64 = 4;
 
@@ -32,18 +30,11 @@ struct Instance {
 pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
-    let (servers, servers_hand) = Clock::manual(START);
+    let (servers, servers_hand) = Clock::manual(now());
     let mut instances: Vec<Instance> = Vec::new();
     for offset in OFFSETS {
-        let options = RedisOptions::new(&server.url()).unwrap();
-        let options = options.prefix(PREFIX).unwrap();
-        let options = options.response_timeout(Duration::from_secs(5));
-        let store = RedisStore::open(options)
-            .unwrap()
-            .with_clock(servers.clone());
-        let (clock, hand) = Clock::manual(START + offset);
-        let pulse = Pulse::builder().store(Arc::new(store)).clock(clock.clone());
-        let pulse = pulse.flush_interval(Duration::from_secs(60));
+        let (clock, hand) = Clock::manual(now() + offset);
+        let pulse = with_clocks(options(&server.url(), PATIENT), &servers, &clock);
         let service = match instances.first() {
             Some(first) => first.service.join(pulse),
             None => Service::new(pulse),
@@ -56,7 +47,8 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     }
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut oracle: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
-    for _ in 0..hours as i64 * STEPS {
+    let mut kills = 0;
+    for step in 1..=hours as i64 * STEPS {
         for instance in &instances {
             // Drained at their own second, as samples that are drained later belong to the second before.
             instance.service.settle().await;
@@ -73,11 +65,15 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
             }
             instance.service.settle().await;
         }
-        let step = Duration::from_secs((HOUR / STEPS) as u64);
+        let time = Duration::from_secs((HOUR / STEPS) as u64);
         let hands = instances.iter().map(|instance| &instance.hand);
-        hands
-            .chain([&servers_hand])
-            .for_each(|hand| hand.advance(step));
+        let hands = hands.chain([&servers_hand]);
+        hands.for_each(|hand| hand.advance(time));
+        // Not after the last step, so that each call from then on is answered.
+        if step < hours as i64 * STEPS {
+            kills += server.kill_clients().await;
+            *conn = server.connection().await;
+        }
     }
     for instance in &instances[1..] {
         instance.service.settle().await;
@@ -92,17 +88,16 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
         !parts.iter().any(|part| line.starts_with(part))
     };
     report.faults.retain(is_whole);
-    let health = first.health();
-    if health.fold.late + health.fold.skewed > 0 {
-        let line = format!("late {}, skewed {}", health.fold.late, health.fold.skewed);
-        report.faults.push(line);
-    }
+    let fold = first.health().fold;
+    let line = format!("late {}, skewed {}", fold.late, fold.skewed);
+    report.fault_if(fold.late + fold.skewed > 0, line);
     let store = first.pulse.backend();
     let now = servers.now_seconds();
-    let mut in_hours = 0;
+    report.stored = 0;
     for page in 0..PAGES {
         let name = format!("hits:{}", context(page));
         let slices = book::get_counter(conn, PREFIX, &name, HOUR).await;
+        let slices: BTreeMap<i64, i64> = slices.into_iter().collect();
         let records = store.records_of(&context(page), HOUR as u32, now).await;
         let records = records.unwrap().into_iter();
         let records: BTreeMap<i64, u64> = records
@@ -110,31 +105,26 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
             .collect();
         for (hour, served) in &oracle {
             let expected = served[page];
-            let stored = slices
-                .iter()
-                .find(|(at, _)| at == hour)
-                .map_or(0, |(_, n)| *n);
+            let stored = slices.get(hour).copied().unwrap_or(0);
             let recorded = records.get(hour).map_or(0, |n| *n as i64);
-            in_hours += stored;
+            report.stored += stored;
             let is_retained = *hour > now - 47 * HOUR;
-            if stored != expected || (is_retained && recorded != expected) {
-                report.faults.push(format!(
-                    "page {page} at {hour}: {stored} counted, {recorded} recorded, {expected} served"
-                ));
-            }
+            report.fault_if(
+                stored != expected || (is_retained && recorded != expected),
+                format!("page {page} at {hour}: {stored} counted, {recorded} recorded, {expected} served"),
+            );
         }
-        // Compares the statistics: those of the newest hour in which the page was asked for, and of the one before.
+        // The statistics are those of the newest hour in which the page was asked for, and of the one before.
         let mut asked = oracle.iter().rev().filter(|(_, served)| served[page] > 0);
         let newest = asked.next().map_or(0, |(hour, _)| *hour);
         let of = |hour| oracle.get(&hour).map_or(0, |served| served[page]);
         let expected = of(newest) + of(newest - HOUR);
-        let stored = crate::service::statistics(conn, &context(page)).await;
-        if stored != expected {
-            report.faults.push(format!(
-                "page {page}: {stored} in its statistics, {expected} served"
-            ));
-        }
+        let stored = statistics(conn, PREFIX, &context(page)).await;
+        let line = format!("page {page}: {stored} in its statistics, {expected} served");
+        report.fault_if(stored != expected, line);
     }
-    report.stored = in_hours;
+    report.done = format!(
+        "{hours} hours by five clocks up to an hour apart, folding in turns, {kills} kills of connections"
+    );
     report
 }

@@ -46,15 +46,9 @@ pub async fn servers_killed(kills: u64, seed: u64) -> Report {
     }
     load.stop().await;
     let mut report = Report::at_the_end(&service, &server).await;
-    let health = service.health();
-    if health.flush.store_resets > 0 {
-        report
-            .faults
-            .push(format!("{} resets", health.flush.store_resets));
-    }
-    report
-        .notes
-        .push(format!("{in_rounds} of {all} kills in a round"));
+    let resets = service.health().flush.store_resets;
+    report.fault_if(resets > 0, format!("{resets} resets"));
+    report.done = format!("{all} x kill -9, appendfsync always, {in_rounds} of them in a round");
     report
 }
 
@@ -69,16 +63,18 @@ async fn linked(replica: &RedisServer) {
     .await;
 }
 
-struct Pair {
+/// A primary, and a replica that takes its place.
+pub struct Pair {
     primary: RedisServer,
-    replica: RedisServer,
-    /// A proxy to the replica.
-    conn: MultiplexedConnection,
-    proxy: Proxy,
+    pub replica: RedisServer,
+    /// A connection to the replica.
+    pub conn: MultiplexedConnection,
+    /// A proxy before the primary.
+    pub proxy: Proxy,
 }
 
 impl Pair {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let primary = RedisServer::start().await;
         let replica = RedisServer::builder().replica_of(primary.port());
         let replica = replica.start().await;
@@ -94,7 +90,7 @@ impl Pair {
     }
 
     /// No server listens on that port: replication is cut, and the replica keeps its data.
-    async fn cut(&mut self) {
+    pub async fn cut(&mut self) {
         replicate(&mut self.conn, "127.0.0.1", "1").await;
     }
 
@@ -115,8 +111,16 @@ impl Pair {
         }
     }
 
+    /// Waits until the replica has some requests.
+    pub async fn replicated(&self) {
+        until("something is replicated", async || {
+            Stored::read(&mut self.conn.clone()).await.total() > 0
+        })
+        .await;
+    }
+
     /// Kills the primary in the middle of a round, and promotes the replica.
-    async fn fail_over(&mut self, service: &Service) {
+    pub async fn fail_over(&mut self, service: &Service) {
         in_a_round(&mut self.primary.connection().await).await;
         self.primary.kill_9();
         self.proxy.set_upstream(self.replica.port());
@@ -135,10 +139,7 @@ async fn under_load(seed: u64) -> Report {
     let mut pair = Pair::start().await;
     let service = Service::new(stepwise(&pair.proxy.url()));
     let load = service.load(seed);
-    until("something is replicated", async || {
-        Stored::read(&mut pair.conn.clone()).await.total() > 0
-    })
-    .await;
+    pair.replicated().await;
     pair.cut_in_a_round().await;
     let primary = &pair.primary.connection().await;
     let folded = keys().folded(&mut primary.clone()).await;
@@ -153,10 +154,9 @@ async fn under_load(seed: u64) -> Report {
     .await;
     load.stop().await;
     let mut report = Report::at_the_end(&service, &pair.replica).await;
-    let health = service.health();
-    if health.flush.replayed == 0 || health.flush.store_resets > 0 {
-        report.faults.push(format!("not a failover: {health:?}"));
-    }
+    let flush = service.health().flush;
+    let is_wrong = flush.replayed == 0 || flush.store_resets > 0;
+    report.fault_if(is_wrong, format!("not a failover: {flush:?}"));
     report
 }
 
@@ -164,36 +164,24 @@ async fn under_load(seed: u64) -> Report {
 /// generation from another instance, or no data at all.
 async fn after_the_first_call(is_known: bool) -> Report {
     let mut pair = Pair::start().await;
-    let mut others = None;
+    let first = Service::new(stepwise(&pair.proxy.url()));
     if is_known {
-        let other = Service::new(stepwise(&pair.proxy.url()));
-        other.requests(PAGES).await;
-        other.settle().await;
-        until("it is replicated", async || {
-            Stored::read(&mut pair.conn.clone()).await.total() == PAGES as i64
-        })
-        .await;
-        others = Some(other);
+        first.requests(PAGES).await;
+        first.settle().await;
+        pair.replicated().await;
     }
     pair.cut().await;
-    let service = match &others {
-        Some(other) => other.join(stepwise(&pair.proxy.url())),
-        None => Service::new(stepwise(&pair.proxy.url())),
-    };
+    let service = first.join(stepwise(&pair.proxy.url()));
     service.requests(2 * PAGES).await;
     pair.fail_over(&service).await;
     let mut report = Report::at_the_end(&service, &pair.replica).await;
-    let health = service.health();
-    if health.flush.replayed == 0 || (health.flush.store_resets > 0) == is_known {
-        report
-            .faults
-            .push(format!("not as it should be: {health:?}"));
-    }
-    if let Some(other) = others {
-        report
-            .faults
-            .extend(other.pulse.shutdown().await.err().map(|e| e.to_string()));
-    }
+    let flush = service.health().flush;
+    let is_wrong = flush.replayed == 0 || (flush.store_resets > 0) == is_known;
+    report.fault_if(is_wrong, format!("not as it should be: {flush:?}"));
+    let ended = first.pulse.shutdown().await;
+    report
+        .faults
+        .extend(ended.err().map(|error| error.to_string()));
     report
 }
 
@@ -206,5 +194,7 @@ pub async fn failovers(times: u64, seed: u64) -> Report {
     for n in 2..times {
         all.add(under_load(seed ^ n).await);
     }
+    all.done =
+        format!("{times} primaries lost in a round, two right after an instance's first call");
     all
 }

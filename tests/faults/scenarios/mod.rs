@@ -1,0 +1,117 @@
+//! Faults under load. Each scenario is a test in its short form, and a row of `make chaos` in its long form.
+
+mod clocks;
+mod deleted;
+mod folder;
+mod full;
+mod network;
+pub mod process;
+mod server;
+
+use std::time::Duration;
+
+pub use clocks::clocks_apart;
+pub use deleted::deleted;
+pub use folder::{folders_frozen, folders_killed};
+pub use full::journal_full;
+pub use network::{kills_and_freezes, lost_replies};
+pub use process::{sigkill, sigterm};
+use redis::aio::MultiplexedConnection;
+pub use server::{Pair, failovers, servers_killed};
+
+use crate::rig::fold::JournalKeys;
+use crate::rig::server::RedisServer;
+use crate::service::{PREFIX, Service, Stored};
+
+/// The result of a scenario.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The faults that happened, in words.
+    pub done: String,
+    pub expected: i64,
+    pub stored: i64,
+    /// Deviations from the expected result, one line each.
+    pub faults: Vec<String>,
+    /// Further measurements.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// Flushes, ends the service, and compares it with its server. No sample may be lost.
+    pub async fn at_the_end(service: &Service, server: &RedisServer) -> Self {
+        let stored = async || Stored::read(&mut server.connection().await).await;
+        Self::at_the_end_with(service, stored).await
+    }
+
+    /// The same, where `stored` reads the store once the service has ended.
+    pub async fn at_the_end_with(service: &Service, stored: impl AsyncFnOnce() -> Stored) -> Self {
+        let drained = service.settle().await.as_secs_f64();
+        let ended = service.pulse.shutdown().await;
+        let stored = stored().await;
+        let health = service.health();
+        let mut report = Self {
+            expected: service.oracle.served() as i64,
+            stored: stored.by_page(),
+            faults: service.differences(&stored),
+            notes: vec![
+                format!("{} calls failed", health.flush.errors),
+                format!("drained in {drained:.1} s"),
+            ],
+            ..Self::default()
+        };
+        // The finest precisions retain two and ten minutes, which a run may exceed.
+        let is_fine =
+            |line: &String| line.starts_with("hits at 1 s") || line.starts_with("hits at 5 s");
+        report.faults.retain(|line| !is_fine(line));
+        report
+            .faults
+            .extend(ended.err().map(|error| error.to_string()));
+        let (lost, dropped) = (health.flush.lost, health.recording.dropped);
+        report.fault_if(
+            lost + dropped > 0,
+            format!("lost {lost}, dropped {dropped}"),
+        );
+        let is_gone =
+            health.fold.journal.as_ref().is_some_and(|journal| {
+                journal.hole_bytes + journal.set_aside + journal.orphaned > 0
+            });
+        let gone = format!("reported as missing: {:?}", health.fold.journal);
+        report.fault_if(is_gone, gone);
+        report
+    }
+
+    pub fn fault_if(&mut self, is_wrong: bool, fault: impl Into<String>) {
+        self.faults.extend(is_wrong.then(|| fault.into()));
+    }
+
+    /// Adds the report of another part of the same scenario.
+    fn add(&mut self, other: Self) {
+        self.expected += other.expected;
+        self.stored += other.stored;
+        self.faults.extend(other.faults);
+        self.notes.extend(other.notes);
+    }
+
+    /// Panics unless all numbers are exact.
+    pub fn assert_exact(&self) {
+        assert!(self.faults.is_empty(), "{self:#?}");
+        assert_eq!(self.stored, self.expected, "{self:#?}");
+        assert!(self.expected > 0);
+    }
+}
+
+fn keys() -> JournalKeys {
+    JournalKeys::below(PREFIX)
+}
+
+/// Delay of each answer to the folder, so that a round lasts.
+const DELAY: Duration = Duration::from_millis(4);
+
+/// Waits until a round is in progress.
+async fn in_a_round(conn: &mut MultiplexedConnection) {
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    while !keys().is_in_a_round(conn).await {
+        assert!(std::time::Instant::now() < end, "no instance folds");
+        tokio::time::sleep(Duration::from_micros(500)).await;
+    }
+}

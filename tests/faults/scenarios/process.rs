@@ -1,0 +1,161 @@
+//! Signals to the demo, under load.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+use super::Report;
+use crate::rig::demo::{self, Demo};
+use crate::rig::fold::fold_rest;
+use crate::rig::http::Client;
+use crate::rig::server::RedisServer;
+use crate::service::{counter, pause};
+
+/// The connections to one process.
+pub const CONNECTIONS: usize = 4;
+
+/// Clients that send requests until the server does not answer any more.
+pub struct Clients([JoinHandle<Vec<Instant>>; CONNECTIONS]);
+
+impl Clients {
+    pub fn start(demo: &Demo) -> Self {
+        let address = demo.address();
+        Self([(); CONNECTIONS].map(|()| {
+            tokio::spawn(async move {
+                let mut client = Client::connect(address).await;
+                let mut answered = Vec::new();
+                while let Ok(response) = client.try_request("GET", "/ping", &[], "").await
+                    && response.status == 200
+                {
+                    answered.push(Instant::now());
+                    // A busy service, but not a busy loop.
+                    if answered.len() % 10 == 0 {
+                        pause(1).await;
+                    }
+                }
+                answered
+            })
+        }))
+    }
+
+    /// The times of all answers, in order, once there are no more.
+    pub async fn answers(self) -> Vec<Instant> {
+        let mut answered = Vec::new();
+        for client in self.0 {
+            answered.extend(client.await.unwrap());
+        }
+        answered.sort_unstable();
+        answered
+    }
+}
+
+/// Starts the demo under a prefix of its own, lets it serve for some milliseconds, and ends it with `end`.
+/// Returns the times of the answers, in order, and the number of requests in Redis.
+async fn one(
+    server: &RedisServer,
+    round: u64,
+    millis: u64,
+    end: impl AsyncFnOnce(&Demo),
+) -> (Vec<Instant>, i64) {
+    let (url, prefix) = (server.url(), format!("pulse:{round}:"));
+    let env = [
+        ("REDIS_URL", &*url),
+        ("PULSE_PREFIX", &*prefix),
+        ("DEMO_TRAFFIC", "off"),
+    ];
+    let demo = Demo::start(demo::built(), &env).await;
+    let clients = Clients::start(&demo);
+    pause(millis).await;
+    end(&demo).await;
+    let answered = clients.answers().await;
+    // Appended calls are safe, and the next folder folds them.
+    fold_rest(&url, &prefix).await;
+    let mut conn = server.connection().await;
+    let stored = counter(&mut conn, &prefix, "hits:GET /ping", 86_400).await;
+    (answered, stored)
+}
+
+/// Ends processes by SIGTERM, each of which must exit within this time.
+pub async fn sigterm(rounds: u64, within: Duration, seed: u64) -> Report {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let server = RedisServer::start().await;
+    let mut report = Report {
+        done: format!("{rounds} x SIGTERM under load of {CONNECTIONS} connections"),
+        ..Report::default()
+    };
+    let mut slowest = Duration::ZERO;
+    for round in 0..rounds {
+        let mut took = None;
+        let (answered, stored) = one(&server, round, rng.u64(200..1_500), async |demo| {
+            let start = Instant::now();
+            demo.signal("TERM");
+            let exit = demo.wait_exit(within).await;
+            took = exit.filter(|exit| exit.success()).map(|_| start.elapsed());
+        })
+        .await;
+        report.fault_if(took.is_none(), format!("round {round}: no clean exit"));
+        slowest = slowest.max(took.unwrap_or_default());
+        report.ended(answered.len() as i64, stored, CONNECTIONS as i64);
+    }
+    report.notes = vec![format!("slowest {:.2} s", slowest.as_secs_f64())];
+    report
+}
+
+/// Kills processes, which may lose what they have counted within this time before.
+pub async fn sigkill(rounds: u64, allowed: Duration, seed: u64) -> Report {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let server = RedisServer::start().await;
+    let (mut report, mut widest) = (Report::default(), Duration::ZERO);
+    for round in 0..rounds {
+        let mut killed = Instant::now();
+        let (answered, stored) = one(&server, round, rng.u64(1_200..2_600), async |demo| {
+            killed = Instant::now();
+            demo.kill_9();
+        })
+        .await;
+        widest = widest.max(report.killed(killed, &answered, stored, allowed));
+    }
+    report.done = format!(
+        "{rounds} x SIGKILL under load of {CONNECTIONS} connections, at most the last {:.2} s missing",
+        widest.as_secs_f64()
+    );
+    report
+}
+
+impl Report {
+    /// Adds processes that have ended. A request that was served while its connection was closed has no answer.
+    pub fn ended(&mut self, answered: i64, stored: i64, connections: i64) {
+        let unheard = (stored - answered).clamp(0, connections);
+        let line = format!("{stored} stored, {answered} answered");
+        self.fault_if(stored != answered + unheard, line);
+        self.expected += answered + unheard;
+        self.stored += stored;
+    }
+
+    /// Adds a process that was killed: the answers until then, and the requests that the store has of them. Returns the
+    /// time before the kill of which requests are missing.
+    pub fn killed(
+        &mut self,
+        killed: Instant,
+        answered: &[Instant],
+        stored: i64,
+        allowed: Duration,
+    ) -> Duration {
+        self.expected += answered.len() as i64;
+        self.stored += stored;
+        let most = answered.len() + CONNECTIONS;
+        let is_possible = usize::try_from(stored).is_ok_and(|stored| stored <= most);
+        let line = format!("{stored} stored, {} answered", answered.len());
+        self.fault_if(!is_possible, line);
+        // Flushes are in order, so the first missing request is the oldest.
+        let first = answered.get(stored.max(0) as usize);
+        let missing = first.map_or(Duration::ZERO, |first| {
+            killed.saturating_duration_since(*first)
+        });
+        self.fault_if(
+            missing > allowed,
+            format!("the last {missing:?} are missing"),
+        );
+        missing
+    }
+}

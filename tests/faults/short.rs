@@ -1,0 +1,103 @@
+//! The scenarios of `make chaos` in their short forms, and which instance folds after another has ended.
+
+use std::time::Duration;
+
+use crate::rig::fold::JournalKeys;
+use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::{PATIENCE, until};
+use crate::scenarios;
+use crate::service::{PAGES, PREFIX, Service, Stored, builder};
+
+#[tokio::test]
+async fn a_folder_killed_in_a_round_loses_nothing() {
+    let report = scenarios::folders_killed(2, 1, seed()).await;
+    report.assert_exact();
+}
+
+#[tokio::test]
+async fn a_folder_frozen_beyond_its_lease_doubles_nothing() {
+    let report = scenarios::folders_frozen(2, 1, seed()).await;
+    report.assert_exact();
+}
+
+#[tokio::test]
+async fn five_instances_with_clocks_up_to_an_hour_apart_are_exact() {
+    scenarios::clocks_apart(5, seed()).await.assert_exact();
+}
+
+#[tokio::test]
+async fn a_full_journal_loses_nothing() {
+    let time = Duration::from_secs(2);
+    scenarios::journal_full(time, seed()).await.assert_exact();
+}
+
+#[tokio::test]
+async fn a_server_killed_in_a_round_loses_nothing() {
+    scenarios::servers_killed(4, seed()).await.assert_exact();
+}
+
+#[tokio::test]
+async fn failovers_in_a_round_are_exact() {
+    scenarios::failovers(3, seed()).await.assert_exact();
+}
+
+#[tokio::test]
+async fn a_deleted_journal_is_reported_as_a_hole() {
+    scenarios::deleted(false, 2, seed()).await.assert_exact();
+}
+
+#[tokio::test]
+async fn a_deleted_state_is_a_reset() {
+    scenarios::deleted(true, 2, seed()).await.assert_exact();
+}
+
+#[tokio::test]
+async fn killed_connections_and_a_frozen_server_lose_nothing() {
+    let report = scenarios::kills_and_freezes(25, 5, 0, seed()).await;
+    report.assert_exact();
+}
+
+#[tokio::test]
+async fn lost_replies_lose_and_double_nothing() {
+    scenarios::lost_replies(60, seed()).await.assert_exact();
+}
+
+#[tokio::test]
+async fn sigterm_under_load_loses_nothing() {
+    scenarios::sigterm(2, PATIENCE, seed()).await.assert_exact();
+}
+
+#[tokio::test]
+async fn by_sigkill_at_most_one_interval_is_missing() {
+    // As much again for a machine that is busy with other tests.
+    let report = scenarios::sigkill(3, Duration::from_secs(2), seed()).await;
+    assert!(report.faults.is_empty(), "{report:#?}");
+}
+
+#[tokio::test]
+async fn another_instance_folds_soon_after_a_shutdown() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let keys = JournalKeys::below(PREFIX);
+    let first = Service::new(builder(&server.url()));
+    first.requests(PAGES).await;
+    first.settle().await;
+    let folder = keys.folder(conn).await;
+    assert_eq!(folder, Some(first.health().instance));
+    let second = first.join(builder(&server.url()));
+    let load = second.load(seed());
+    second.flushed_again().await;
+    first.pulse.shutdown().await.unwrap();
+    // The lease has not to expire.
+    assert_ne!(keys.folder(conn).await, Some(first.health().instance));
+    let instance = second.health().instance;
+    until("the other one folds", async || {
+        keys.folder(&mut conn.clone()).await.as_ref() == Some(&instance)
+    })
+    .await;
+    load.stop().await;
+    second.end().await;
+    let differences = second.differences(&Stored::read(conn).await);
+    assert!(differences.is_empty(), "{differences:#?}");
+}

@@ -1,0 +1,226 @@
+//! Clusters whose slots move and whose nodes die, and primaries that Sentinels replace: each is a test in its short form,
+//! and a row of `make chaos` in its long form.
+
+use std::time::{Duration, Instant};
+
+#[cfg(feature = "redis-tls")]
+use crate::certificates::{behind_proxies, certificates};
+use crate::place::{
+    TAGGED, cluster_options, pulse, readable_again, sentinel_options, stored_behind, stored_in,
+};
+use crate::rig::cluster::{Node, RedisCluster};
+#[cfg(feature = "redis-tls")]
+use crate::rig::proxy::Proxy;
+use crate::rig::sentinel::Sentinels;
+use crate::rig::shared;
+use crate::scenarios::Report;
+use crate::service::{Load, PREFIX, Service, Stored, pause};
+use crate::user::User;
+
+/// After the end of a fault, all that was recorded must be readable again within this time.
+const READABLE: Duration = Duration::from_secs(10);
+
+/// Covers what a primary acknowledges that is cut off for half a minute: 15,000 requests a second, in 50 calls.
+const REPLAY_BYTES: usize = 32 << 20;
+
+/// A service under load, and the longest time until its figures could be read again.
+struct Trial {
+    service: Service,
+    load: Load,
+    slowest: Duration,
+}
+
+impl Trial {
+    async fn start(builder: tower_pulse::Builder, seed: u64) -> Self {
+        let service = Service::new(builder.replay_bytes(REPLAY_BYTES));
+        let load = service.load(seed);
+        service.flushed_again().await;
+        // A first flush writes the journal alone. The tables, which are most of the keys, come with the fold.
+        service.settle().await;
+        Self {
+            service,
+            load,
+            slowest: Duration::ZERO,
+        }
+    }
+
+    /// A fault has ended now.
+    async fn recover(&mut self) {
+        self.service.flushed_again().await;
+        let took = readable_again(&self.service).await;
+        self.slowest = self.slowest.max(took);
+    }
+
+    async fn end(self, stored: impl AsyncFnOnce() -> Stored, done: String) -> Report {
+        self.load.stop().await;
+        let mut report = Report::at_the_end_with(&self.service, stored).await;
+        report.done = done;
+        let line = format!("readable again within {:.1} s", self.slowest.as_secs_f64());
+        report.fault_if(self.slowest > READABLE, &*line);
+        report.notes.push(line);
+        let flush = self.service.health().flush;
+        let line = format!("{} resets", flush.store_resets);
+        report.fault_if(flush.store_resets > 0, line);
+        report
+            .notes
+            .push(format!("{} calls replayed", flush.replayed));
+        report
+    }
+
+    async fn end_in(self, cluster: &RedisCluster, prefix: &str, done: String) -> Report {
+        self.end(async || stored_in(cluster, prefix).await, done)
+            .await
+    }
+}
+
+/// How often a node was told that the next command is about a slot that is being moved to it.
+async fn asking(node: &Node) -> u64 {
+    let stats = node.server.info("commandstats").await;
+    let calls = stats.get("cmdstat_asking").and_then(|asking| {
+        let calls = asking.strip_prefix("calls=")?;
+        calls.split(',').next()?.parse().ok()
+    });
+    calls.unwrap_or(0)
+}
+
+pub async fn slot_moved(moves: u64, seed: u64) -> Report {
+    let (cluster, prefix) = (shared::cluster().await, shared::prefix());
+    let slot = cluster.slot(&prefix).await;
+    let mut trial = Trial::start(pulse(cluster_options(cluster), &prefix), seed).await;
+    let ends = [cluster.other_primary(slot).await, cluster.owner(slot).await];
+    let (mut keys, mut met, mut at_once) = (0, true, 0);
+    for to in ends.into_iter().cycle().take(moves as usize) {
+        let node = &cluster.nodes()[to];
+        let before = asking(node).await;
+        keys += cluster.move_slot(slot, to, Duration::from_millis(20)).await;
+        met &= asking(node).await > before;
+        trial.recover().await;
+    }
+    for _ in 0..moves {
+        // A server before Valkey 9 has no CLUSTER MIGRATESLOTS.
+        let to = cluster.other_primary(slot).await;
+        if !cluster.move_slot_at_once(slot, to).await {
+            break;
+        }
+        at_once += 1;
+        trial.recover().await;
+    }
+    let done = format!("slot moved {moves} times key by key, {keys} keys, {at_once} times at once");
+    let mut report = trial.end_in(cluster, &prefix, done).await;
+    report.fault_if(!met || keys <= 100 * moves as usize, "no call met ASK");
+    report
+}
+
+pub async fn failovers(rounds: u64, seed: u64) -> Report {
+    let cluster = RedisCluster::start().await;
+    let slot = cluster.slot(TAGGED).await;
+    let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), seed).await;
+    for round in 0..rounds {
+        if round % 2 == 0 {
+            // Ordered, so that the replica has everything.
+            cluster.fail_over(slot).await;
+            trial.recover().await;
+        } else {
+            // Unforeseen: the calls that the replica lacks are replayed.
+            let killed = cluster.kill_owner(slot).await;
+            trial.recover().await;
+            cluster.nodes()[killed].server.restart().await;
+        }
+        cluster.healthy().await;
+        pause(300).await;
+    }
+    let kills = rounds / 2;
+    let done = format!("{rounds} failovers of a cluster's primary, {kills} of them by kill -9");
+    trial.end_in(&cluster, TAGGED, done).await
+}
+
+pub async fn cut_off_primaries(rounds: u64, seed: u64) -> Report {
+    let sentinels = Sentinels::start().await;
+    let mut trial = Trial::start(pulse(sentinel_options(&sentinels), PREFIX), seed).await;
+    let (mut all_replayed, mut longest) = (true, Duration::ZERO);
+    for _ in 0..rounds {
+        let replayed = || trial.service.health().flush.replayed;
+        let (before, primary) = (replayed(), sentinels.primary().await);
+        let cut = Instant::now();
+        // It is still written to, and its replicas do not get it.
+        sentinels.cut_off(primary);
+        sentinels.another_primary(primary).await;
+        let replaced = Instant::now();
+        while replayed() == before && replaced.elapsed() < READABLE {
+            pause(20).await;
+        }
+        all_replayed &= replayed() > before;
+        longest = longest.max(cut.elapsed());
+        trial.recover().await;
+        // It comes back writable, until a Sentinel makes it a replica.
+        sentinels.heal(primary);
+        trial.recover().await;
+        sentinels.healthy().await;
+        pause(300).await;
+    }
+    sentinels.hold().await;
+    trial.recover().await;
+    let done = format!(
+        "{rounds} failovers by Sentinel, the old primary cut off, written to for {:.1} s at most, and back as a \
+         second primary",
+        longest.as_secs_f64()
+    );
+    let stored = async || stored_behind(&sentinels, PREFIX).await;
+    let mut report = trial.end(stored, done).await;
+    report.fault_if(!all_replayed, "after a failover, no call was replayed");
+    report
+}
+
+pub async fn cluster_down(outage: Duration, seed: u64) -> Report {
+    let cluster = RedisCluster::start_durable().await;
+    let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), seed).await;
+    cluster.kill_all();
+    trial.service.flush_failed().await;
+    tokio::time::sleep(outage).await;
+    cluster.restart_all().await;
+    trial.recover().await;
+    let seconds = outage.as_secs_f64();
+    let done = format!("all six nodes killed and away for {seconds:.0} s, appendfsync always");
+    trial.end_in(&cluster, TAGGED, done).await
+}
+
+pub async fn credentials(rotations: u64, seed: u64) -> Report {
+    let (cluster, prefix) = (shared::cluster().await, shared::prefix());
+    let user = User::new(cluster, "rotated", &prefix).await;
+    let options = user.given_to(cluster_options(cluster));
+    let mut trial = Trial::start(pulse(options, &prefix), seed).await;
+    let mut is_asked = true;
+    for _ in 0..rotations {
+        let before = user.asked();
+        user.rotate(cluster).await;
+        trial.recover().await;
+        // The first answer was the old password.
+        is_asked &= user.asked() >= before + 2;
+    }
+    let done =
+        format!("password replaced {rotations} times, connections killed, the old one given first");
+    let mut report = trial.end_in(cluster, &prefix, done).await;
+    report.fault_if(!is_asked, "the new password was not asked for");
+    report
+}
+
+#[cfg(feature = "redis-tls")]
+pub async fn tls_cut(cuts: u64, seed: u64) -> Report {
+    let cluster = RedisCluster::start_tls(&certificates()).await;
+    let (proxies, options) = behind_proxies(&cluster).await;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut trial = Trial::start(pulse(options, TAGGED), seed).await;
+    for cut in 1..=cuts {
+        proxies.iter().for_each(Proxy::cut);
+        pause(rng.u64(5..200)).await;
+        if cut == 5 {
+            // The owner that MOVED names is reached by TLS as well.
+            cluster.fail_over(cluster.slot(TAGGED).await).await;
+        }
+        if cut % 5 == 0 {
+            trial.recover().await;
+        }
+    }
+    let done = format!("{cuts} cuts of all connections with TLS to a cluster");
+    trial.end_in(&cluster, TAGGED, done).await
+}
