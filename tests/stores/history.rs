@@ -277,7 +277,8 @@ async fn a_day_takes_what_the_guide_states() {
         let usage = format!("MEMORY USAGE pulse:pulse:r1:{DAY}:{day} SAMPLES 0");
         let bytes: usize = fixture.run(&usage).await;
         let of_page = bytes / PAGES;
-        let range = stated * 8 / 10..stated * 12 / 10;
+        // Valkey 8 takes a quarter less than Redis.
+        let range = stated * 7 / 10..stated * 12 / 10;
         assert!(range.contains(&of_page), "{requests} requests: {of_page} B");
     }
 }
