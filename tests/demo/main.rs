@@ -6,18 +6,13 @@
 mod rig;
 
 mod api;
-mod counted;
 mod ending;
-mod history;
-mod incidents;
 mod past;
 
 use rig::demo::{self, Demo};
 use rig::http::Client;
 use rig::wait::{PATIENCE, look_until};
 use serde_json::Value;
-
-const PRECISIONS: [i64; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
 /// Starts a demo without traffic of its own.
 async fn start_without_traffic(env: &[(&str, &str)]) -> Demo {

@@ -1,19 +1,22 @@
-//! A demo with a simulated past.
+//! `DEMO_HISTORY` and `DEMO_INCIDENT`: the simulated past, what is named in it, and the live shop after it. The incidents in
+//! memory are read from the page, in `tests/browser`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
-use super::rig::demo::{self, Demo};
+use super::rig::demo::{Demo, built};
 use super::rig::http::Client;
 use super::rig::process::TempDir;
 use super::rig::server::RedisServer;
+use super::{row, until};
 
 /// How long a past may take to be recorded, while the machine is busy with something else.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(600);
+const MINUTES: u64 = 90;
 /// The pages of the shop that visitors of a fleet ask for, with their requests per minute.
-pub(crate) const RATES: [(&str, f64); 8] = [
+const RATES: [(&str, f64); 8] = [
     ("GET /", 360.0),
     ("GET /products/{id}", 360.0),
     ("GET /api/v1/users/{id}", 210.0),
@@ -24,78 +27,170 @@ pub(crate) const RATES: [(&str, f64); 8] = [
     ("GET /reports/daily", 24.0),
 ];
 
-/// The start of a minute, in Unix seconds.
-pub(crate) type Minute = u64;
-
-/// A fleet that has lived through three simulated hours.
-pub(crate) struct DemoWithPast {
-    pub(crate) demo: Demo,
-    pub(crate) client: Client,
-    /// The Unix second at which the simulated past ends.
-    pub(crate) seam: u64,
-    _server: Option<RedisServer>,
-    _directory: Option<TempDir>,
+/// Starts a demo with a past on a store, which a variable names.
+async fn start(store: (&str, &str), incident: Option<&str>) -> (Demo, Client) {
+    let history = format!("{MINUTES}m");
+    let incident = incident.map(|incident| ("DEMO_INCIDENT", incident));
+    let env = [store, ("DEMO_HISTORY", &history)].into_iter();
+    let env: Vec<_> = env.chain(incident).collect();
+    let demo = Demo::start_within(PATIENCE, built(), &[], &env).await;
+    let client = Client::connect(demo.address()).await;
+    (demo, client)
 }
 
-/// A kind of store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Backend {
-    Memory,
-    File,
-    Redis,
+async fn ask(client: &mut Client, path: &str) -> Value {
+    client.json(&format!("/admin/pulse/api/{path}")).await
 }
 
-impl Backend {
-    /// Starts a demo with a past, on a store of its own.
-    pub(crate) async fn start(self, env: &[(&str, &str)]) -> DemoWithPast {
-        // Several pasts at once would slow each other down.
-        static ONE: Semaphore = Semaphore::const_new(1);
-        let _turn = ONE.acquire().await.unwrap();
-        let server = match self {
-            Self::Memory | Self::File => None,
-            Self::Redis => Some(RedisServer::start().await),
+/// A Unix second that the demo logged after these words.
+fn logged(demo: &Demo, words: &str) -> u64 {
+    let log = demo.stderr();
+    let second = log.split(words).nth(1);
+    let second = second.and_then(|text| text.split([' ', ',']).next()?.parse().ok());
+    second.unwrap_or_else(|| panic!("{words:?} is not in the log: {log}"))
+}
+
+/// The different texts of a field of rows.
+fn texts<'a>(rows: &'a [Value], field: &str) -> BTreeSet<&'a str> {
+    rows.iter()
+        .map(|row| row[field].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn the_past_is_recorded_and_nothing_is_named_in_it() {
+    let redis = RedisServer::start().await;
+    let (demo, mut client) = start(("REDIS_URL", &redis.url()), None).await;
+    let seam = logged(&demo, "before Unix second ");
+    // The last minute may be simulated in part.
+    let to = seam / 60 * 60;
+    let hour = format!("paths?limit=100&from={}&to={to}", to - 3_600);
+    let past = ask(&mut client, &hour).await;
+    assert_eq!(past["total"], RATES.len(), "{past:#}");
+    for (context, rate) in RATES {
+        let count = row(&past, context).unwrap()["count"].as_f64().unwrap();
+        let expected = rate * 60.0;
+        let difference = (count - expected).abs();
+        assert!(difference < 5.0 * expected.sqrt(), "{context}: {count}");
+    }
+    let day = ask(&mut client, "overview?window=24h").await;
+    let total: f64 = RATES.iter().map(|(_, rate)| rate * MINUTES as f64).sum();
+    let count = day["window"]["count"].as_f64().unwrap();
+    assert!((count / total - 1.0).abs() < 0.1, "{count} of {total}");
+    assert_eq!(day["instances"], 4);
+    let mut slowest = Vec::new();
+    for window in ["hour", "last_hour"] {
+        let path = format!("slowest_requests?window={window}");
+        let mut answer = ask(&mut client, &path).await;
+        slowest.append(answer["requests"].as_array_mut().unwrap());
+    }
+    let instances = ["web-1", "web-2", "web-3", "web-4"];
+    assert_eq!(texts(&slowest, "instance"), instances.into());
+    assert_eq!(ask(&mut client, "health").await["instance"], "web-1");
+    let report = ask(&mut client, "path?context=GET%20/search&window=1h").await;
+    let timers = report["window"]["timers"].as_array().unwrap();
+    let timers = texts(timers, "timer");
+    assert_eq!(timers, ["db:search", "template:results"].into());
+
+    let marks = ask(&mut client, "marks").await;
+    let marks = marks["marks"].as_array().unwrap();
+    let mark = marks.iter().find(|mark| mark["version"].is_null()).unwrap();
+    assert_eq!(mark["text"], "simulated traffic until here");
+    let at = mark["at"].as_u64().unwrap();
+    assert!(at.abs_diff(seam) <= 5, "{at}, not {seam}");
+    let changes = ask(&mut client, "changes").await;
+    assert_eq!(changes["changes"], Value::Array(Vec::new()));
+}
+
+#[tokio::test]
+async fn an_incident_and_nothing_else_is_named_in_redis() {
+    let redis = RedisServer::start().await;
+    let demo = start(("REDIS_URL", &redis.url()), Some("busy_host")).await;
+    // Every change is about the instance, and its machine is suspected.
+    is_named(demo, |change, suspects| {
+        let is_about = |it: &Value| it["instance"] == "web-3";
+        let is_machine = |suspect: &Value| {
+            suspect["kind"] == "machine" && suspect["delay"].as_f64() > Some(0.03)
         };
-        let url = server.as_ref().map(RedisServer::url);
-        let directory = matches!(self, Self::File).then(|| TempDir::new("demo-past"));
-        let file = directory
-            .as_ref()
-            .map(|directory| directory.path().join("pulse.redb"));
-        let file = file.as_ref().map(|path| path.to_str().unwrap());
-        let store = url.iter().map(|url| ("REDIS_URL", &**url));
-        let store = store.chain(file.map(|path| ("PULSE_FILE", path)));
-        let env: Vec<_> = store.chain(env.iter().copied()).collect();
-        let demo = Demo::start_within(PATIENCE, demo::built(), &[], &env).await;
-        let log = demo.stderr();
-        let seam = log.split("before Unix second ").nth(1);
-        let seam = seam.and_then(|text| text.split(' ').next()?.parse().ok());
-        let client = Client::connect(demo.address()).await;
-        DemoWithPast {
-            seam: seam.unwrap_or_else(|| panic!("no past: {log}")),
-            demo,
-            client,
-            _server: server,
-            _directory: directory,
-        }
+        (is_about(change) || suspects.iter().any(is_about)) && suspects.iter().any(is_machine)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_incident_and_nothing_else_is_named_in_a_file() {
+    let directory = TempDir::new("demo-past");
+    let file = directory.path().join("pulse.redb");
+    let demo = start(("PULSE_FILE", file.to_str().unwrap()), Some("blocking")).await;
+    is_named(demo, |change, suspects| {
+        let is_code = |suspect: &Value| {
+            suspect["kind"] == "computing" && suspect["longest"].as_f64() > Some(0.08)
+        };
+        let page = (&change["kind"], &change["context"]);
+        page == (&"slower".into(), &"POST /cart/items".into()) && suspects.iter().any(is_code)
+    })
+    .await;
+}
+
+/// Fails unless changes are named right after the start, and all are expected, given a change and its suspects.
+async fn is_named(
+    (demo, mut client): (Demo, Client),
+    is_expected: impl Fn(&Value, &[Value]) -> bool,
+) {
+    let begun = logged(&demo, "the incident began at Unix second ");
+    let changes = ask(&mut client, "changes").await;
+    let changes = changes["changes"].as_array().unwrap();
+    assert!(!changes.is_empty(), "nothing since {begun}");
+    for change in changes {
+        let since = change["since"].as_u64().unwrap();
+        let is_ongoing = since.abs_diff(begun) <= 120 && change["ended"].is_null();
+        let suspects = change["suspects"].as_array().unwrap();
+        assert!(
+            is_ongoing && is_expected(change, suspects),
+            "since {begun}: {change:#}"
+        );
     }
 }
 
-impl DemoWithPast {
-    pub(crate) async fn get(&mut self, path: &str) -> Value {
-        let path = format!("/admin/pulse/api/{path}");
-        self.client.json(&path).await
+#[tokio::test]
+async fn a_past_is_not_added_to_what_a_service_has_recorded_nor_without_a_store() {
+    let redis = RedisServer::start().await;
+    let path = "/admin/pulse/api/paths?window=1h";
+    for history in [None, Some("30m")] {
+        let history = history.map(|history| ("DEMO_HISTORY", history));
+        let url = redis.url();
+        let env = [("REDIS_URL", &*url)].into_iter().chain(history);
+        let demo = super::start_without_traffic(&env.collect::<Vec<_>>()).await;
+        let mut client = Client::connect(demo.address()).await;
+        if history.is_none() {
+            client.get("/ping").await;
+        } else {
+            let log = demo.stderr();
+            assert!(log.contains("the simulated past is left out"), "{log}");
+            assert!(log.contains("set PULSE_PREFIX"), "{log}");
+        }
+        let is_counted =
+            |paths: &Value| paths["total"] == 1 && row(paths, "GET /ping").unwrap()["count"] == 1;
+        until(&mut client, path, is_counted).await;
     }
+    let env = [
+        ("REDIS_URL", "redis://127.0.0.1:1/"),
+        ("DEMO_HISTORY", "30m"),
+    ];
+    let demo = super::start_without_traffic(&env).await;
+    let log = demo.stderr();
+    assert!(log.contains("the simulated past is left out"), "{log}");
+    let mut client = Client::connect(demo.address()).await;
+    assert_eq!(client.get("/ping").await.status, 200);
+}
 
-    /// The rows of the pages in these minutes, and how many minutes they are.
-    pub(crate) async fn pages(&mut self, from: Minute, to: Minute) -> (Vec<Value>, f64) {
-        let path = format!("paths?limit=100&from={from}&to={to}");
-        let answer = self.get(&path).await;
-        assert_eq!((&answer["from"], &answer["to"]), (&from.into(), &to.into()));
-        let rows = answer["paths"].as_array().unwrap().clone();
-        (rows, (to - from) as f64 / 60.0)
-    }
-
-    /// The last minute that was simulated to its end.
-    pub(crate) fn last_simulated_minute(&self) -> Minute {
-        self.seam / 60 * 60 - 60
-    }
+#[tokio::test]
+async fn an_incident_without_a_past_begins_at_the_start() {
+    let demo = Demo::start(built(), &[("DEMO_INCIDENT", "surge")]).await;
+    let mut client = Client::connect(demo.address()).await;
+    // 1,464 requests a minute, and 1,800 more.
+    until(&mut client, "/admin/pulse/api/overview", |overview| {
+        overview["instances"] == 4 && overview["requests_per_second"].as_f64() > Some(40.0)
+    })
+    .await;
 }

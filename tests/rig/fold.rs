@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pulse_rig::server::issue;
 use pulse_rig::wait::PATIENCE;
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
 use tower_pulse::Clock;
 use tower_pulse_core::testing::TestFolder;
 use tower_pulse_redis::{RedisOptions, RedisStore};
@@ -30,37 +30,22 @@ impl JournalKeys {
 
     /// The name of the instance that folds, without the id behind it.
     pub async fn folder(&self, conn: &mut MultiplexedConnection) -> Option<String> {
-        let mut get = cmd("GET");
-        let holder: Option<String> = get.arg(&self.lease).query_async(conn).await.unwrap();
-        let name = |holder: String| {
-            holder
-                .rsplit_once(':')
-                .map_or(holder.clone(), |(name, _)| name.to_owned())
-        };
-        holder.map(name)
+        let holder: Option<String> = issue(conn, "GET", &self.lease).await;
+        let name = |holder: &str| Some(holder.rsplit_once(':')?.0.to_owned());
+        holder.map(|holder| name(&holder).unwrap_or(holder))
     }
 
     /// The fields of the fences: an instance has another one after a reset.
     pub async fn fences(&self, conn: &mut MultiplexedConnection) -> Vec<String> {
-        let mut get = cmd("HKEYS");
-        let fields: Vec<String> = get.arg(&self.state).query_async(conn).await.unwrap();
-        let mut fences: Vec<_> = fields
-            .into_iter()
-            .filter(|field| field.starts_with("f:"))
-            .collect();
+        let mut fences: Vec<String> = issue(conn, "HKEYS", &self.state).await;
+        fences.retain(|field| field.starts_with("f:"));
         fences.sort_unstable();
         fences
     }
 
     /// A field of the state; empty if it does not exist.
     pub async fn field(&self, conn: &mut MultiplexedConnection, name: &str) -> String {
-        let mut get = cmd("HGET");
-        let value: Option<String> = get
-            .arg(&self.state)
-            .arg(name)
-            .query_async(conn)
-            .await
-            .unwrap();
+        let value: Option<String> = issue(conn, "HGET", (&self.state, name)).await;
         value.unwrap_or_default()
     }
 
@@ -76,9 +61,7 @@ impl JournalKeys {
 
     /// Bytes of entries that are not folded.
     pub async fn unfolded(&self, conn: &mut MultiplexedConnection) -> u64 {
-        let mut get = cmd("HMGET");
-        let get = get.arg(&self.state).arg(&["head", "low"]);
-        let fields: (String, String) = get.query_async(conn).await.unwrap();
+        let fields: (String, String) = issue(conn, "HMGET", (&self.state, "head", "low")).await;
         offset(&fields.0) - offset(&fields.1)
     }
 
@@ -103,15 +86,12 @@ impl JournalKeys {
 
     /// Gives this lease to an instance that does nothing with it, for ten minutes: a longer lease is none.
     pub async fn hold_lease(&self, conn: &mut MultiplexedConnection) {
-        let mut set = cmd("SET");
-        set.arg(&self.lease).arg("another").arg("PX").arg(600_000);
-        set.exec_async(conn).await.unwrap();
+        let () = issue(conn, "SET", (&self.lease, "another", "PX", 600_000)).await;
     }
 
     /// Frees this lease, or that of a killed instance.
     pub async fn free_lease(&self, conn: &mut MultiplexedConnection) {
-        let mut del = cmd("DEL");
-        del.arg(&self.lease).exec_async(conn).await.unwrap();
+        let () = issue(conn, "DEL", &self.lease).await;
     }
 }
 

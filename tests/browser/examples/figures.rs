@@ -3,7 +3,7 @@
 
 use pulse_browser::page::{Page, quoted};
 use pulse_browser::service::Service;
-use pulse_browser::shop::{Backend, Shop};
+use pulse_browser::shop::Shop;
 
 /// How often each figure is measured. The median is printed.
 const RUNS: usize = 15;
@@ -17,7 +17,7 @@ async fn main() {
         "{:<64} {:>8} {:>8} {:>8}   bound",
         "milliseconds", "median", "least", "most"
     );
-    let shop = Shop::start(Backend::Memory, &[("DEMO_HISTORY", "3h")]).await;
+    let shop = Shop::start(&[("DEMO_HISTORY", "3h")]).await;
     let page = Page::open(&shop.screen("overview")).await;
     print(
         "first paint of the overview, warm, on loopback",
@@ -34,15 +34,11 @@ async fn main() {
         redraws(&page, legend).await,
         10.0,
     );
-    page.end().await;
 
     let service = Service::with_contexts(CONTEXTS).await;
     let page = Page::open(&service.url("/admin/pulse#paths?range=1h&limit=100&refresh=60")).await;
-    page.until(
-        "100 rows are drawn",
-        "document.querySelectorAll('table[data-table=paths] tbody tr').length === 100",
-    )
-    .await;
+    page.until("$$('table[data-table=paths] tbody tr').length === 100")
+        .await;
     print(
         "redraw of 100 rows of paths",
         redraws(&page, "#utc").await,
@@ -58,7 +54,6 @@ async fn main() {
         filters(&page).await,
         100.0,
     );
-    page.end().await;
 }
 
 fn print(what: &str, mut millis: Vec<f64>, bound: f64) {
@@ -74,10 +69,8 @@ async fn first_paints(page: &Page) -> Vec<f64> {
     let mut millis = Vec::new();
     for _ in 0..RUNS {
         page.reload().await;
-        millis.push(
-            page.until_value("something is painted", paint, |millis: &f64| *millis > 0.0)
-                .await,
-        );
+        let is_painted = |millis: &f64| *millis > 0.0;
+        millis.push(page.until_value(paint, is_painted).await);
     }
     millis
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pulse_browser::emulation::{Media, Size};
 use pulse_browser::page::Page;
 use pulse_browser::screens::SCREENS;
-use pulse_browser::shop::{Backend, Shop};
+use pulse_browser::shop::Shop;
 
 /// What goes wrong in the pictures: it shows the most of the page.
 const INCIDENT: &str = "bad_deploy";
@@ -30,7 +30,7 @@ async fn main() {
     std::fs::create_dir_all(&pictures).expect("create the directory of pictures");
     let incident = std::env::var("DEMO_INCIDENT").unwrap_or_else(|_| INCIDENT.to_owned());
     let env = [("DEMO_HISTORY", "3h"), ("DEMO_INCIDENT", &*incident)];
-    let shop = Shop::start(Backend::Memory, &env).await;
+    let shop = Shop::start(&env).await;
     let page = Page::empty().await;
     for (theme, media) in [("light", Media::Light), ("dark", Media::Dark)] {
         page.prefer(media).await;
@@ -50,7 +50,6 @@ async fn main() {
         }
     }
     println!("the pictures are in {}", pictures.display());
-    page.end().await;
 }
 
 fn write(path: PathBuf, picture: &[u8]) {

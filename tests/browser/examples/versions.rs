@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use pulse_browser::altering_proxy::AlteringProxy;
 use pulse_browser::page::Page;
+use pulse_browser::proxy::ReverseProxy;
 use pulse_browser::rig::demo::{Demo, built};
 use pulse_browser::screens::SCREENS;
 
@@ -44,7 +44,7 @@ async fn main() -> ExitCode {
     ];
     for (name, page, api) in pairs {
         println!("{name}");
-        let proxy = AlteringProxy::between(page, api).await;
+        let proxy = ReverseProxy::between("", page, api).await;
         for screen in SCREENS {
             show(screen.name, &proxy.screen(screen.fragment)).await;
         }
@@ -58,11 +58,7 @@ async fn show(screen: &str, url: &str) {
     // The page itself logs what it cannot draw.
     page.tolerate("console: TypeError");
     page.load(url).await;
-    page.until(
-        "the screen is drawn, or says why not",
-        &format!("({IS_DRAWN}) || ({IS_TOLD})"),
-    )
-    .await;
+    page.until(&format!("({IS_DRAWN}) || ({IS_TOLD})")).await;
     let refused = page.text("#complete").await;
     let shown = match page.eval::<bool>(&format!("!!({IS_DRAWN})")).await {
         true if refused.is_empty() => "drawn".to_owned(),
@@ -70,5 +66,4 @@ async fn show(screen: &str, url: &str) {
         false => "says that the answer may come from another version".to_owned(),
     };
     println!("  {screen:<10} {shown}");
-    page.end().await;
 }

@@ -1,49 +1,50 @@
 //! Accessibility, as axe-core judges it.
 
-use serde::Deserialize;
+use std::path::Path;
+use std::process::Command;
+use std::sync::LazyLock;
 
-use crate::axe_package;
 use crate::page::Page;
 
-/// A rule that a screen breaks.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Violation {
-    /// The rule, as `color-contrast`.
-    pub id: String,
-    /// What it asks for.
-    pub help: String,
-    /// What breaks it: the selector of each element, and why.
-    pub nodes: Vec<String>,
-}
+/// axe-core's script, which npm puts into the target directory, with the digest of the lock file.
+static SCRIPT: LazyLock<String> = LazyLock::new(|| {
+    let test = std::env::current_exe().expect("the path of this test");
+    // The test stands in `target/PROFILE/deps`.
+    let target = test.ancestors().nth(3).expect("the target directory");
+    let dir = target.join("axe");
+    let script = dir.join("node_modules/axe-core/axe.min.js");
+    if !script.exists() {
+        std::fs::create_dir_all(&dir).expect("a folder for axe-core");
+        for name in ["package.json", "package-lock.json"] {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("axe").join(name);
+            std::fs::copy(file, dir.join(name)).expect("a copy of what npm reads");
+        }
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+        let status = npm.current_dir(dir).status();
+        let is_there = status.is_ok_and(|status| status.success());
+        assert!(
+            is_there,
+            "`npm ci` could not get axe-core: run `make setup`"
+        );
+    }
+    std::fs::read_to_string(script).expect("the script of axe-core")
+});
 
 impl Page {
-    /// The rules of axe-core that the screen breaks, as it is now.
-    pub async fn violations(&self) -> Vec<Violation> {
+    /// The rules of axe-core that the screen breaks, as it is now, with the elements that break them: all rules, or the
+    /// one that is named.
+    pub async fn violations(&self, rule: Option<&str>) -> Vec<String> {
         // By the debugger, as the page's policy lets no script in that is not its own.
         if !self.eval::<bool>("typeof axe === 'object'").await {
-            self.run(&format!("{};undefined", axe_package::script()))
-                .await;
+            self.run(&format!("{};undefined", *SCRIPT)).await;
         }
-        self.eval(
-            "axe.run(document, {resultTypes: ['violations']}).then((result) => result.violations.map((violation) => ({
-                id: violation.id,
-                help: violation.help,
-                nodes: violation.nodes.map((node) => `${node.target.join(' ')}: ${node.failureSummary}`),
-            })))",
-        )
-        .await
-    }
-
-    /// Adds the violations of this screen to what is reported in the end, with `about` in front.
-    pub async fn check_accessibility(&self, about: &str, reports: &mut Vec<String>) {
-        for Violation { id, help, nodes } in self.violations().await {
-            let shown = nodes.iter().take(3).map(|node| node.replace('\n', " "));
-            let shown: Vec<_> = shown.collect();
-            reports.push(format!(
-                "{about}: {id} ({help}), {} times: {}",
-                nodes.len(),
-                shown.join(" | ")
-            ));
-        }
+        let only = rule.map_or_else(String::new, |rule| format!("runOnly: ['{rule}'], "));
+        let violations = format!(
+            "axe.run(document, {{{only}iframes: false, preload: false, resultTypes: ['violations']}}).then(({{violations}}) => violations.map(
+                ({{id, help, nodes}}) => `${{id}} (${{help}}), ${{nodes.length}} times: ${{nodes.slice(0, 3).map(
+                    (node) => `${{node.target.join(' ')}}: ${{node.failureSummary}}`).join(' | ')}}`))"
+        );
+        self.eval(&violations).await
     }
 }

@@ -18,8 +18,15 @@ const BINARY: &str = "/usr/bin/chromium";
 /// How long Chromium may take to listen, on a machine that is busy with other tests.
 const START: Duration = Duration::from_secs(30);
 
+/// A headless browser that asks for nothing but the page. Tabs that are not in front are shown all the same.
+const ARGUMENTS: &str = "--headless=new --remote-debugging-port=0 --lang=en-US --mute-audio --no-first-run
+    --no-default-browser-check --disable-extensions --disable-sync --disable-background-networking
+    --disable-component-update --disable-default-apps --disable-breakpad --disable-crash-reporter
+    --disable-dev-shm-usage --disable-gpu --disable-background-timer-throttling --disable-renderer-backgrounding
+    --disable-backgrounding-occluded-windows --disable-features=Translate,MediaRouter,OptimizationHints
+    --force-color-profile=srgb --password-store=basic about:blank";
+
 /// A running Chromium.
-#[derive(Debug)]
 pub struct Chromium {
     devtools: DevTools,
     /// Runs what reads the answers of the browser. Tests have runtimes of their own, which end before it.
@@ -89,43 +96,9 @@ fn launch(dir: &Path) -> Leashed {
     let mut command = Command::new(&binary);
     command
         .arg(format!("--user-data-dir={}", dir.join("profile").display()))
-        .args([
-            "--headless=new",
-            "--remote-debugging-port=0",
-            "--lang=en-US",
-            "--mute-audio",
-        ])
-        .args([
-            "--no-first-run",
-            "--no-default-browser-check",
-            "--disable-extensions",
-            "--disable-sync",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-default-apps",
-        ])
-        .args([
-            "--disable-breakpad",
-            "--disable-crash-reporter",
-            "--disable-dev-shm-usage",
-            "--disable-gpu",
-        ])
-        // Tabs that are not in front are shown to somebody too.
-        .args([
-            "--disable-background-timer-throttling",
-            "--disable-renderer-backgrounding",
-        ])
-        .args([
-            "--disable-backgrounding-occluded-windows",
-            "--disable-features=Translate,MediaRouter,OptimizationHints",
-        ])
-        .args([
-            "--force-color-profile=srgb",
-            "--password-store=basic",
-            "about:blank",
-        ])
+        .args(ARGUMENTS.split_whitespace())
+        // The name of another site that points at this machine.
+        .arg("--host-resolver-rules=MAP rebound.example 127.0.0.1")
         .env("XDG_CONFIG_HOME", dir.join("config"))
         .env("XDG_CACHE_HOME", dir.join("cache"))
         .env("TZ", zone())

@@ -4,7 +4,6 @@
 //! number of its session. Events are kept, as the browser sends them, until the tab's [`Session`] takes them.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,8 +41,8 @@ struct Open {
     last_call: u64,
     answers: HashMap<u64, oneshot::Sender<Answer>>,
     events: HashMap<String, Vec<Event>>,
-    /// Why there is no connection any more.
-    end: Option<String>,
+    /// Whether the connection has ended.
+    is_closed: bool,
 }
 
 impl DevTools {
@@ -63,29 +62,27 @@ impl DevTools {
         Ok(Self { calls, open })
     }
 
-    /// Calls a method of the browser.
-    pub(crate) async fn call(&self, method: &str, params: Value) -> Answer {
-        self.call_in(None, method, params).await
+    /// Calls a method of the browser. Panics if it fails.
+    pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
+        let answer = self.call_in(None, method, params).await;
+        answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Attaches to a tab.
-    pub(crate) async fn attach(&self, target: &str) -> Result<Session, String> {
+    pub(crate) async fn attach(&self, target: &str) -> Session {
         let params = json!({"targetId": target, "flatten": true});
-        let answer = self.call("Target.attachToTarget", params).await?;
-        let id = answer["sessionId"].as_str().ok_or("no session")?.to_owned();
-        Ok(Session {
+        let answer = self.call("Target.attachToTarget", params).await;
+        Session {
             devtools: self.clone(),
-            id,
-        })
+            id: answer["sessionId"].as_str().expect("a session").to_owned(),
+        }
     }
 
     async fn call_in(&self, session: Option<&str>, method: &str, params: Value) -> Answer {
         let (sender, answer) = oneshot::channel();
         let id = {
             let mut open = lock(&self.open);
-            if let Some(end) = &open.end {
-                return Err(format!("{method}: {end}"));
-            }
+            assert!(!open.is_closed, "{method}: Chromium has ended");
             open.last_call += 1;
             let id = open.last_call;
             open.answers.insert(id, sender);
@@ -99,19 +96,13 @@ impl DevTools {
         let _ = self.calls.send(call.to_string());
         match tokio::time::timeout(ANSWER, answer).await {
             Ok(Ok(answer)) => answer.map_err(|error| format!("{method}: {error}")),
-            Ok(Err(_)) => Err(format!("{method}: the connection to Chromium ended")),
-            Err(_) => Err(format!("{method}: no answer within {ANSWER:?}")),
+            gone => Err(format!("{method}: {gone:?}")),
         }
     }
 }
 
-impl fmt::Debug for DevTools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DevTools").finish_non_exhaustive()
-    }
-}
-
 /// A tab that is attached to.
+#[derive(Clone)]
 pub(crate) struct Session {
     devtools: DevTools,
     id: String,
@@ -119,8 +110,22 @@ pub(crate) struct Session {
 
 impl Session {
     /// Calls a method in the tab.
-    pub(crate) async fn call(&self, method: &str, params: Value) -> Answer {
+    pub(crate) async fn try_call(&self, method: &str, params: Value) -> Answer {
         self.devtools.call_in(Some(&self.id), method, params).await
+    }
+
+    /// The same, which panics if it fails.
+    pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
+        let answer = self.try_call(method, params).await;
+        answer.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Returns when all events that the page has caused are there: they come before the answer.
+    pub(crate) async fn catch_up(&self) {
+        for _ in 0..2 {
+            let params = json!({"expression": "undefined"});
+            let _ = self.try_call("Runtime.evaluate", params).await;
+        }
     }
 
     /// The events since the last call of this, in their order.
@@ -133,29 +138,20 @@ impl Session {
 async fn send(mut sink: SplitSink<Socket, Message>, mut queue: mpsc::UnboundedReceiver<String>) {
     while let Some(call) = queue.recv().await {
         if sink.send(Message::text(call)).await.is_err() {
-            // The reader says why.
             return;
         }
     }
 }
 
 async fn receive(mut stream: SplitStream<Socket>, open: Arc<Mutex<Open>>) {
-    let end = loop {
-        let text = match stream.next().await {
-            Some(Ok(Message::Text(text))) => text,
-            Some(Ok(Message::Close(_))) | None => {
-                break "Chromium closed the connection".to_owned();
-            }
-            Some(Ok(_)) => continue,
-            Some(Err(error)) => break format!("the connection to Chromium broke: {error}"),
-        };
-        match serde_json::from_str(&text) {
-            Ok(message) => lock(&open).take(message),
-            Err(error) => break format!("Chromium sent no JSON: {error}"),
+    while let Some(Ok(message)) = stream.next().await {
+        if let Message::Text(text) = message {
+            let message = serde_json::from_str(&text).expect("Chromium sends JSON");
+            lock(&open).take(message);
         }
-    };
+    }
     let mut open = lock(&open);
-    open.end = Some(end);
+    open.is_closed = true;
     open.answers.clear();
 }
 
@@ -177,15 +173,10 @@ impl Open {
         else {
             return;
         };
-        if method == "Target.detachedFromTarget" {
-            return;
-        }
         let (session, method) = (session.to_owned(), method.to_owned());
         let params = message["params"].take();
-        self.events
-            .entry(session)
-            .or_default()
-            .push(Event { method, params });
+        let events = self.events.entry(session).or_default();
+        events.push(Event { method, params });
     }
 }
 

@@ -5,8 +5,8 @@
 //!
 //! Read in this order: [`chromium`] (the one browser of a test binary), `devtools` (its protocol), [`page`] (a tab: opening, reading, waiting),
 //! [`input`] (mouse and keys), [`emulation`] (sizes, themes, no network), [`watch`] (what no page may do, and what it
-//! transfers), [`axe`] with [`axe_package`] (accessibility), [`screens`] (what there is to see); then what is shown: [`shop`] (the demo), [`service`]
-//! (routers at other places) and [`stripping_proxy`].
+//! transfers), [`axe`] (accessibility), [`screens`] (what there is to see); then what is shown: [`shop`] (the demo), [`service`]
+//! (routers at other places) and [`proxy`].
 //!
 //! # Why no library
 //!
@@ -14,18 +14,16 @@
 //! as types: 70 to 90 s of processor time, a fifth of what all tests took to build. The tests need two dozen of its methods,
 //! which `devtools` calls by their names, with JSON. [`page::Page`] hides that from the tests.
 
-pub mod altering_proxy;
 pub mod axe;
-pub mod axe_package;
 pub mod chromium;
 mod devtools;
 pub mod emulation;
 pub mod input;
 pub mod page;
+pub mod proxy;
 pub mod screens;
 pub mod service;
 pub mod shop;
-pub mod stripping_proxy;
 pub mod watch;
 
 pub use pulse_rig as rig;

@@ -1,6 +1,6 @@
 //! A tab: opening, reading and waiting.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
@@ -11,64 +11,43 @@ use crate::chromium::Chromium;
 use crate::devtools::Session;
 use crate::emulation::Size;
 use crate::rig::process::TempDir;
-use crate::watch::{Exchange, Watch};
-
-/// How long anything that must happen may take, on a machine that is busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use crate::rig::wait::{PATIENCE, look_until};
+use crate::watch::{Exchange, Watch, host};
 
 /// Time between two looks at a page.
-const PERIOD: Duration = Duration::from_millis(20);
+const PERIOD: Duration = Duration::from_millis(50);
 
 /// Whether the screen has drawn its first data.
 const READY: &str = "document.body?.dataset.ready === 'true'";
 
-/// A tab in a browser context of its own. It must be ended with [`Self::end`], which fails the test for errors that
-/// nobody has seen.
+/// A tab in a browser context of its own. Dropping it fails the test if the page has made a mistake: [`Self::complaints`].
 pub struct Page {
     tab: Session,
     /// The id of its browser context.
     context: String,
     watch: Mutex<Watch>,
-    /// The origin of the first page that was opened.
-    origin: Mutex<String>,
-    tolerated: Mutex<Vec<String>>,
     downloads: TempDir,
-    is_ended: bool,
 }
 
 impl Page {
     /// An empty tab of a desktop's size.
     pub async fn empty() -> Self {
         let downloads = TempDir::new("downloads");
-        let opening = async {
-            let devtools = Chromium::shared().devtools();
-            let id = |answer: &Value, name: &str| match answer[name].as_str() {
-                Some(id) => Ok(id.to_owned()),
-                None => Err(format!("{answer} has no {name}")),
-            };
-            let context = devtools.call("Target.createBrowserContext", json!({}));
-            let context = id(&context.await?, "browserContextId")?;
-            let allow = json!({
-                "behavior": "allow", "browserContextId": context, "downloadPath": downloads.path(),
-            });
-            devtools.call("Browser.setDownloadBehavior", allow).await?;
-            let target = json!({"url": "about:blank", "browserContextId": context});
-            let target = devtools.call("Target.createTarget", target).await?;
-            let tab = devtools.attach(&id(&target, "targetId")?).await?;
-            let watch = Watch::begin(&tab).await?;
-            Ok::<_, String>((context, tab, watch))
-        };
-        let (context, tab, watch) = opening
-            .await
-            .unwrap_or_else(|error| panic!("no tab: {error}"));
+        let devtools = Chromium::shared().devtools();
+        let context = devtools.call("Target.createBrowserContext", json!({}));
+        let context = text(&context.await, "browserContextId");
+        let allow = json!({
+            "behavior": "allow", "browserContextId": context, "downloadPath": downloads.path(),
+        });
+        devtools.call("Browser.setDownloadBehavior", allow).await;
+        let target = json!({"url": "about:blank", "browserContextId": context});
+        let target = devtools.call("Target.createTarget", target).await;
+        let tab = devtools.attach(&text(&target, "targetId")).await;
         let page = Self {
+            watch: Mutex::new(Watch::begin(&tab).await),
             tab,
             context,
-            watch: Mutex::new(watch),
-            origin: Mutex::default(),
-            tolerated: Mutex::default(),
             downloads,
-            is_ended: false,
         };
         page.keep_focus().await;
         page.resize(Size::DESKTOP).await;
@@ -85,37 +64,21 @@ impl Page {
     /// Goes to a URL, and waits until its screen is drawn.
     pub async fn go(&self, url: &str) {
         self.load(url).await;
-        self.until(&format!("{url} is drawn"), READY).await;
+        self.until(READY).await;
     }
 
     /// Goes to a URL, and waits for its document only.
     pub async fn load(&self, url: &str) {
-        self.take_origin(url);
+        lock(&self.watch).origin.get_or_insert_with(|| host(url));
         // A change of the fragment alone is no navigation: the document stays.
-        let same = format!(
-            "location.href.split('#')[0] === {}.split('#')[0]",
-            quoted(url)
-        );
-        if url.contains('#') && self.eval::<bool>(&same).await {
-            self.run(&format!("void (location.href = {})", quoted(url)))
+        let (document, url_as_script) = (quoted(url.split('#').next().unwrap()), quoted(url));
+        let same = format!("location.href.split('#')[0] === {document}");
+        if url.contains('#') && self.eval(&same).await {
+            self.run(&format!("void (location.href = {url_as_script})"))
                 .await;
         } else {
             self.call("Page.navigate", json!({"url": url})).await;
-            self.until(
-                &format!("{url} is loaded"),
-                "document.readyState === 'complete'",
-            )
-            .await;
-        }
-    }
-
-    /// The origin of the first URL is the one that requests may go to.
-    fn take_origin(&self, url: &str) {
-        let mut origin = lock(&self.origin);
-        if origin.is_empty() {
-            let parts: Vec<_> = url.splitn(4, '/').take(3).collect();
-            let host = parts.last().and_then(|host| host.rsplit('@').next());
-            *origin = format!("{}//{}", parts[0], host.unwrap_or_default());
+            self.until("document.readyState === 'complete'").await;
         }
     }
 
@@ -123,7 +86,7 @@ impl Page {
     pub async fn reload(&self) {
         self.run("delete document.body.dataset.ready").await;
         self.call("Page.reload", json!({})).await;
-        self.until("the page is drawn again", READY).await;
+        self.until(READY).await;
     }
 
     /// Goes to another screen by its fragment, and waits until it is drawn.
@@ -140,58 +103,32 @@ impl Page {
 
     /// Waits until this screen is drawn.
     pub async fn until_screen(&self, screen: &str) {
-        let is_drawn = format!(
-            "document.body.dataset.screen === {} && {READY}",
-            quoted(screen)
-        );
-        self.until(&format!("the screen {screen} is drawn"), &is_drawn)
+        let screen = quoted(screen);
+        self.until(&format!(
+            "document.body.dataset.screen === {screen} && {READY}"
+        ))
+        .await;
+    }
+
+    /// Waits until an expression is true. Panics with what the page shows instead, when it is not in time.
+    pub async fn until(&self, expression: &str) {
+        self.until_value(&format!("!!({expression})"), |value| *value)
             .await;
-    }
-
-    /// Waits until an expression is true. Panics with `what`, and with what the page shows instead, when it is not
-    /// in time.
-    pub async fn until(&self, what: &str, expression: &str) {
-        self.until_within(PATIENCE, what, expression).await;
-    }
-
-    /// The same with another patience.
-    pub async fn until_within(&self, patience: Duration, what: &str, expression: &str) {
-        let start = Instant::now();
-        loop {
-            let last = self.try_eval::<bool>(&format!("!!({expression})")).await;
-            if last == Ok(true) {
-                return;
-            }
-            if start.elapsed() > patience {
-                let why = last
-                    .err()
-                    .unwrap_or_else(|| format!("stays false: {expression}"));
-                panic!(
-                    "not within {patience:?}: {what}\n{why}\n{}",
-                    self.describe().await
-                );
-            }
-            tokio::time::sleep(PERIOD).await;
-        }
     }
 
     /// Waits until an expression has a value that passes.
     pub async fn until_value<T: DeserializeOwned + std::fmt::Debug>(
         &self,
-        what: &str,
         expression: &str,
         passes: impl Fn(&T) -> bool,
     ) -> T {
         let start = Instant::now();
         loop {
-            let last = self.try_eval::<T>(expression).await;
-            match last {
+            match self.try_eval::<T>(expression).await {
                 Ok(value) if passes(&value) => return value,
                 last if start.elapsed() > PATIENCE => {
-                    panic!(
-                        "not within {PATIENCE:?}: {what}\n{last:?}\n{}",
-                        self.describe().await
-                    )
+                    let page = self.describe().await;
+                    panic!("not within {PATIENCE:?}: {expression}\n{last:?}\n{page}")
                 }
                 _ => tokio::time::sleep(PERIOD).await,
             }
@@ -200,10 +137,8 @@ impl Page {
 
     /// The value of an expression, or of its promise. Panics if it throws.
     pub async fn eval<T: DeserializeOwned>(&self, expression: &str) -> T {
-        match self.try_eval(expression).await {
-            Ok(value) => value,
-            Err(error) => panic!("{error}\nin {expression}"),
-        }
+        let value = self.try_eval(expression).await;
+        value.unwrap_or_else(|error| panic!("{error}\nin {expression}"))
     }
 
     /// Runs statements, whatever their value is. Panics if they throw.
@@ -213,7 +148,7 @@ impl Page {
 
     async fn try_eval<T: DeserializeOwned>(&self, expression: &str) -> Result<T, String> {
         let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let mut answer = self.tab.call("Runtime.evaluate", params).await?;
+        let mut answer = self.tab.try_call("Runtime.evaluate", params).await?;
         if let Some(thrown) = answer.get("exceptionDetails") {
             let description = thrown["exception"]["description"].as_str();
             let text = description.or(thrown["text"].as_str());
@@ -226,19 +161,13 @@ impl Page {
     /// Runs a function of the page's elements: `query` is a selector, `each` an expression of `element`.
     pub async fn each<T: DeserializeOwned>(&self, query: &str, each: &str) -> Vec<T> {
         let query = quoted(query);
-        self.eval(&format!(
-            "[...document.querySelectorAll({query})].map((element) => {each})"
-        ))
-        .await
+        self.eval(&format!("$$({query}).map((element) => {each})"))
+            .await
     }
 
     /// How many elements match.
     pub async fn count(&self, query: &str) -> usize {
-        self.eval(&format!(
-            "document.querySelectorAll({}).length",
-            quoted(query)
-        ))
-        .await
+        self.eval(&format!("$$({}).length", quoted(query))).await
     }
 
     /// The text of the first element that matches, as it is shown. Panics if there is none.
@@ -256,15 +185,6 @@ impl Page {
             .await
     }
 
-    /// An attribute of the first element that matches.
-    pub async fn attribute(&self, query: &str, name: &str) -> Option<String> {
-        let (query, name) = (quoted(query), quoted(name));
-        self.eval(&format!(
-            "document.querySelector({query})?.getAttribute({name}) ?? null"
-        ))
-        .await
-    }
-
     /// Whether an element that matches is shown, wherever on the page.
     pub async fn is_shown(&self, query: &str) -> bool {
         self.eval(&shown(query)).await
@@ -272,17 +192,12 @@ impl Page {
 
     /// Waits until an element that matches is shown.
     pub async fn until_shown(&self, query: &str) {
-        self.until(&format!("{query} is shown"), &shown(query))
-            .await;
+        self.until(&shown(query)).await;
     }
 
     /// Waits until no element that matches is shown.
     pub async fn until_hidden(&self, query: &str) {
-        self.until(
-            &format!("{query} is hidden"),
-            &format!("!({})", shown(query)),
-        )
-        .await;
+        self.until(&format!("!({})", shown(query))).await;
     }
 
     /// The URL.
@@ -298,12 +213,17 @@ impl Page {
 
     /// Waits until the fragment has a part: a filter that is typed goes to the URL when the typing ends.
     pub async fn until_fragment_has(&self, part: &str) {
-        self.until_value(
-            &format!("the URL has {part}"),
-            "decodeURIComponent(location.hash)",
-            |fragment: &String| fragment.contains(part),
-        )
+        let part = quoted(part);
+        self.until(&format!(
+            "decodeURIComponent(location.hash).includes({part})"
+        ))
         .await;
+    }
+
+    /// Asks for data now, instead of when the next poll is due.
+    pub async fn poll(&self) {
+        self.run("$('#refresh').dispatchEvent(new Event('change'))")
+            .await;
     }
 
     /// Goes back in the history, as the browser's button does.
@@ -313,123 +233,115 @@ impl Page {
 
     /// Waits until a file was downloaded, and returns its name and its text.
     pub async fn download(&self) -> (String, String) {
-        let start = Instant::now();
-        loop {
-            let files =
-                std::fs::read_dir(self.downloads.path()).expect("the directory of downloads");
+        look_until(PATIENCE, async || {
+            let files = std::fs::read_dir(self.downloads.path()).expect("a directory");
             for file in files.flatten() {
                 let name = file.file_name().to_string_lossy().into_owned();
-                if !name.ends_with(".crdownload") && !name.starts_with(".") {
-                    let text = std::fs::read_to_string(file.path()).expect("a text");
-                    if text.is_empty() {
-                        // Chromium reserves the name, and puts the file there when it is complete.
-                        continue;
-                    }
+                // Chromium reserves the name, and puts the file there when it is complete.
+                let is_partial = name.ends_with(".crdownload") || name.starts_with('.');
+                let text = std::fs::read_to_string(file.path()).unwrap_or_default();
+                if !is_partial && !text.is_empty() {
                     std::fs::remove_file(file.path()).expect("its removal");
-                    return (name, text);
+                    return Ok((name, text));
                 }
             }
-            if start.elapsed() > PATIENCE {
-                panic!(
-                    "nothing was downloaded within {PATIENCE:?}\n{}",
-                    self.describe().await
-                );
-            }
-            tokio::time::sleep(PERIOD).await;
-        }
+            Err("nothing was downloaded".to_owned())
+        })
+        .await
     }
 
     /// The requests so far.
     pub async fn exchanges(&self) -> Vec<Exchange> {
-        self.catch_up().await;
-        lock(&self.watch).exchanges()
+        self.watch().await.exchanges()
+    }
+
+    /// The requests for data so far.
+    pub async fn polls(&self) -> Vec<Exchange> {
+        let mut exchanges = self.exchanges().await;
+        exchanges.retain(|exchange| exchange.path().contains("/api/"));
+        exchanges
     }
 
     /// Takes no offence at errors that contain this text, such as those of a store that is away.
     pub fn tolerate(&self, part: &str) {
-        lock(&self.tolerated).push(part.to_owned());
+        lock(&self.watch).tolerated.push(part.to_owned());
     }
 
     /// A picture of what is in view, as PNG.
     pub async fn screenshot(&self) -> Vec<u8> {
         self.call("Page.bringToFront", json!({})).await;
-        let answer = self.call("Page.captureScreenshot", json!({"format": "png"}));
-        let answer = answer.await;
-        let picture = answer["data"].as_str().unwrap_or_default();
+        let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        let picture = text(&picture.await, "data");
         BASE64.decode(picture.as_bytes()).expect("a screenshot")
     }
 
-    /// What is wrong so far: errors in the console, exceptions, reports of the content security policy, requests to
-    /// other hosts.
+    /// The mistakes so far: errors in the console, exceptions, reports of the content security policy, requests to other
+    /// hosts.
     pub async fn complaints(&self) -> Vec<String> {
-        self.catch_up().await;
-        lock(&self.watch).complaints(&lock(&self.origin), &lock(&self.tolerated))
+        self.watch().await.complaints()
     }
 
-    /// Ends the tab. Fails the test if anything is wrong.
-    pub async fn end(mut self) {
-        self.is_ended = true;
-        let complaints = self.complaints().await;
-        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    /// All events that happened until now.
+    async fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.tab.catch_up().await;
+        let mut watch = lock(&self.watch);
+        watch.update(self.tab.take_events());
+        watch
     }
 
-    /// Has all events that happened until now.
-    async fn catch_up(&self) {
-        // The events that the page caused come before the answer.
-        for _ in 0..2 {
-            let _ = self.try_eval::<()>("undefined").await;
-        }
-        lock(&self.watch).update(self.tab.take_events());
-    }
-
-    /// What the page shows, for the message of a failed test.
+    /// The URL, the text and the complaints, for the message of a failed test.
     async fn describe(&self) -> String {
-        let text = "location.href + '\\nready: ' + document.body?.dataset.ready + ', screen: ' + document.body?.dataset.screen
-            + '\\n' + (document.body?.innerText ?? '').slice(0, 1500)";
-        let text = self
-            .try_eval::<String>(text)
-            .await
-            .unwrap_or_else(|error| error);
-        let complaints = self.complaints().await.join("\n");
-        format!("the page: {text}\ncomplaints: {complaints}")
+        let text = "`${location.href}, ready: ${document.body?.dataset.ready}, ${document.body?.innerText.slice(0, 1500)}`";
+        let text = self.try_eval::<String>(text).await;
+        format!("{text:?}\ncomplaints: {:?}", self.complaints().await)
     }
 
     /// Calls a method of the DevTools protocol in the tab. Panics if it fails.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
-        match self.tab.call(method, params).await {
-            Ok(answer) => answer,
-            Err(error) => panic!("{error}"),
-        }
+        self.tab.call(method, params).await
     }
 }
 
 impl Drop for Page {
     fn drop(&mut self) {
-        let chromium = Chromium::shared();
-        let context = json!({"browserContextId": self.context});
-        chromium.spawn(async move {
+        if std::thread::panicking() {
+            return;
+        }
+        let (tab, context) = (self.tab.clone(), json!({"browserContextId": self.context}));
+        let (sender, has_caught_up) = mpsc::channel();
+        Chromium::shared().spawn(async move {
+            tab.catch_up().await;
+            let _ = sender.send(());
             let devtools = Chromium::shared().devtools();
-            // A tab that is not closed costs memory only.
-            let _ = devtools.call("Target.disposeBrowserContext", context).await;
+            devtools.call("Target.disposeBrowserContext", context).await;
         });
-        assert!(
-            self.is_ended || std::thread::panicking(),
-            "`Page::end` was not called: nobody has looked whether there were errors"
-        );
+        // The browser's runtime is another one than that of the test, whose thread this blocks.
+        has_caught_up.recv().expect("the page answers");
+        let mut watch = lock(&self.watch);
+        watch.update(self.tab.take_events());
+        let complaints = watch.complaints();
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
     }
+}
+
+/// A field of an answer of the browser.
+fn text(answer: &Value, name: &str) -> String {
+    let text = answer[name].as_str();
+    text.unwrap_or_else(|| panic!("{answer} has no {name}"))
+        .to_owned()
 }
 
 /// A string as JavaScript.
 pub fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    Value::from(text).to_string()
 }
 
 /// Whether an element that matches is shown.
 fn shown(query: &str) -> String {
+    let query = quoted(query);
     format!(
-        "[...document.querySelectorAll({})].some((element) => element.checkVisibility({{visibilityProperty: true}})
-            && element.getClientRects().length > 0)",
-        quoted(query)
+        "$$({query}).some((element) => element.checkVisibility({{visibilityProperty: true}})
+            && element.getClientRects().length > 0)"
     )
 }
 

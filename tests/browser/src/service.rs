@@ -1,5 +1,4 @@
-//! Services in this process, with the page at other places than the demo has it, and with names that nobody chose
-//! kindly.
+//! Services in this process, with the page at other places than the demo has it, and with hostile names.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -9,15 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Path, Request};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tower::ServiceExt as _;
 use tower_pulse::admin::Access;
 use tower_pulse::layer::Head;
 use tower_pulse::{Builder, Clock, Outcome, Pulse};
@@ -35,15 +32,12 @@ pub const PLACES: [&str; 4] = [
     "/served/pulse/",
 ];
 
-/// The minutes of [`Service::with_quiet_minutes`] without a request, and of [`Service::restarted`] without the service.
+/// The minutes of [`Service::with_quiet_minutes`] without a request or without the service.
 pub const QUIET: Range<i64> = 10..15;
 
-/// The minutes of [`Service::deployed_anew`].
-const MINUTES: i64 = 116;
-/// The minute from which on a page of it grows.
-pub const GROWING: i64 = 90;
-/// The minute in which its second process takes over.
-pub const DEPLOYED: i64 = 104;
+const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
 
 /// Names that would do harm if the page took them for more than text, or had no room for them.
 pub const HOSTILE: [&str; 7] = [
@@ -58,55 +52,58 @@ pub const HOSTILE: [&str; 7] = [
 ];
 
 /// A service on a free port. Dropping it closes the port.
-#[derive(Debug)]
 pub struct Service {
     pulse: Pulse,
-    address: SocketAddr,
-    is_out: Arc<AtomicBool>,
+    serving: Serving,
     /// The further instances.
     _others: Vec<Pulse>,
-    _serving: Serving,
 }
 
-/// The requests of a minute of [`Service::with_quiet_minutes`], in milliseconds.
-fn but_quiet(minute: i64) -> Vec<u64> {
-    match QUIET.contains(&minute) {
-        true => Vec::new(),
-        false => vec![10, 20, 30],
+/// A server on a free port that ends when this is dropped.
+pub(crate) struct Serving {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    pub(crate) async fn start(app: Router) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await;
+        let listener = listener.expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let task = tokio::spawn(async move { _ = axum::serve(listener, app).await });
+        Self { address, task }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
     }
 }
 
-/// A server that ends when this is dropped.
-#[derive(Debug)]
-struct Serving(JoinHandle<()>);
-
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
 impl Service {
     /// A service that has the page at all of [`PLACES`].
     pub async fn everywhere() -> Self {
-        let pulse = builder().build().expect("a valid configuration");
+        let pulse = built(builder());
         let nested = Router::new().nest("/ops/pulse", pulse.router(Access::open()));
         let app = Router::new()
             .route("/orders/{id}", get(|| async { "an order" }))
             .route(
                 "/slow",
-                get(async || tokio::time::sleep(Duration::from_millis(20)).await),
+                get(|| tokio::time::sleep(Duration::from_millis(20))),
             )
             .layer(pulse.layer())
             .nest("/a/b/c", nested)
-            .nest_service("/served/pulse", pulse.router(Access::open()))
-            .merge(pulse.mount("/admin/pulse", Access::open()));
+            .nest_service("/served/pulse", pulse.router(Access::open()));
         let service = Self::serve(pulse, app).await;
-        let mut client = Client::connect(service.address).await;
-        for id in 0..40 {
-            client.get(&format!("/orders/{id}")).await;
+        let mut client = Client::connect(service.address()).await;
+        for path in ["/orders/1"; 40].into_iter().chain(["/slow"]) {
+            client.get(path).await;
         }
-        client.get("/slow").await;
         service.flush().await;
         service
     }
@@ -115,28 +112,20 @@ impl Service {
     /// inside of a timeout. `is_empty`: its layer stands before the routes, and no request is recorded.
     pub async fn misused(is_empty: bool) -> Self {
         let (clock, hand) = Clock::manual(Clock::system().now_seconds());
-        let pulse = Pulse::builder()
-            .clock(clock)
-            .build()
-            .expect("a valid configuration");
-        let files = || async { "a file" };
+        let pulse = built(Pulse::builder().clock(clock));
         let routes = Router::new().route("/", get(|| async { "home" }));
         let app = match is_empty {
             true => Router::new().layer(pulse.layer()).merge(routes),
-            false => routes.fallback(files).layer(pulse.layer()),
+            false => routes.fallback(|| async { "a file" }).layer(pulse.layer()),
         };
-        let app = app.merge(pulse.mount("/admin/pulse", Access::open()));
         let service = Self::serve(pulse, app).await;
-        let mut client = Client::connect(service.address).await;
-        for path in ["/", "/style.css", "/script.js"]
-            .iter()
-            .take(if is_empty { 1 } else { 3 })
-        {
-            client.get(path).await;
-        }
+        let mut client = Client::connect(service.address()).await;
+        client.get("/").await;
         if !is_empty {
+            client.get("/style.css").await;
+            client.get("/script.js").await;
+            let second = Duration::from_secs(1);
             for _ in 0..2 {
-                let second = Duration::from_secs(1);
                 service
                     .pulse
                     .record("GET /slow", second, Outcome::Cancelled);
@@ -149,16 +138,13 @@ impl Service {
 
     /// A service with so many contexts, each with requests of the last moments.
     pub async fn with_contexts(contexts: u32) -> Self {
-        let pulse = builder().build().expect("a valid configuration");
-        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
-        let service = Self::serve(pulse, app).await;
+        let service = Self::serve(built(builder()), Router::new()).await;
         for number in 0..contexts {
+            let name = format!("GET /section-{}/page-{number}/{{id}}", number % 40);
             for request in 0..=number % 7 {
                 let micros = 500 + (number * 7_919 + request * 104_729) % 90_000;
-                let name = format!("GET /section-{}/page-{number}/{{id}}", number % 40);
-                service
-                    .pulse
-                    .record(&name, Duration::from_micros(micros.into()), StatusCode::OK);
+                let time = Duration::from_micros(micros.into());
+                service.pulse.record(&name, time, StatusCode::OK);
             }
         }
         service.flush().await;
@@ -166,131 +152,86 @@ impl Service {
     }
 
     /// A service that has recorded requests in each of the last 30 minutes and in the present one, but in none of
-    /// [`QUIET`].
-    pub async fn with_quiet_minutes() -> Self {
-        Self::with_past(|_| Vec::new(), but_quiet).await
-    }
-
-    /// Like [`Self::with_quiet_minutes`], but that the service was not running in them: its store has outlived a restart.
-    pub async fn restarted() -> Self {
-        let gaps = |begin| vec![(begin + 60 * QUIET.start, begin + 60 * QUIET.end)];
-        Self::with_past(gaps, but_quiet).await
+    /// [`QUIET`]. `was_running`: all the time, and not in a process before those minutes and in another one after them.
+    pub async fn with_quiet_minutes(was_running: bool) -> Self {
+        let begin = half_an_hour_ago();
+        let quiet = begin + QUIET.start * MINUTE..begin + QUIET.end * MINUTE;
+        let gap = (!was_running).then_some((quiet.start, quiet.end));
+        let millis = |at| match quiet.contains(&at) {
+            true => vec![],
+            false => vec![10, 20, 30],
+        };
+        Self::with_past(builder(), (begin, MINUTE), gap, millis).await
     }
 
     /// A service with 20 requests of 20 ms in each of the last 30 minutes and in the present one, and in one of them with
     /// five of 300 ms and one of 900 ms beside them: of its hour, that one and four of the five are kept.
     pub async fn with_slow_minute() -> Self {
-        let millis = |minute| {
-            let slow: &[u64] = match minute {
-                25 => &[300, 300, 300, 300, 300, 900],
-                _ => &[],
-            };
-            [&[20; 20], slow].concat()
+        let begin = half_an_hour_ago();
+        let millis = |at| match at == begin + 25 * MINUTE {
+            true => [&[20; 20][..], &[300; 5], &[900]].concat(),
+            false => vec![20; 20],
         };
-        Self::with_past(|_| Vec::new(), millis).await
-    }
-
-    /// A service with requests of so many milliseconds in each minute since one, whose store had such gaps.
-    async fn with_past(
-        gaps_since: impl Fn(i64) -> Vec<(i64, i64)>,
-        millis_in: impl Fn(i64) -> Vec<u64>,
-    ) -> Self {
-        let now = Clock::system().now_seconds();
-        let begin = (now.div_euclid(60) - 30) * 60;
-        let (clock, time) = Clock::manual(begin);
-        let store = MemoryStore::new(Precisions::default(), clock.clone());
-        let gaps = gaps_since(begin);
-        let set = store.with(in_process::Access::Write, move |state| {
-            state.kept.gaps = gaps;
-            Ok(())
-        });
-        set.await.expect("memory does not fail");
-        let built = builder()
-            .clock(clock.clone())
-            .store(Arc::new(store))
-            .build();
-        let pulse = built.expect("a valid configuration");
-        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
-        let service = Self::serve(pulse, app).await;
-        let pulse = &service.pulse;
-        for minute in 0..=30 {
-            for millis in millis_in(minute) {
-                pulse.record("GET /", Duration::from_millis(millis), StatusCode::OK);
-            }
-            pulse.simulation().drain();
-            let end = now.min(begin + 60 * (minute + 1));
-            let step = end - clock.now_seconds();
-            time.advance(Duration::from_secs(step.max(0) as u64));
-            service.flush().await;
-        }
-        service
+        Self::with_past(builder(), (begin, MINUTE), None, millis).await
     }
 
     /// A service that keeps 90 days, with three requests in each half of the last 40 days.
     pub async fn with_history() -> Self {
-        const HALF_A_DAY: i64 = 43_200;
-        let now = Clock::system().now_seconds();
-        let (clock, time) = Clock::manual(now - 80 * HALF_A_DAY);
-        let history = Duration::from_secs(90 * 86_400);
-        let built = builder().clock(clock.clone()).history(history).build();
-        let pulse = built.expect("a valid configuration");
-        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
-        let service = Self::serve(pulse, app).await;
-        let pulse = &service.pulse;
-        while clock.now_seconds() < now {
-            for millis in [10, 20, 30] {
-                pulse.record("GET /", Duration::from_millis(millis), StatusCode::OK);
-            }
-            pulse.simulation().drain();
-            service.flush().await;
-            time.advance(Duration::from_secs(HALF_A_DAY as u64));
-        }
-        pulse.simulation().drain();
-        service.flush().await;
-        service
+        let builder = builder().history(Duration::from_secs(90 * 86_400));
+        let begin = Clock::system().now_seconds() - 40 * DAY;
+        Self::with_past(builder, (begin, DAY / 2), None, |_| vec![10, 20, 30]).await
     }
 
     /// A service with the requests of eight days: 20 in each half hour of a working day from 9 to 17 UTC, 2 in all others.
     pub async fn with_week() -> Self {
-        const HALF_AN_HOUR: i64 = 1_800;
         // Requests at the very turn of an hour are drained with those before it.
-        const AFTER_TURN: i64 = 20;
-        let now = Clock::system().now_seconds();
-        let (clock, time) = Clock::manual((now / 3_600 - 8 * 24) * 3_600 + AFTER_TURN);
-        let built = builder().clock(clock.clone()).build();
-        let pulse = built.expect("a valid configuration");
-        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
-        let service = Self::serve(pulse, app).await;
-        while clock.now_seconds() < now {
-            let hours = clock.now_seconds() / 3_600;
+        let begin = (Clock::system().now_seconds() / HOUR - 8 * 24) * HOUR + 20;
+        let millis = |at| {
             // 1970-01-01 was a Thursday.
-            let is_working_day = (hours / 24 + 3) % 7 < 5;
-            let requests = match is_working_day && (9..17).contains(&(hours % 24)) {
-                true => 20,
-                false => 2,
-            };
-            for _ in 0..requests {
-                let time = Duration::from_millis(20);
-                service.pulse.record("GET /", time, StatusCode::OK);
+            let is_working_day = (at / DAY + 3) % 7 < 5;
+            match is_working_day && (9 * HOUR..17 * HOUR).contains(&(at % DAY)) {
+                true => vec![20; 20],
+                false => vec![20; 2],
+            }
+        };
+        Self::with_past(builder(), (begin, HOUR / 2), None, millis).await
+    }
+
+    /// A service with requests of so many milliseconds at the begin of each step since a time, and at most one gap.
+    async fn with_past(
+        builder: Builder,
+        (begin, step): (i64, i64),
+        gap: Option<(i64, i64)>,
+        millis_at: impl Fn(i64) -> Vec<u64>,
+    ) -> Self {
+        let now = Clock::system().now_seconds();
+        let (clock, time) = Clock::manual(begin);
+        let store = MemoryStore::new(Precisions::default(), clock.clone());
+        let set = store.with(in_process::Access::Write, move |state| {
+            state.kept.gaps.extend(gap);
+            Ok(())
+        });
+        set.await.expect("memory does not fail");
+        let builder = match gap {
+            Some(_) => builder.store(Arc::new(store)),
+            None => builder,
+        };
+        let service = Self::serve(built(builder.clock(clock)), Router::new()).await;
+        for at in (begin..=now).step_by(step as usize) {
+            for millis in millis_at(at) {
+                let duration = Duration::from_millis(millis);
+                service.pulse.record("GET /", duration, StatusCode::OK);
             }
             service.pulse.simulation().drain();
+            time.advance(Duration::from_secs(step.min(now - at) as u64));
             service.flush().await;
-            let step = HALF_AN_HOUR.min(now - clock.now_seconds());
-            time.advance(Duration::from_secs(step.max(0) as u64));
         }
-        service
-            .pulse
-            .record("GET /", Duration::from_millis(20), StatusCode::OK);
-        service.pulse.simulation().drain();
-        service.flush().await;
         service
     }
 
     /// A service with so many counters, each of which counts its number.
     pub async fn with_counters(counters: i64) -> Self {
-        let pulse = builder().build().expect("a valid configuration");
-        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
-        let service = Self::serve(pulse, app).await;
+        let service = Self::serve(built(builder()), Router::new()).await;
         for number in 0..counters {
             let counter = service.pulse.counter(&format!("counter-{number:03}"));
             counter.add(number);
@@ -301,74 +242,57 @@ impl Service {
 
     /// A service of so many instances, `web-00` and so on, of which the first has the page.
     pub async fn of_instances(instances: usize) -> Self {
-        let precisions = Precisions::default();
-        let store = Arc::new(MemoryStore::new(precisions, Clock::system()));
-        let pulse = |number: usize| {
-            let named = builder().instance(format!("web-{number:02}"));
-            named
-                .store(store.clone())
-                .build()
-                .expect("a valid configuration")
-        };
-        let pulses: Vec<Pulse> = (0..instances).map(pulse).collect();
-        for pulse in &pulses {
-            pulse
-                .simulation()
-                .heartbeat()
-                .await
-                .expect("a store in memory");
+        let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
+        let named = |number| builder().instance(format!("web-{number:02}"));
+        let pulse = |number| built(named(number).store(store.clone()));
+        let others: Vec<Pulse> = (0..instances).map(pulse).collect();
+        for pulse in &others {
+            let told = pulse.simulation().heartbeat().await;
+            told.expect("a store in memory");
         }
-        let first = pulses[0].clone();
-        let app = Router::new().merge(first.mount("/admin/pulse", Access::open()));
-        let service = Self::serve(first, app).await;
+        let service = Self::serve(others[0].clone(), Router::new()).await;
         Self {
-            _others: pulses,
+            _others: others,
             ..service
         }
     }
 
     /// A service of two instances in which one page's requests are the slowest hundred, beside those of orders, of which
-    /// one failed at the second instance. Orders have trace ids and a target. `configure` adds to the configuration.
-    pub async fn with_slow_requests(configure: impl Fn(Builder) -> Builder) -> Self {
-        let precisions = Precisions::default();
-        let store = Arc::new(MemoryStore::new(precisions, Clock::system()));
+    /// one failed at the second instance. Orders have trace ids, shown at `url`, and a target.
+    pub async fn with_slow_requests(url: &str) -> Self {
+        let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
         let instance = |name: &str| {
             let named = builder().instance(name).keep_trace_ids(true);
             let target = named.target_for("GET /orders/{id}", Duration::from_millis(250), 0.9);
-            let built = configure(target.store(store.clone())).build();
-            built.expect("a valid configuration")
+            let linked = match url {
+                "" => target,
+                url => target.trace_url(url),
+            };
+            built(linked.store(store.clone()))
         };
         let (first, second) = (instance("web-1"), instance("web-2"));
-        let order = |Path(id): Path<u32>| async move {
-            match id {
-                ..100 => StatusCode::OK,
-                _ => StatusCode::SERVICE_UNAVAILABLE,
-            }
+        let order = async |Path(id): Path<u32>| match id {
+            ..100 => StatusCode::OK,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let app = Router::new()
-            .route("/orders/{id}", get(order))
-            .layer(first.layer())
-            .merge(first.mount("/admin/pulse", Access::open()));
-        let service = Self::serve(first, app).await;
-        let mut client = Client::connect(service.address).await;
+        let app = Router::new().route("/orders/{id}", get(order));
+        let service = Self::serve(first.clone(), app.layer(first.layer())).await;
+        let mut client = Client::connect(service.address()).await;
         for id in 0..7 {
             let ids = format!("00-{:032x}-00f067aa0ba902b7-01", 0xabc0 + id);
-            let path = format!("/orders/{id}");
-            let headers = [("traceparent", &*ids)];
+            let (path, headers) = (format!("/orders/{id}"), [("traceparent", &*ids)]);
             client.request("GET", &path, &headers, b"").await;
         }
         // More than the longest order, so that it is the slowest of them.
         let failed = Duration::from_millis(700);
         second.record("GET /orders/{id}", failed, StatusCode::SERVICE_UNAVAILABLE);
         second.flush().await.expect("a store in memory");
-        for part in 0..6 {
-            for seconds in 1..=20 {
-                let duration = Duration::from_secs(20 * part + seconds);
-                service
-                    .pulse
-                    .record("POST /report", duration, StatusCode::OK);
+        for seconds in 1..=120 {
+            let duration = Duration::from_secs(seconds);
+            first.record("POST /report", duration, StatusCode::OK);
+            if seconds % 20 == 0 {
+                service.flush().await;
             }
-            service.flush().await;
         }
         Self {
             _others: vec![second],
@@ -378,12 +302,8 @@ impl Service {
 
     /// A service in which whatever has a name has one of [`HOSTILE`].
     pub async fn hostile() -> Self {
-        let pulse = builder()
-            .service(HOSTILE[0])
-            .instance(HOSTILE[1])
-            .app_version(HOSTILE[2])
-            .build()
-            .expect("a valid configuration");
+        let named = builder().service(HOSTILE[0]).instance(HOSTILE[1]);
+        let pulse = built(named.app_version(HOSTILE[2]));
         let timing = pulse.clone();
         let handler = move || async move {
             for name in HOSTILE {
@@ -392,42 +312,27 @@ impl Service {
         };
         let app = Router::new()
             .route("/{number}", get(handler))
-            .layer(pulse.layer().context(by_number))
-            .merge(pulse.mount("/admin/pulse", Access::open()));
+            .layer(pulse.layer().context(by_number));
         let service = Self::serve(pulse, app).await;
-        let pulse = &service.pulse;
+        let ranking = service.pulse.ranking(HOSTILE[0]).build();
+        let ranking = ranking.expect("a name may have any form");
         for name in HOSTILE {
-            pulse.counter(name).add(3);
+            service.pulse.counter(name).add(3);
+            ranking.add(name, 2);
         }
-        if let Ok(ranking) = pulse.ranking(HOSTILE[0]).build() {
-            for id in HOSTILE {
-                ranking.add(id, 2);
-            }
-        }
-        pulse.mark(HOSTILE[0]).await.expect("a store in memory");
-        let mut client = Client::connect(service.address).await;
-        for number in (0..HOSTILE.len()).cycle().take(HOSTILE.len() * 10) {
-            client.get(&format!("/{number}")).await;
+        let marked = service.pulse.mark(HOSTILE[0]).await;
+        marked.expect("a store in memory");
+        let mut client = Client::connect(service.address()).await;
+        for number in 0..HOSTILE.len() * 10 {
+            client.get(&format!("/{}", number % HOSTILE.len())).await;
         }
         service.flush().await;
         service
     }
 
-    /// A service that is asked for by a host that nobody has named, as a browser does for the page of another site.
-    pub async fn of_another_host() -> Self {
-        let pulse = builder().build().expect("a valid configuration");
-        let other = middleware::from_fn(|mut request: Request, next: Next| {
-            let host = HeaderValue::from_static("rebound.example");
-            request.headers_mut().insert(header::HOST, host);
-            next.run(request)
-        });
-        let admin = pulse.mount("/admin/pulse", Access::open());
-        Self::serve(pulse, admin.layer(other)).await
-    }
-
-    /// A service whose page needs a login, which [`Self::log_out`] takes away.
-    pub async fn guarded() -> Self {
-        let pulse = builder().build().expect("a valid configuration");
+    /// A service whose page needs a login, and whether that is gone: then all is answered with 401.
+    pub async fn guarded() -> (Self, Arc<AtomicBool>) {
+        let pulse = built(builder());
         let is_out = Arc::new(AtomicBool::new(false));
         let is_out_now = is_out.clone();
         let guard = middleware::from_fn(move |request: Request, next: Next| {
@@ -439,104 +344,23 @@ impl Service {
                 }
             }
         });
-        let app = Router::new()
-            .route("/", get(|| async { "home" }))
-            .layer(pulse.layer())
-            .merge(pulse.mount("/admin/pulse", Access::open()))
-            .layer(guard);
-        let service = Self::serve(pulse, app).await;
-        Client::connect(service.address).await.get("/").await;
-        service.flush().await;
-        Self { is_out, ..service }
-    }
-
-    /// Answers whatever comes from now on with 401.
-    pub fn log_out(&self) {
-        self.is_out.store(true, Ordering::SeqCst);
-    }
-
-    /// Answers again.
-    pub fn log_in(&self) {
-        self.is_out.store(false, Ordering::SeqCst);
-    }
-
-    /// A service of one process, of which a page grows with its data since [`GROWING`], and takes 80 ms more
-    /// since a new process with another version took over in [`DEPLOYED`]; and the start of its first minute.
-    pub async fn deployed_anew() -> (Self, i64) {
-        let now = Clock::system().now_seconds();
-        let begin = (now.div_euclid(60) - MINUTES) * 60;
-        let (clock, time) = Clock::manual(begin);
-        let store = Arc::new(MemoryStore::new(Precisions::default(), clock.clone()));
-        let start = |version: &str| {
-            let builder = builder().clock(clock.clone()).store(store.clone());
-            let built = builder.app_version(version).build_with_tasks();
-            let (pulse, tasks) = built.expect("a valid configuration");
-            let folding = tasks.into_iter().filter(|task| task.name() == "fold");
-            let folding: Vec<_> = folding.map(tokio::spawn).collect();
-            let time = time.clone();
-            let takes = move |Path(millis): Path<u64>| {
-                let time = time.clone();
-                async move { time.advance(Duration::from_millis(millis)) }
-            };
-            let pages = Router::new()
-                .route("/statusbar/today/{millis}", get(takes.clone()))
-                .route("/start/{millis}", get(takes))
-                .layer(pulse.layer());
-            (pulse.clone(), pages, folding)
-        };
-        let (mut pulse, mut pages, mut folding) = start("1.0");
-        for minute in 0..MINUTES {
-            if minute == DEPLOYED {
-                pulse.shutdown().await.expect("a store in memory");
-                for task in folding {
-                    task.abort();
-                    let _ = task.await;
-                }
-                (pulse, pages, folding) = start("1.1");
-            }
-            pulse
-                .simulation()
-                .heartbeat()
-                .await
-                .expect("a store in memory");
-            let grown = 7 + 7 * (minute - GROWING).max(0) / 8;
-            let more = if minute < DEPLOYED { 0 } else { 80 };
-            for request in 0..60 {
-                let wobble = request % 3 + minute % 2;
-                for path in [
-                    format!("/statusbar/today/{}", grown + more + wobble),
-                    format!("/start/{}", 20 + wobble),
-                ] {
-                    let request = Request::get(path).body(Body::empty());
-                    let request = request.expect("a request");
-                    let response = pages.clone().oneshot(request).await;
-                    assert!(response.is_ok_and(|response| response.status() == StatusCode::OK));
-                }
-            }
-            pulse.simulation().drain();
-            let left = begin + 60 * (minute + 1) - clock.now_seconds();
-            time.advance(Duration::from_secs(left.max(0) as u64));
-            pulse.flush().await.expect("a store in memory");
-            pulse.simulation().judge().await.expect("a store in memory");
-        }
-        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
-        (Self::serve(pulse, app).await, begin)
-    }
-
-    async fn serve(pulse: Pulse, app: Router) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a free port");
-        let address = listener.local_addr().expect("its address");
-        let serving = tokio::spawn(async move {
-            // It is aborted in the end.
-            let _ = axum::serve(listener, app).await;
-        });
-        Self {
+        let app = Router::new().route("/", get(|| async { "home" }));
+        let app = app.layer(pulse.layer()).merge(mounted(&pulse)).layer(guard);
+        let service = Self {
+            serving: Serving::start(app).await,
             pulse,
-            address,
-            _serving: Serving(serving),
-            is_out: Arc::default(),
+            _others: Vec::new(),
+        };
+        Client::connect(service.address()).await.get("/").await;
+        service.flush().await;
+        (service, is_out)
+    }
+
+    /// Serves an application and the page.
+    async fn serve(pulse: Pulse, app: Router) -> Self {
+        Self {
+            serving: Serving::start(app.merge(mounted(&pulse))).await,
+            pulse,
             _others: Vec::new(),
         }
     }
@@ -552,17 +376,35 @@ impl Service {
 
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.serving.address
     }
 
     /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        self.serving.url(path)
     }
+
+    /// The URL of the page, with its state.
+    pub fn screen(&self, fragment: &str) -> String {
+        self.url(&format!("/admin/pulse#{fragment}"))
+    }
+}
+
+/// The start of the minute that was half an hour ago.
+fn half_an_hour_ago() -> i64 {
+    (Clock::system().now_seconds().div_euclid(MINUTE) - 30) * MINUTE
 }
 
 fn builder() -> Builder {
     Pulse::builder().flush_interval(Duration::from_millis(100))
+}
+
+fn built(builder: Builder) -> Pulse {
+    builder.build().expect("a valid configuration")
+}
+
+fn mounted(pulse: &Pulse) -> Router {
+    pulse.mount("/admin/pulse", Access::open())
 }
 
 /// The name of this number.

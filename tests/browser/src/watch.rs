@@ -1,32 +1,30 @@
 //! What a page does besides what it shows: errors, reports of its content security policy, and requests.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use crate::devtools::{Event, Session};
 
-/// Runs in each document before its own scripts, so that no report of its policy is missed.
-pub(crate) const REPORTS: &str = "document.addEventListener('securitypolicyviolation', (report) => console.error(
-    `CSP report: ${report.violatedDirective} forbids ${report.blockedURI} at ${report.sourceFile}:${report.lineNumber}`));";
+/// Runs in each document before its own scripts, so that no report of its policy is missed. Names the queries of elements
+/// as the browser's console does.
+const PRELUDE: &str = "document.addEventListener('securitypolicyviolation', (report) => console.error(
+    `CSP report: ${report.violatedDirective} forbids ${report.blockedURI} at ${report.sourceFile}:${report.lineNumber}`));
+    window.$ = (query) => document.querySelector(query);
+    window.$$ = (query) => [...document.querySelectorAll(query)];";
 
-/// A request, and what came of it.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// A request, and its answer.
+#[derive(Clone, Debug, Default)]
 pub struct Exchange {
+    id: String,
     /// The whole URL.
     pub url: String,
-    /// The method.
-    pub method: String,
     /// When it was sent, in seconds on the browser's clock.
     pub at: f64,
     /// The status of the answer, once there is one.
     pub status: Option<i64>,
     /// Whether the answer came from the browser's cache.
     pub is_cached: bool,
-    /// What came over the network: headers and the body as it was encoded, in bytes.
+    /// Bytes that came over the network: headers, and the body as it was encoded.
     pub bytes: f64,
-    /// Why there is no answer.
-    pub failure: Option<String>,
 }
 
 impl Exchange {
@@ -37,177 +35,120 @@ impl Exchange {
             .find('/')
             .map_or("/", |start| &after_scheme[start..])
     }
-
-    /// Whether it asks for data.
-    pub fn is_poll(&self) -> bool {
-        self.path().contains("/api/")
-    }
 }
 
 /// All that a tab has done.
 #[derive(Default)]
 pub(crate) struct Watch {
-    exchanges: BTreeMap<String, Exchange>,
-    /// The ids of the exchanges in the order in which they were sent.
-    order: Vec<String>,
+    /// The host of the first URL: the one that requests may go to.
+    pub(crate) origin: Option<String>,
+    /// Parts of errors that are none.
+    pub(crate) tolerated: Vec<String>,
+    exchanges: Vec<Exchange>,
     errors: Vec<String>,
 }
 
 impl Watch {
     /// Has the tab tell what it does.
-    pub(crate) async fn begin(tab: &Session) -> Result<Self, String> {
+    pub(crate) async fn begin(tab: &Session) -> Self {
         for domain in ["Page", "Network", "Runtime", "Log"] {
-            tab.call(&format!("{domain}.enable"), json!({})).await?;
+            tab.call(&format!("{domain}.enable"), json!({})).await;
         }
-        let reports = json!({"source": REPORTS});
-        tab.call("Page.addScriptToEvaluateOnNewDocument", reports)
-            .await?;
-        Ok(Self::default())
+        let prelude = json!({"source": PRELUDE, "runImmediately": true});
+        tab.call("Page.addScriptToEvaluateOnNewDocument", prelude)
+            .await;
+        Self::default()
     }
 
     /// Takes in what the tab has told.
     pub(crate) fn update(&mut self, events: Vec<Event>) {
-        for event in events {
-            if let Err(missing) = self.take(&event) {
-                self.errors.push(format!(
-                    "cannot be read, for {missing}: {} {}",
-                    event.method, event.params
-                ));
-            }
+        for Event { method, params } in events {
+            self.take(&method, &params);
         }
     }
 
-    /// Fails with what an event lacks that must be known.
-    fn take(&mut self, event: &Event) -> Result<(), &'static str> {
-        let params = &event.params;
-        match event.method.as_str() {
-            "Network.requestWillBeSent" => {
-                let id = string(&params["requestId"], "requestId")?;
-                let request = &params["request"];
-                let exchange = Exchange {
-                    url: string(&request["url"], "url")?,
-                    method: string(&request["method"], "method")?,
-                    at: number(&params["timestamp"], "timestamp")?,
-                    ..Exchange::default()
-                };
-                if self.exchanges.insert(id.clone(), exchange).is_none() {
-                    self.order.push(id);
-                }
+    fn take(&mut self, method: &str, params: &Value) {
+        let id = string(&params["requestId"]);
+        // A redirect keeps its id. A request may have begun before the tab was watched.
+        let exchange = self.exchanges.iter_mut().rfind(|one| one.id == id);
+        match (method, exchange) {
+            ("Network.requestWillBeSent", _) => self.exchanges.push(Exchange {
+                id,
+                url: string(&params["request"]["url"]),
+                at: params["timestamp"].as_f64().expect("a time"),
+                ..Exchange::default()
+            }),
+            ("Network.responseReceived", Some(exchange)) => {
+                exchange.status = params["response"]["status"].as_i64();
+                exchange.is_cached |= params["response"]["fromDiskCache"] == true;
             }
-            "Network.responseReceived" => {
-                if let Some(exchange) = self.exchange(params)? {
-                    let response = &params["response"];
-                    exchange.status = Some(response["status"].as_i64().ok_or("status")?);
-                    exchange.is_cached |= response["fromDiskCache"].as_bool().unwrap_or(false);
-                }
+            ("Network.requestServedFromCache", Some(exchange)) => exchange.is_cached = true,
+            ("Network.loadingFinished", Some(exchange)) => {
+                exchange.bytes = params["encodedDataLength"].as_f64().expect("a number");
             }
-            "Network.requestServedFromCache" => {
-                if let Some(exchange) = self.exchange(params)? {
-                    exchange.is_cached = true;
-                }
+            ("Runtime.consoleAPICalled", _) => {
+                let arguments = params["args"].as_array().expect("arguments");
+                let text: Vec<_> = arguments.iter().map(shown).collect();
+                self.judge(&params["type"], format!("console: {}", text.join(" ")));
             }
-            "Network.loadingFinished" => {
-                if let Some(exchange) = self.exchange(params)? {
-                    exchange.bytes = number(&params["encodedDataLength"], "encodedDataLength")?;
-                }
+            ("Runtime.exceptionThrown", _) => {
+                let exception = shown(&params["exceptionDetails"]["exception"]);
+                self.errors.push(format!("exception: {exception}"));
             }
-            "Network.loadingFailed" => {
-                if let Some(exchange) = self.exchange(params)? {
-                    exchange.failure = Some(string(&params["errorText"], "errorText")?);
-                }
-            }
-            "Runtime.consoleAPICalled" => {
-                let kind = params["type"].as_str().ok_or("type")?;
-                if ["error", "warning", "assert"].contains(&kind) {
-                    let arguments = params["args"].as_array().ok_or("args")?;
-                    let text: Vec<_> = arguments.iter().map(text).collect();
-                    self.errors.push(format!("console: {}", text.join(" ")));
-                }
-            }
-            "Runtime.exceptionThrown" => {
-                let details = &params["exceptionDetails"];
-                let why = string(&details["text"], "text")?;
-                let thrown = details.get("exception").map(text).unwrap_or_default();
-                self.errors.push(format!("exception: {why} {thrown}"));
-            }
-            "Log.entryAdded" => {
+            ("Log.entryAdded", _) => {
                 let entry = &params["entry"];
-                let level = entry["level"].as_str().ok_or("level")?;
-                if ["error", "warning"].contains(&level) {
-                    let source = string(&entry["source"], "source")?;
-                    let text = string(&entry["text"], "text")?;
-                    let url = entry["url"].as_str().unwrap_or_default();
-                    self.errors.push(format!("{source}: {text} {url}"));
-                }
+                self.judge(
+                    &entry["level"],
+                    format!("{}: {}", string(&entry["text"]), entry["url"]),
+                );
             }
             _ => {}
         }
-        Ok(())
     }
 
-    /// The exchange of an event, unless it began before the tab was watched.
-    fn exchange(&mut self, params: &Value) -> Result<Option<&mut Exchange>, &'static str> {
-        let id = params["requestId"].as_str().ok_or("requestId")?;
-        Ok(self.exchanges.get_mut(id))
+    fn judge(&mut self, level: &Value, text: String) {
+        if ["error", "warning", "assert"]
+            .iter()
+            .any(|bad| level == bad)
+        {
+            self.errors.push(text);
+        }
     }
 
     /// The requests so far, in their order.
     pub(crate) fn exchanges(&self) -> Vec<Exchange> {
-        self.order
-            .iter()
-            .map(|id| self.exchanges[id].clone())
-            .collect()
+        self.exchanges.clone()
     }
 
-    /// What is wrong: errors but for those that contain one of `tolerated`, and requests to others than `origin`.
-    pub(crate) fn complaints(&self, origin: &str, tolerated: &[String]) -> Vec<String> {
-        let is_tolerated = |error: &&String| tolerated.iter().any(|part| error.contains(part));
-        let mut complaints: Vec<_> = self
-            .errors
-            .iter()
-            .filter(|error| !is_tolerated(error))
-            .cloned()
-            .collect();
-        let is_own = |url: &str| {
-            // A password in the URL is no part of the origin.
-            let url = match url.split_once("://") {
-                Some((scheme, after)) => {
-                    let (host, path) = after.split_once('/').unwrap_or((after, ""));
-                    let host = host.rsplit('@').next().unwrap_or(host);
-                    format!("{scheme}://{host}/{path}")
-                }
-                None => url.to_owned(),
-            };
-            url.strip_prefix(origin)
-                .is_some_and(|path| path.starts_with('/'))
-                || ["data:", "blob:", "about:"]
-                    .iter()
-                    .any(|scheme| url.starts_with(scheme))
-        };
-        let foreign = self
-            .exchanges
-            .values()
-            .filter(|exchange| !is_own(&exchange.url));
-        complaints
-            .extend(foreign.map(|exchange| format!("a request to another host: {}", exchange.url)));
-        complaints
+    /// Errors that are not tolerated, and requests to others than the origin.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let is_tolerated = |error: &String| self.tolerated.iter().any(|part| error.contains(part));
+        let errors = self.errors.iter().filter(|error| !is_tolerated(error));
+        let is_local =
+            |url: &str| ["data:", "blob:", "about:"].map(|scheme| url.starts_with(scheme));
+        let foreign = self.exchanges.iter().filter(|exchange| {
+            !is_local(&exchange.url).contains(&true) && Some(host(&exchange.url)) != self.origin
+        });
+        let foreign = foreign.map(|one| format!("a request to another host: {}", one.url));
+        errors.cloned().chain(foreign).collect()
     }
 }
 
-fn string(value: &Value, name: &'static str) -> Result<String, &'static str> {
-    value.as_str().map(str::to_owned).ok_or(name)
+/// The host of a URL, with its port. A password before it is no part of it.
+pub(crate) fn host(url: &str) -> String {
+    let host = url.split('/').nth(2).unwrap_or_default();
+    host.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
-fn number(value: &Value, name: &'static str) -> Result<f64, &'static str> {
-    value.as_f64().ok_or(name)
+fn string(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// A value of the page, as a console shows it.
-fn text(object: &Value) -> String {
-    match (object.get("value"), object["description"].as_str()) {
-        (Some(Value::String(text)), _) => text.clone(),
-        (Some(value), _) => value.to_string(),
-        (None, Some(description)) => description.to_owned(),
-        (None, None) => "undefined".to_owned(),
+fn shown(object: &Value) -> String {
+    match (&object["value"], object["description"].as_str()) {
+        (Value::String(text), _) => text.clone(),
+        (Value::Null, Some(description)) => description.to_owned(),
+        (value, _) => value.to_string(),
     }
 }

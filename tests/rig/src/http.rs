@@ -52,15 +52,12 @@ impl Response {
 impl Client {
     /// Connects; panics if no server listens.
     pub async fn connect(address: SocketAddr) -> Self {
-        let mut client = Self {
+        let stream = open(address).await;
+        let stream = stream.unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
+        Self {
             address,
-            stream: None,
-        };
-        client
-            .open()
-            .await
-            .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
-        client
+            stream: Some(stream),
+        }
     }
 
     /// Sends a GET; panics if there is no answer.
@@ -103,26 +100,21 @@ impl Client {
     ) -> io::Result<Response> {
         let body = body.as_ref();
         let has = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
-        let mut head = Vec::new();
-        head.extend_from_slice(method.as_bytes());
-        head.push(b' ');
-        head.extend_from_slice(path.as_ref());
-        head.extend_from_slice(b" HTTP/1.1\r\n");
-        let mut line = |name: &str, value: &str| {
-            head.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
-        };
+        let (host, length) = (self.address.to_string(), body.len().to_string());
+        let mut lines = headers.to_vec();
         if !has("host") {
-            line("host", &self.address.to_string());
+            lines.insert(0, ("host", &host));
         }
         if !body.is_empty() && !has("content-length") && !has("transfer-encoding") {
-            line("content-length", &body.len().to_string());
+            lines.push(("content-length", &length));
         }
-        for (name, value) in headers {
-            line(name, value);
-        }
-        head.extend_from_slice(b"\r\n");
-        head.extend_from_slice(body);
-        self.exchange(&head, method == "HEAD").await
+        let lines = lines
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"));
+        let head = format!(" HTTP/1.1\r\n{}\r\n", lines.collect::<String>());
+        let start = format!("{method} ");
+        let bytes = [start.as_bytes(), path.as_ref(), head.as_bytes(), body].concat();
+        self.exchange(&bytes, method == "HEAD").await
     }
 
     /// Sends these bytes unchanged and reads one answer.
@@ -130,35 +122,31 @@ impl Client {
         self.exchange(bytes, bytes.starts_with(b"HEAD ")).await
     }
 
-    async fn open(&mut self) -> io::Result<&mut BufReader<TcpStream>> {
-        let stream = TcpStream::connect(self.address).await?;
-        stream.set_nodelay(true)?;
-        Ok(self.stream.insert(BufReader::new(stream)))
-    }
-
     async fn exchange(&mut self, bytes: &[u8], head_only: bool) -> io::Result<Response> {
         // The stream is taken out, so that a failed or abandoned exchange is never continued.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => {
-                self.open().await?;
-                self.stream.take().expect("just opened")
-            }
+            None => open(self.address).await?,
         };
         stream.get_mut().write_all(bytes).await?;
         let response = read_response(&mut stream, head_only).await?;
-        let close = response
-            .header("connection")
-            .is_some_and(|value| value.eq_ignore_ascii_case("close"));
-        let framed = head_only
-            || response.header("content-length").is_some()
-            || response.header("transfer-encoding").is_some()
+        let has = |name: &str| response.header(name).is_some();
+        let connection = response.header("connection").unwrap_or_default();
+        let is_framed = head_only
+            || has("content-length")
+            || has("transfer-encoding")
             || matches!(response.status, 204 | 304);
-        if framed && !close {
+        if is_framed && !connection.eq_ignore_ascii_case("close") {
             self.stream = Some(stream);
         }
         Ok(response)
     }
+}
+
+async fn open(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(BufReader::new(stream))
 }
 
 async fn read_response(stream: &mut BufReader<TcpStream>, head_only: bool) -> io::Result<Response> {

@@ -36,19 +36,13 @@ impl Leashed {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn();
-        match watcher {
-            Ok(watcher) => Ok(Self {
-                child,
-                watcher,
-                exit: None,
-            }),
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error)
-            }
-        }
+            .spawn()
+            .inspect_err(|_| _ = child.kill())?;
+        Ok(Self {
+            child,
+            watcher,
+            exit: None,
+        })
     }
 
     /// The child's process id.
@@ -114,11 +108,6 @@ impl Leashed {
                 self.release(status);
             }
         }
-    }
-
-    /// Simulates the death of the test process: the watcher's pipe closes without a message.
-    pub fn lose_the_leash(&mut self) {
-        drop(self.watcher.stdin.take());
     }
 
     /// The letter of the child's state in `/proc/PID/stat`: `R`, `S`, `T` and so on.
@@ -218,9 +207,14 @@ pub fn resident_bytes(pid: u32) -> u64 {
 ///
 /// No port is given twice, nor to another test process while this one runs.
 pub fn free_port() -> u16 {
-    let (port, reservation) = reserve_port();
-    give([reservation]);
-    port
+    for _ in 0..1000 {
+        let port = fastrand::u16(15_000..32_000);
+        if let Some(reservation) = reserve(port) {
+            give([reservation]);
+            return port;
+        }
+    }
+    panic!("no free port between 15000 and 32000");
 }
 
 /// How far the port on which the nodes of a cluster talk is from the one for clients, by default.
@@ -246,19 +240,8 @@ fn give(reservations: impl IntoIterator<Item = UdpSocket>) {
     given.extend(reservations);
 }
 
-/// The same, given to nobody else while the UDP port of the same number is held: what talks to a server of a test that is
-/// down must not find one of another test, whichever process that runs in.
-pub fn reserve_port() -> (u16, UdpSocket) {
-    for _ in 0..1000 {
-        let port = fastrand::u16(15_000..32_000);
-        if let Some(reservation) = reserve(port) {
-            return (port, reservation);
-        }
-    }
-    panic!("no free port between 15000 and 32000");
-}
-
-/// Reserves a port without a listener. It is tried by connecting to it, not by listening on it: a child that another test
+/// Reserves a port without a listener: no other test process is given it while this holds the UDP port of the same number,
+/// so that a client of a server that is down never finds that of another test. It is tried by connecting to it, not by listening on it: a child that another test
 /// starts at that moment has a copy of the listener until it executes its program.
 fn reserve(port: u16) -> Option<UdpSocket> {
     let is_closed = TcpStream::connect(("127.0.0.1", port))

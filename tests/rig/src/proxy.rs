@@ -53,10 +53,8 @@ struct ProxyState {
     swallow_dice: Mutex<fastrand::Rng>,
     truncate_dice: Mutex<fastrand::Rng>,
     connections: AtomicU64,
-    open: AtomicU64,
     swallowed: AtomicU64,
     truncated: AtomicU64,
-    bytes: AtomicU64,
 }
 
 impl Proxy {
@@ -73,10 +71,8 @@ impl Proxy {
             swallow_dice: Mutex::new(fastrand::Rng::new()),
             truncate_dice: Mutex::new(fastrand::Rng::new()),
             connections: AtomicU64::new(0),
-            open: AtomicU64::new(0),
             swallowed: AtomicU64::new(0),
             truncated: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Self {
@@ -157,11 +153,6 @@ impl Proxy {
         self.shared.connections.load(SeqCst)
     }
 
-    /// Number of open connections.
-    pub fn open(&self) -> u64 {
-        self.shared.open.load(SeqCst)
-    }
-
     /// Number of doomed chunks of requests: forwarded to the server, their replies swallowed.
     pub fn swallowed(&self) -> u64 {
         self.shared.swallowed.load(SeqCst)
@@ -170,11 +161,6 @@ impl Proxy {
     /// Number of truncated replies.
     pub fn truncated(&self) -> u64 {
         self.shared.truncated.load(SeqCst)
-    }
-
-    /// Number of forwarded bytes, both ways together.
-    pub fn bytes(&self) -> u64 {
-        self.shared.bytes.load(SeqCst)
     }
 
     fn set(&self, change: impl FnOnce(&mut Faults)) {
@@ -225,7 +211,6 @@ async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
 
 /// Serves one connection to its end.
 async fn serve(mut client: TcpStream, shared: Arc<ProxyState>, mut cuts: watch::Receiver<u64>) {
-    let _open = Open::new(&shared);
     let end = tokio::select! {
         biased;
         _ = cuts.changed() => Err(Broken::Reset),
@@ -289,7 +274,7 @@ async fn requests(
                 shared.swallowed.fetch_add(1, SeqCst);
             }
         }
-        forward(&mut to, &buffer[..n], shared, &mut faults).await?;
+        forward(&mut to, &buffer[..n], &mut faults).await?;
     }
 }
 
@@ -337,10 +322,10 @@ async fn replies(
             let begin = begin.copied().unwrap_or(0);
             let half = begin + (chunk.len() - begin) / 2;
             shared.truncated.fetch_add(1, SeqCst);
-            forward(&mut to, &chunk[..half], shared, &mut faults).await?;
+            forward(&mut to, &chunk[..half], &mut faults).await?;
             return Err(Broken::Closed);
         }
-        forward(&mut to, chunk, shared, &mut faults).await?;
+        forward(&mut to, chunk, &mut faults).await?;
         if let Some((_, last, Swallow::Cut)) = sentence
             && answered >= last
         {
@@ -369,7 +354,6 @@ async fn read(
 async fn forward(
     to: &mut WriteHalf<'_>,
     chunk: &[u8],
-    shared: &ProxyState,
     faults: &mut watch::Receiver<Faults>,
 ) -> io::Result<()> {
     passable(faults).await;
@@ -382,27 +366,10 @@ async fn forward(
     } else {
         to.write_all(chunk).await?;
     }
-    shared.bytes.fetch_add(chunk.len() as u64, SeqCst);
     Ok(())
 }
 
 /// Waits until the black hole is off. (The sender lives as long as the connection.)
 async fn passable(faults: &mut watch::Receiver<Faults>) {
     let _ = faults.wait_for(|faults| !faults.black_hole).await;
-}
-
-/// Counts a connection as open while it lives.
-struct Open<'a>(&'a ProxyState);
-
-impl<'a> Open<'a> {
-    fn new(shared: &'a ProxyState) -> Self {
-        shared.open.fetch_add(1, SeqCst);
-        Self(shared)
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, SeqCst);
-    }
 }

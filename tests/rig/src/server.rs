@@ -16,6 +16,9 @@ use super::process::{Leashed, TempDir, free_port, free_port_with_bus};
 /// Deadline for a server's first PING, and for its end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What a server logs whose port is taken.
+const TAKEN: &str = "Address already in use";
+
 /// A redis-server with its own port and directory. Dropping it kills the server and removes the
 /// directory, also when the test panics.
 ///
@@ -98,8 +101,8 @@ impl Builder {
                         };
                     }
                     // Another process took the port between the check and the server's bind.
-                    Err(Trouble::PortTaken) if Instant::now() < end => {}
-                    Err(trouble) => trouble.panic(&log(dir.path())),
+                    Err(why) if why.contains(TAKEN) && Instant::now() < end => {}
+                    Err(why) => panic!("the server {why}; its log:\n{}", log(dir.path())),
                 }
             }
         })
@@ -107,7 +110,7 @@ impl Builder {
     }
 
     /// Starts one process and blocks until this very process answers PING.
-    fn launch(&self, port: u16, dir: &Path, end: Instant) -> Result<Leashed, Trouble> {
+    fn launch(&self, port: u16, dir: &Path, end: Instant) -> Result<Leashed, String> {
         let before = log(dir).len();
         let out = std::fs::OpenOptions::new()
             .create(true)
@@ -139,15 +142,11 @@ impl Builder {
                 return Ok(process);
             }
             if let Some(status) = process.try_wait() {
-                let taken = log(dir)[before..].contains("Address already in use");
-                return Err(if taken {
-                    Trouble::PortTaken
-                } else {
-                    Trouble::Ended(status)
-                });
+                let log = log(dir).split_off(before);
+                return Err(format!("ended at once ({status}): {log}"));
             }
             if Instant::now() >= end {
-                return Err(Trouble::Silent);
+                return Err(format!("did not answer within {PATIENCE:?}"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -255,10 +254,10 @@ impl RedisServer {
             loop {
                 match setup.launch(port, &dir, end) {
                     Ok(process) => return process,
-                    Err(Trouble::PortTaken) if Instant::now() < end => {
+                    Err(why) if why.contains(TAKEN) && Instant::now() < end => {
                         std::thread::sleep(Duration::from_millis(20));
                     }
-                    Err(trouble) => trouble.panic(&log(&dir)),
+                    Err(why) => panic!("the server {why}; its log:\n{}", log(&dir)),
                 }
             }
         })
@@ -335,25 +334,6 @@ pub async fn run<T: redis::FromRedisValue>(
 ) -> T {
     let words: Vec<_> = text.split(' ').collect();
     issue(connection, words[0], &words[1..]).await
-}
-
-/// Why a server did not start.
-enum Trouble {
-    PortTaken,
-    Ended(std::process::ExitStatus),
-    Silent,
-}
-
-impl Trouble {
-    fn panic(self, log: &str) -> ! {
-        match self {
-            Self::PortTaken => panic!("the server's port is taken; its log:\n{log}"),
-            Self::Ended(status) => panic!("the server ended at once ({status}); its log:\n{log}"),
-            Self::Silent => {
-                panic!("the server did not answer within {PATIENCE:?}; its log:\n{log}")
-            }
-        }
-    }
 }
 
 /// Whether the process `pid` itself answers PING on this port, with its data loaded.

@@ -4,7 +4,7 @@ use pulse_browser::page::Page;
 use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
 use serde_json::Value;
-use tower_pulse::query::{Answer, ChangesQuery, Kind, PathQuery, PathsQuery, Window};
+use tower_pulse::query::{Answer, ChangesQuery, Kind, PathQuery, PathsQuery};
 
 use crate::column;
 
@@ -33,8 +33,8 @@ fn shown(text: &str) -> f64 {
 }
 
 /// Fails unless the page shows a figure, to the three digits that it shows.
-fn assert_shown(text: &str, figure: Option<f64>) {
-    let Some(figure) = figure else {
+fn assert_shown(text: &str, figure: &Value) {
+    let Some(figure) = figure.as_f64() else {
         assert_eq!(text, "–");
         return;
     };
@@ -46,45 +46,39 @@ fn assert_shown(text: &str, figure: Option<f64>) {
 #[tokio::test]
 async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
     // Its clock stands still, so that all ask at the same moment.
-    let service = Service::with_quiet_minutes().await;
+    let service = Service::with_quiet_minutes(true).await;
     let query = service.pulse().query();
     let mut client = Client::connect(service.address()).await;
-    let mut endpoint = async |uri: &str| client.json(&format!("/admin/pulse/api/{uri}")).await;
-    let window: Window = "1h".parse().expect("a window");
-
-    let text = async |question: &str| -> Value {
-        let answer = query.json(question).await.expect("an answer");
-        serde_json::from_str(&answer).expect("it is read")
+    let mut both = async |uri: &str| -> Value {
+        let answer = query.json(uri).await.expect("an answer");
+        let answer = serde_json::from_str(&answer).expect("it is read");
+        let endpoint = client.json(&format!("/admin/pulse/api/{uri}")).await;
+        assert_eq!(endpoint, answer, "{uri}");
+        answer
     };
-
-    let overview = text("overview?window=1h").await;
-    assert_eq!(endpoint("overview?window=1h").await, overview);
+    let overview = both("overview?window=1h").await;
+    let first = both("fix_first?window=1h").await;
+    let typed = (both("paths?window=1h").await, both("changes").await);
     let mut rows = PathsQuery::default();
-    rows.window = window;
+    rows.window = "1h".parse().expect("a window");
     let paths = query.ask(&rows).await.expect("an answer");
-    assert_eq!(endpoint("paths?window=1h").await, json(&paths));
+    let changes = query.ask(&ChangesQuery::default()).await;
+    let changes = changes.expect("an answer");
+    assert_eq!(typed, (json(&paths), json(&changes)));
     let mut one = PathQuery::default();
     one.context = "GET /".to_string();
-    one.window = Some(window);
+    one.window = Some(rows.window);
     one.kind = Some(Kind::Http);
     let path = query.ask(&one).await.expect("an answer");
     let uri = "path?window=1h&kind=http&context=GET%20%2F";
-    assert_eq!(endpoint(uri).await, json(&path));
-    let first = text("fix_first?window=1h").await;
-    assert_eq!(endpoint("fix_first?window=1h").await, first);
-    let changes = query
-        .ask(&ChangesQuery::default())
-        .await
-        .expect("an answer");
-    assert_eq!(endpoint("changes").await, json(&changes));
+    assert_eq!(both(uri).await, json(&path));
 
     let all = &overview["window"];
     assert_eq!(all["count"], 78);
     assert_eq!(paths.paths[0].now.count, 78);
-    let page = Page::open(&service.url("/admin/pulse#overview?range=1h")).await;
+    let page = Page::open(&service.screen("overview?range=1h")).await;
     page.until_shown("table[data-table=fix-first] tbody tr")
         .await;
-    let tile = async |name: &str| page.text(&format!("[data-tile={name}] .value")).await;
     for (name, figure) in [
         ("requests", "count"),
         ("mean", "mean"),
@@ -93,31 +87,23 @@ async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
         ("p99", "p99"),
         ("errors", "error_share"),
     ] {
-        assert_shown(&tile(name).await, all[figure].as_f64());
+        let tile = page.text(&format!("[data-tile={name}] .value")).await;
+        assert_shown(&tile, &all[figure]);
     }
     let label = page.text("[data-tile=p95] h3").await;
     let error = format!("±{:.1}%", 100.0 * all["error"].as_f64().expect("a number"));
     assert!(label.contains(&error), "{label}, not {error}");
-    let row = &first["rows"][0];
     for name in ["share", "per_minute", "saved_per_minute", "mean", "p95"] {
         let shown = &column(&page, "fix-first", name).await[0];
-        assert_shown(shown, row[name].as_f64());
+        assert_shown(shown, &first["rows"][0][name]);
     }
 
     page.show("paths?range=1h").await;
     page.until_shown("table[data-table=paths] tbody tr").await;
-    let row = &paths.paths[0];
-    for (name, figure) in [
-        ("count", Some(row.now.count as f64)),
-        ("mean", row.now.times.mean),
-        ("p95", row.now.times.p95),
-        ("max", row.now.times.max),
-        (
-            "change",
-            row.change.as_ref().and_then(|change| change.times.mean),
-        ),
-    ] {
-        assert_shown(&column(&page, "paths", name).await[0], figure);
+    let row = &typed.0["paths"][0];
+    for name in ["count", "mean", "p95", "max"] {
+        assert_shown(&column(&page, "paths", name).await[0], &row[name]);
     }
-    page.end().await;
+    let change = &column(&page, "paths", "change").await[0];
+    assert_shown(change, &row["change"]["mean"]);
 }

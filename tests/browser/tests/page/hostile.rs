@@ -1,10 +1,10 @@
-//! Names that nobody chose kindly: everything from outside is text, and nothing breaks the page.
+//! Hostile names: everything from outside is text, and nothing breaks the page.
 
 use pulse_browser::emulation::Size;
-use pulse_browser::page::{Page, quoted};
+use pulse_browser::page::Page;
 use pulse_browser::service::{HOSTILE, Service};
 
-use crate::save;
+use crate::{keys, save};
 
 const SCREENS: [&str; 7] = [
     "overview", "paths", "slowest", "timers", "counters", "deploy", "health",
@@ -14,37 +14,29 @@ const SCREENS: [&str; 7] = [
 async fn names_are_text() {
     let service = Service::hostile().await;
     let page = Page::empty().await;
+    let opened = HOSTILE.map(|name| format!("path?context={}", encoded(&recorded(name))));
+    let instance = format!("instance/{}", encoded(HOSTILE[1]));
+    let screens = SCREENS.map(str::to_owned).into_iter().chain(opened);
     let mut faults = Vec::new();
-    for size in [Size::DESKTOP, Size::PHONE] {
-        page.resize(size).await;
-        let opened = HOSTILE.map(|name| format!("path?context={}", encoded(&recorded(name))));
-        let instances = HOSTILE.map(|name| format!("instance/{}", encoded(name)));
-        let screens = SCREENS
-            .map(str::to_owned)
-            .into_iter()
-            .chain(opened)
-            .chain(instances);
-        for screen in screens {
-            let url = service.url(&format!("/admin/pulse#{screen}"));
-            page.go(&url).await;
-            page.until_screen(screen.split(['?', '/']).next().unwrap())
-                .await;
-            let made = page.count("img[src=x], script:not([src^='http']):not([src*='assets/']), a[href^='javascript:'], main img").await;
-            if made > 0 {
-                faults.push(format!("{screen}: a name became {made} elements"));
-            }
-            let (inner, outer): (f64, f64) = page
-                .eval(
-                    "[document.documentElement.scrollWidth, document.documentElement.clientWidth]",
-                )
-                .await;
-            if inner > outer {
-                faults.push(format!("{screen}: {inner} pixels in a window of {outer}"));
+    for screen in screens.chain([instance]) {
+        page.resize(Size::DESKTOP).await;
+        page.go(&service.screen(&screen)).await;
+        page.until_screen(screen.split(['?', '/']).next().unwrap())
+            .await;
+        let made = page
+            .count("img[src=x], script:not([src^='http']):not([src*='assets/']), a[href^='javascript:'], main img")
+            .await;
+        if made > 0 {
+            faults.push(format!("{screen}: a name became {made} elements"));
+        }
+        for size in [Size::DESKTOP, Size::PHONE] {
+            page.resize(size).await;
+            if !crate::places::fits(&page).await {
+                faults.push(format!("{screen} is wider than {size:?}"));
             }
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    page.end().await;
 }
 
 /// The name under which something is recorded.
@@ -57,71 +49,38 @@ fn encoded(name: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_name_is_shown_and_opens_its_own_screen() {
+async fn each_name_is_shown_and_opens_its_own_screen_and_is_text_in_a_file() {
     let service = Service::hostile().await;
-    let page = Page::open(&service.url("/admin/pulse#paths")).await;
-    let rows: Vec<String> = page
-        .each("table[data-table=paths] tbody tr", "element.dataset.key")
-        .await;
-    assert_eq!(rows.len(), HOSTILE.len(), "{rows:?}");
-    for name in HOSTILE.map(recorded) {
-        page.go(&service.url("/admin/pulse#paths")).await;
-        page.until_screen("paths").await;
-        page.until(
-            "the rows are drawn",
-            &format!(
-                "document.querySelectorAll('table[data-table=paths] tbody tr').length === {}",
-                HOSTILE.len()
-            ),
-        )
-        .await;
-        let index = rows
-            .iter()
-            .position(|row| *row == name)
-            .unwrap_or_else(|| panic!("{name:?} is not in {rows:?}"));
-        let row = format!("table[data-table=paths] tbody tr:nth-child({})", index + 1);
-        let key: String = page
-            .eval(&format!(
-                "document.querySelector({}).dataset.key",
-                quoted(&row)
-            ))
-            .await;
-        page.click(&format!("{row} a")).await;
-        page.until(
-            &format!("{name:?} is opened"),
-            "document.body.dataset.screen === 'path' && document.body.dataset.ready === 'true'",
-        )
-        .await;
-        let context: String = page
-            .eval("new URLSearchParams(location.hash.split('?')[1]).get('context')")
-            .await;
-        assert_eq!(context, key);
-        page.until("it is known", "!document.querySelector('#banner').checkVisibility() && document.querySelector('[data-tile=requests] .value')?.checkVisibility()").await;
-    }
-    page.end().await;
-}
-
-#[tokio::test]
-async fn marks_that_turn_text_around_are_made_visible() {
-    let service = Service::hostile().await;
-    let page = Page::open(&service.url("/admin/pulse#paths")).await;
+    let page = Page::open(&service.screen("paths")).await;
+    let all = format!("{}.length === {}", keys("paths"), HOSTILE.len());
+    page.until(&all).await;
+    let rows: Vec<String> = page.eval(&keys("paths")).await;
     let text = page.text("table[data-table=paths]").await;
     assert!(!text.contains('\u{202e}'), "{text}");
     assert!(text.contains("<img src=x onerror=alert(1)>"), "{text}");
-    page.end().await;
-}
-
-#[tokio::test]
-async fn a_formula_in_a_file_is_text() {
-    let service = Service::hostile().await;
-    let page = Page::open(&service.url("/admin/pulse#paths")).await;
     let (_, csv) = save(&page, "paths", "csv").await;
     for line in csv.lines().skip(1) {
         let field = line.trim_start_matches('"');
         assert!(!field.starts_with(['=', '+', '-', '@']), "{line}");
     }
     assert!(csv.contains("'=HYPERLINK"), "{csv}");
-    page.end().await;
+
+    for name in HOSTILE.map(recorded) {
+        page.show("paths").await;
+        page.until(&all).await;
+        let index = rows.iter().position(|row| *row == name);
+        let index = index.unwrap_or_else(|| panic!("{name:?} is not in {rows:?}"));
+        page.click(&format!(
+            "table[data-table=paths] tbody tr:nth-child({}) a",
+            index + 1
+        ))
+        .await;
+        page.until_screen("path").await;
+        let context = "new URLSearchParams(location.hash.split('?')[1]).get('context')";
+        assert_eq!(page.eval::<String>(context).await, name);
+        page.until("!$('#banner').checkVisibility() && $('[data-tile=requests] .value')?.checkVisibility()")
+            .await;
+    }
 }
 
 /// Saves cells that no name of the service could have, as names are escaped when they are recorded.
@@ -149,31 +108,25 @@ async fn no_spreadsheet_takes_a_cell_for_a_formula_or_for_two() {
         ("a,b", "\"a,b\""),
         ("a\nb", "\"a\nb\""),
         ("a\"b", "\"a\"\"b\""),
-        ("\tb", "\"'\tb\""),
         ("\u{0}\u{1b}[31m", "\u{2400}\u{241b}[31m"),
         ("a\u{2067}b\u{61c}", "a\\u{2067}b\\u{61c}"),
         ("a = b - c @ d", "a = b - c @ d"),
         ("", ""),
         ("größe \u{1f422}", "größe \u{1f422}"),
     ];
-    let service = Service::hostile().await;
-    let page = Page::open(&service.url("/admin/pulse#paths")).await;
+    let service = Service::everywhere().await;
+    let page = Page::open(&service.screen("paths")).await;
     let rows = serde_json::to_string(&cells.map(|(cell, _)| [cell, "end"])).unwrap();
     page.run(&format!(
-        "const app = document.querySelector('script[type=module]').src; \
-         const rows = [...{rows}, [-1.5, null]]; \
-         import(new URL('export.js', app)).then(({{ save }}) => \
+        "const rows = [...{rows}, [-1.5, null]]; \
+         import(new URL('export.js', $('script[type=module]').src)).then(({{ save }}) => \
          save('csv', {{ name: 'cells', columns: ['=cell', 'end'], rows }}))"
     ))
     .await;
     let (name, csv) = page.download().await;
     assert_eq!(name, "cells.csv");
-    let mut expected = "'=cell,end\r\n".to_owned();
-    for (_, cell) in cells {
-        expected += &format!("{cell},end\r\n");
-    }
-    assert_eq!(csv, expected + "-1.5,\r\n");
-    page.end().await;
+    let cells = cells.map(|(_, cell)| format!("{cell},end\r\n"));
+    assert_eq!(csv, format!("'=cell,end\r\n{}-1.5,\r\n", cells.concat()));
 }
 
 #[tokio::test]
@@ -188,28 +141,15 @@ async fn a_state_that_makes_no_sense_is_the_default() {
         "counters?limit=99999999999&offset=99999999999",
         "paths?offset=99999999999&limit=50",
     ] {
-        let url = service.url(&format!("/admin/pulse#{state}"));
-        page.go(&url).await;
-        page.until(
-            &format!("{state}: there is no complaint"),
-            "!document.querySelector('#banner').checkVisibility()",
-        )
-        .await;
-        let range: Vec<String> = page
-            .each("input[name=range]:checked", "element.value")
-            .await;
-        assert_eq!(range.len(), 1, "{state}");
+        page.go(&service.screen(state)).await;
+        page.until("!$('#banner').checkVisibility()").await;
+        let range = page.count("input[name=range]:checked").await;
+        assert_eq!(range, 1, "{state}");
         for select in ["refresh", "precision"] {
-            let value = format!("document.querySelector('#{select}').selectedIndex");
+            let value = format!("$('#{select}').selectedIndex");
             assert!(page.eval::<i32>(&value).await >= 0, "{select} of {state}");
         }
     }
-    page.go(&service.url("/admin/pulse#paths?offset=99999999999&limit=50"))
-        .await;
-    page.until(
-        "the last page is shown",
-        "document.querySelectorAll('table[data-table=paths] tbody tr').length > 0",
-    )
-    .await;
-    page.end().await;
+    // The last page is shown.
+    page.until(&format!("{}.length > 0", keys("paths"))).await;
 }

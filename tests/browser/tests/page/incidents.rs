@@ -1,423 +1,403 @@
 //! The seven questions of somebody on call, on each incident of the demo: what changed, which page to fix first, since
 //! when, is it me or the database, which exact requests, which instance, did my deploy do it. Each answer is read from
-//! the page, in view at 1280 x 900 without scrolling, after at most two clicks, whatever the store.
+//! the page, in view at 1280 x 900 without scrolling, after at most two clicks.
 
-use std::time::{Duration, Instant};
-
+use pulse_browser::input::in_view;
 use pulse_browser::page::Page;
 use pulse_browser::rig::http::Client;
-use pulse_browser::shop::{Backend, Shop};
+use pulse_browser::shop::Shop;
 use serde_json::Value;
 
-/// How long an answer may take, and the time between two looks at it.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PERIOD: Duration = Duration::from_millis(50);
+use crate::written::a_change_that_is_taken_on_one_page_is_taken_on_another;
+use crate::{column, keys};
 
 /// What an incident is, as `examples/demo/incident.rs` has it.
+#[derive(Default)]
 struct Incident {
-    name: &'static str,
     kind: &'static str,
-    /// The page that it befalls; none when it befalls all pages.
+    /// The page that it befalls; none when it befalls all pages of an instance.
     context: Option<&'static str>,
-    /// The timer that has become slower, if one has.
-    slow_timer: Option<&'static str>,
+    /// A timer of the page, and whether that has become slower.
+    timer: &'static str,
+    is_timer_slow: bool,
     /// Whether the code outside of the timers has.
     is_code_slow: bool,
-    /// The timer of the page, which tells that the database is well.
-    timer: &'static str,
     /// The instances that are slower than the others.
     instances: &'static [&'static str],
     is_deploy: bool,
 }
 
-const SLOW_QUERY: Incident = Incident {
-    name: "slow_query",
-    kind: "slower",
-    context: Some("GET /search"),
-    slow_timer: Some("db:search"),
-    is_code_slow: false,
-    timer: "db:search",
-    instances: &[],
-    is_deploy: false,
-};
-const BAD_DEPLOY: Incident = Incident {
-    name: "bad_deploy",
-    kind: "slower",
-    context: Some("GET /products/{id}"),
-    slow_timer: None,
-    is_code_slow: true,
-    timer: "db:find_product",
-    instances: &["web-1", "web-2"],
-    is_deploy: true,
-};
-const BAD_INSTANCE: Incident = Incident {
-    name: "bad_instance",
-    kind: "instance",
-    context: None,
-    slow_timer: None,
-    is_code_slow: false,
-    timer: "",
-    instances: &["web-3"],
-    is_deploy: false,
-};
-const ERRORS: Incident = Incident {
-    name: "errors",
-    kind: "failing",
-    context: Some("POST /checkout"),
-    slow_timer: None,
-    is_code_slow: false,
-    timer: "payment",
-    instances: &[],
-    is_deploy: false,
-};
-const SURGE: Incident = Incident {
-    name: "surge",
-    kind: "surging",
-    context: Some("GET /products/{id}"),
-    slow_timer: None,
-    is_code_slow: false,
-    timer: "db:find_product",
-    instances: &[],
-    is_deploy: false,
-};
-
-/// Each incident on each store.
-macro_rules! explained {
-    ($($name:ident: $incident:ident)*) => {
-        mod in_memory { $(#[tokio::test] async fn $name() { super::is_explained(&super::$incident, super::Backend::Memory).await; })* }
-        mod in_a_file { $(#[tokio::test] async fn $name() { super::is_explained(&super::$incident, super::Backend::File).await; })* }
-        mod in_redis { $(#[tokio::test] async fn $name() { super::is_explained(&super::$incident, super::Backend::Redis).await; })* }
-    };
-}
-
-explained! {
-    a_slow_query_is_explained: SLOW_QUERY
-    a_bad_deploy_is_explained: BAD_DEPLOY
-    a_bad_instance_is_explained: BAD_INSTANCE
-    failures_are_explained: ERRORS
-    a_surge_is_explained: SURGE
-}
-
-/// The answers that are missing, wrong or out of view.
-struct Answers<'a> {
-    page: &'a Page,
-    faults: Vec<String>,
-}
-
-impl Answers<'_> {
-    /// Reads until the answer is right and in view, or time is up: what has only just been opened may still load.
-    async fn expect(&mut self, question: &str, selector: &str, is_right: impl AsyncFn() -> bool) {
-        let start = Instant::now();
-        loop {
-            let is_right = is_right().await;
-            if is_right && self.page.is_in_view(selector).await {
-                return;
-            }
-            if start.elapsed() > PATIENCE {
-                let rect = self.page.rects(selector).await.into_iter().next();
-                let shown = self.page.texts(selector).await.join(" | ");
-                let what = if is_right {
-                    "is out of view"
-                } else {
-                    "is wrong"
-                };
-                self.faults.push(format!(
-                    "{question} {selector} {what}, at {rect:?}: {shown}"
-                ));
-                return;
-            }
-            tokio::time::sleep(PERIOD).await;
-        }
-    }
-
-    async fn expect_seen(&mut self, question: &str, selector: &str) {
-        self.expect(question, selector, async || true).await;
-    }
-}
-
-async fn is_explained(incident: &Incident, backend: Backend) {
-    // A demo of its own that has only just begun: its live requests are slower on a machine that is busy with other tests,
-    // and after some minutes the page says so.
-    let env = [("DEMO_HISTORY", "90m"), ("DEMO_INCIDENT", incident.name)];
-    let shop = &Shop::start(backend, &env).await;
-    // Nothing is chosen: as somebody opens it who was just woken up.
-    let page = Page::open(&shop.url()).await;
-    page.until_screen("overview").await;
-    let mut answers = Answers {
-        page: &page,
-        faults: Vec::new(),
-    };
-    what_has_changed(incident, shop, &mut answers).await;
-    since_when(incident, shop.incident_began(), &mut answers).await;
-    which_to_fix_first(incident, &mut answers).await;
-
-    // The one click: on the change, or, where it is of all pages, on a page to fix.
-    let link = match incident.context {
-        Some(_) => format!("{} a", incident.change()),
-        None => format!("{FIX_FIRST} a[href*='#path']"),
-    };
-    page.click(&link).await;
-    page.until_screen("path").await;
-    page.until(
-        "its tables are drawn",
-        &format!("document.querySelector('{INSTANCE}')"),
-    )
-    .await;
-    me_or_the_database(incident, &mut answers).await;
-    which_requests(incident, shop.incident_began(), &mut answers).await;
-    which_instance(incident, &mut answers).await;
-    was_it_my_deploy(incident, &mut answers).await;
-    let Answers { faults, .. } = answers;
-    assert!(
-        faults.is_empty(),
-        "{}:\n{}",
-        incident.name,
-        faults.join("\n")
-    );
-    page.end().await;
-}
-
+const CHANGES: &str = "[data-panel=attention] li:not([data-kind^=maybe])";
 const FIX_FIRST: &str = "table[data-table=fix-first] tbody tr";
 const TIMER: &str = "[data-panel=time-goes] tbody tr";
 const REQUEST: &str = "table[data-table=slow-requests] tbody tr";
 const INSTANCE: &str = "table[data-table=instances] tbody tr";
+const CHANGE: &str = "[data-panel=change]";
 
-impl Incident {
-    /// The instance that it is on, where it is on one and all of its pages.
-    fn instance(&self) -> Option<&'static str> {
-        self.instances
-            .first()
-            .copied()
-            .filter(|_| self.context.is_none())
-    }
+/// Whether a row tells a change of more than half, as `+52%` or `3.0×`.
+const IS_SLOW: &str = "((row) => row.innerText.split(/\\s+/).map((word) => word.endsWith('×') ? parseFloat(word)
+    : /^[+±−][\\d.]+%$/.test(word) ? 1 + (word[0] === '−' ? -1 : 1) * parseFloat(word.slice(1)) / 100 : NaN)
+    .find((ratio) => !Number.isNaN(ratio)) > 1.5)";
 
-    /// The change on the overview. Where an instance is bad, any of its pages may be named.
-    fn change(&self) -> String {
-        let list = "[data-panel=attention] li:not([data-kind^=maybe])";
-        match self.context {
-            Some(context) => format!("{list}[data-kind={}][data-context='{context}']", self.kind),
-            None => list.to_owned(),
-        }
-    }
+/// Waits until an answer is right, and in view.
+async fn seen(page: &Page, selector: &str, is_right: &str) {
+    page.until(&format!("({is_right}) && {}", in_view(selector)))
+        .await;
 }
 
-async fn what_has_changed(incident: &Incident, shop: &Shop, answers: &mut Answers<'_>) {
-    let (page, change) = (answers.page, incident.change());
-    page.until_shown(&change).await;
-    let names_instance = async || match incident.instance() {
-        Some(instance) => page
-            .texts(&change)
-            .await
-            .iter()
-            .any(|text| text.contains(instance)),
-        None => true,
-    };
-    answers
-        .expect("What changed?", &change, names_instance)
-        .await;
-    answers
-        .expect_seen("How sure?", &format!("{change} .sure"))
-        .await;
-    let named: Vec<String> = page
-        .each(
-            "[data-panel=attention] li:not([data-kind^=maybe])",
-            "`${element.dataset.kind} ${element.dataset.context}`",
-        )
-        .await;
-    let live = since_live(shop).await;
-    let is_other = |one: &&String| {
-        incident
-            .context
-            .is_some_and(|context| **one != format!("{} {context}", incident.kind))
-            && !live.contains(one)
-    };
-    let others: Vec<_> = named.iter().filter(is_other).collect();
-    if !others.is_empty() {
-        answers.faults.push(format!(
-            "What changed? Nothing else did, but the page names {others:?}"
-        ));
-    }
+/// The instance that a change of all of its pages names, directly or as a suspect.
+fn is_about(change: &Value, instance: &str) -> bool {
+    let mut suspects = change["suspects"].as_array().expect("a list").iter();
+    change["instance"] == instance || suspects.any(|suspect| suspect["instance"] == instance)
 }
 
-/// What has changed since the simulated past ended: on a machine that is busy with other tests, pages are slower indeed.
-async fn since_live(shop: &Shop) -> Vec<String> {
+/// Fails if anything else is named, or anything at another time.
+async fn nothing_else_is_named(shop: &Shop, kind: &str, context: Option<&str>) {
+    let (began, live) = (shop.incident_began(), shop.past_ended() - 60);
     let mut client = Client::connect(shop.demo().address()).await;
     let answer = client.json("/admin/pulse/api/changes?limit=1000").await;
-    let changes = answer["changes"].as_array().expect("the changes");
-    let is_live = |change: &&Value| change["since"].as_i64() >= Some(shop.past_ended() - 60);
-    let name = |change: &Value| {
-        let field = |name: &str| change[name].as_str().unwrap_or_default().to_owned();
-        format!("{} {}", field("kind"), field("context"))
-    };
-    changes.iter().filter(is_live).map(name).collect()
-}
-
-async fn since_when(incident: &Incident, began: i64, answers: &mut Answers<'_>) {
-    let (page, since) = (answers.page, format!("{} .since", incident.change()));
-    let minutes = "[-2, -1, 0, 1, 2].map((minutes) => new Date((began + minutes * 60) * 1000)
-        .toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit'}))";
-    let times: Vec<String> = page
-        .eval(&minutes.replace("began", &began.to_string()))
-        .await;
-    let names_time = async || {
-        let shown = page.text(&since).await;
-        times.iter().any(|time| shown.contains(time))
-    };
-    answers
-        .expect(&format!("Since when? ({times:?})"), &since, names_time)
-        .await;
-}
-
-async fn which_to_fix_first(incident: &Incident, answers: &mut Answers<'_>) {
-    let page = answers.page;
-    page.until_shown(FIX_FIRST).await;
-    let is_first = async || match (incident.context, incident.instance()) {
-        (Some(context), _) => {
-            page.attribute(FIX_FIRST, "data-key").await.as_deref() == Some(context)
+    for change in answer["changes"].as_array().expect("a list") {
+        let since = change["since"].as_i64().expect("a time");
+        // On a machine that is busy with other tests, live pages are slower indeed.
+        if since >= live {
+            continue;
         }
-        // Not a page is to be fixed, but an instance.
-        (None, instance) => page
-            .text(FIX_FIRST)
-            .await
-            .contains(instance.unwrap_or_default()),
-    };
-    answers
-        .expect("Which page do I fix first?", FIX_FIRST, is_first)
-        .await;
+        let is_expected = match context {
+            Some(context) => change["kind"] == kind && change["context"] == context,
+            None => is_about(change, "web-3"),
+        };
+        let is_ongoing = since.abs_diff(began) <= 120 && change["ended"].is_null();
+        assert!(is_expected && is_ongoing, "since {began}: {change:#}");
+    }
 }
 
-async fn me_or_the_database(incident: &Incident, answers: &mut Answers<'_>) {
-    let page = answers.page;
-    let Some(context) = incident.context else {
-        return answers.expect_seen("Me or the database?", TIMER).await;
+/// Opens a shop as somebody who was just woken up: nothing is chosen. Returns the change that the overview names.
+async fn open(shop: &Shop, kind: &str, context: Option<&str>) -> (Page, String) {
+    nothing_else_is_named(shop, kind, context).await;
+    let page = Page::open(&shop.url()).await;
+    page.until_screen("overview").await;
+    // Where an instance is bad, any of its pages may be named.
+    let change = match context {
+        Some(context) => format!("{CHANGES}[data-kind={kind}][data-context='{context}']"),
+        None => CHANGES.to_owned(),
     };
-    let row = format!("[data-panel=time-goes] tr[data-key='{}']", incident.timer);
-    page.until_shown(&row).await;
-    let is_slow = |text: &str| changed_by(text).is_some_and(|ratio| ratio > 1.5);
-    let says_timer =
-        async || is_slow(&page.text(&row).await) == (incident.slow_timer == Some(incident.timer));
-    answers
-        .expect(
-            &format!("Is it the database? ({context})"),
+    page.until_shown(&change).await;
+    (page, change)
+}
+
+/// Answers all questions. Returns the page of the path.
+async fn explain(shop: &Shop, incident: &Incident) -> Page {
+    let (page, change) = open(shop, incident.kind, incident.context).await;
+    let began = shop.incident_began();
+    // What changed, since when, which page to fix first? Not a page, where an instance is bad.
+    let instance = incident.instances.first().copied().unwrap_or_default();
+    let (named, key) = match incident.context {
+        Some(context) => ("", format!("row.dataset.key === '{context}'")),
+        None => (instance, format!("row.innerText.includes('{instance}')")),
+    };
+    let is_named = format!("$$(`{change}`).some((one) => one.innerText.includes('{named}'))");
+    seen(&page, &change, &is_named).await;
+    seen(&page, &format!("{change} .sure"), "true").await;
+    let since = format!("{change} .since");
+    let times = format!(
+        "[-2, -1, 0, 1, 2].some((minutes) => $(`{since}`).innerText.includes(new Date(({began} + minutes * 60) * 1000)
+            .toLocaleTimeString('en-GB', {{hour: '2-digit', minute: '2-digit'}})))"
+    );
+    seen(&page, &since, &times).await;
+    let is_first = format!("((row) => row && {key})($('{FIX_FIRST}'))");
+    seen(&page, FIX_FIRST, &is_first).await;
+
+    // The one click: on the change, or, where it is of all pages, on a page to fix.
+    let link = match incident.context {
+        Some(_) => format!("{change} a"),
+        None => format!("{FIX_FIRST} a[href*='#path']"),
+    };
+    page.click(&link).await;
+    page.until_screen("path").await;
+    // Me or the database?
+    seen(&page, TIMER, "true").await;
+    if incident.context.is_some() {
+        let Incident {
+            timer,
+            is_timer_slow,
+            is_code_slow,
+            ..
+        } = incident;
+        let row = format!("[data-panel=time-goes] tr[data-key='{timer}']");
+        seen(
+            &page,
             &row,
-            says_timer,
+            &format!("{IS_SLOW}($(`{row}`)) === {is_timer_slow}"),
         )
         .await;
-    let says_code = async || {
-        let rows = page.texts(TIMER).await;
-        let is_code_slow = rows
-            .iter()
-            .any(|row| row.contains("outside") && is_slow(row));
-        is_code_slow == incident.is_code_slow
-    };
-    answers
-        .expect(&format!("Is it me? ({context})"), TIMER, says_code)
-        .await;
-}
-
-/// The change that a row shows, as a ratio: `+12%`, `3.0×`.
-fn changed_by(row: &str) -> Option<f64> {
-    row.split_whitespace().find_map(|word| {
-        if let Some(ratio) = word.strip_suffix('×') {
-            return ratio.parse().ok();
-        }
-        let percent = word.strip_suffix('%')?;
-        let (sign, number) = match percent.strip_prefix('−') {
-            Some(number) => (-1.0, number),
-            None => (1.0, percent.strip_prefix(['+', '±'])?),
-        };
-        Some(1.0 + sign * number.parse::<f64>().ok()? / 100.0)
-    })
-}
-
-async fn which_requests(incident: &Incident, began: i64, answers: &mut Answers<'_>) {
-    let page = answers.page;
-    let has_trace = async || {
-        let traces = page
-            .texts(&format!("{REQUEST} td[data-column=trace] a"))
-            .await;
-        traces
-            .iter()
-            .any(|text| text.len() == 32 && text.chars().all(|c| c.is_ascii_hexdigit()))
-    };
-    answers
-        .expect(
-            "Which exact requests?",
-            &format!("{REQUEST} td[data-column=trace] a"),
-            has_trace,
+        let code = format!("$$('{TIMER}').filter((row) => row.innerText.includes('outside'))");
+        seen(
+            &page,
+            TIMER,
+            &format!("{code}.some({IS_SLOW}) === {is_code_slow}"),
         )
         .await;
-    if incident.kind == "failing" {
-        let one_fails = async || {
-            let statuses = page
-                .texts(&format!("{REQUEST} td[data-column=status]"))
-                .await;
-            // Seconds since the incident began, which are less than a day.
-            let ages: Vec<i64> = page
-                .each(
-                    &format!("{REQUEST} td[data-column=ended], {REQUEST} th[data-column=ended]"),
-                    &format!("(([h, m, s]) => ((h * 3600 + m * 60 + Number(s) - (({began} - new Date({began} * 1000).getTimezoneOffset() * 60) % 86400)) + 86400) % 86400)(element.innerText.split(', ').pop().split(':'))"),
-                )
-                .await;
-            !statuses.is_empty()
-                && statuses.iter().all(|status| status.starts_with('5'))
-                && ages.len() == statuses.len()
-                && ages.iter().all(|age| *age < 3_600)
-        };
-        answers
-            .expect("Which exact requests fail?", REQUEST, one_fails)
-            .await;
     }
-}
-
-async fn which_instance(incident: &Incident, answers: &mut Answers<'_>) {
-    let page = answers.page;
-    let row = |instance: &str| format!("{INSTANCE}[data-key={instance}]");
-    let expected = incident.instances;
-    let is_odd = async || {
-        let odd: Vec<String> = page
-            .each(&format!("{INSTANCE}[data-odd]"), "element.dataset.key")
-            .await;
-        odd == expected
-    };
-    answers
-        .expect(&format!("Which instance? ({expected:?})"), INSTANCE, is_odd)
-        .await;
-    for instance in expected {
+    // Which exact requests?
+    let traces = format!("{REQUEST} td[data-column=trace] a");
+    let is_trace = "/^[0-9a-f]{32}$/.test(link.innerText)";
+    seen(
+        &page,
+        &traces,
+        &format!("$$('{traces}').some((link) => {is_trace})"),
+    )
+    .await;
+    // Which instance?
+    let odd = format!("$$('{INSTANCE}[data-odd]').map((row) => row.dataset.key).join()");
+    let expected = incident.instances.join(",");
+    seen(&page, INSTANCE, &format!("{odd} === '{expected}'")).await;
+    for instance in incident.instances {
         for column in ["instance", "mean", "ratio"] {
-            answers
-                .expect_seen(
-                    "Which instance?",
-                    &format!("{} [data-column={column}]", row(instance)),
-                )
-                .await;
+            let cell = format!("{INSTANCE}[data-key={instance}] [data-column={column}]");
+            seen(&page, &cell, "true").await;
         }
     }
-    if incident.is_deploy {
-        for (instance, version) in [
-            ("web-1", "1.4.2"),
-            ("web-2", "1.4.2"),
-            ("web-3", "1.4.1"),
-            ("web-4", "1.4.1"),
-        ] {
-            let has_version = async || page.text(&row(instance)).await.contains(version);
-            answers
-                .expect("Which version is where?", &row(instance), has_version)
-                .await;
-        }
+    // Did my deploy do it?
+    let says = "text.includes('1.4.2')";
+    let denies = "/no deploy|not a deploy/i.test(text)";
+    let is_told = match incident.is_deploy {
+        true => format!("{says} && !{denies}"),
+        false => denies.to_owned(),
+    };
+    seen(
+        &page,
+        CHANGE,
+        &format!("((text) => {is_told})($('{CHANGE}').innerText)"),
+    )
+    .await;
+    page
+}
+
+#[tokio::test]
+async fn a_slow_query_is_explained() {
+    let incident = Incident {
+        kind: "slower",
+        context: Some("GET /search"),
+        timer: "db:search",
+        is_timer_slow: true,
+        ..Incident::default()
+    };
+    explain(Shop::with("slow_query").await, &incident).await;
+}
+
+#[tokio::test]
+async fn a_bad_deploy_is_explained() {
+    let incident = Incident {
+        kind: "slower",
+        context: Some("GET /products/{id}"),
+        timer: "db:find_product",
+        is_code_slow: true,
+        instances: &["web-1", "web-2"],
+        is_deploy: true,
+        ..Incident::default()
+    };
+    let page = explain(Shop::with("bad_deploy").await, &incident).await;
+    for (instance, version) in [
+        ("web-1", "1.4.2"),
+        ("web-2", "1.4.2"),
+        ("web-3", "1.4.1"),
+        ("web-4", "1.4.1"),
+    ] {
+        let row = format!("{INSTANCE}[data-key={instance}]");
+        seen(
+            &page,
+            &row,
+            &format!("$('{row}').innerText.includes('{version}')"),
+        )
+        .await;
     }
 }
 
-async fn was_it_my_deploy(incident: &Incident, answers: &mut Answers<'_>) {
-    let (page, panel) = (answers.page, "[data-panel=change]");
-    let says_so = async || {
-        let text = page.text(panel).await;
-        let denies = text.to_lowercase().contains("no deploy")
-            || text.to_lowercase().contains("not a deploy");
-        match incident.is_deploy {
-            true => text.contains("1.4.2") && !denies,
-            false => denies,
-        }
+#[tokio::test]
+async fn a_surge_is_explained() {
+    let incident = Incident {
+        kind: "surging",
+        context: Some("GET /products/{id}"),
+        timer: "db:find_product",
+        ..Incident::default()
     };
-    answers.expect("Did my deploy do it?", panel, says_so).await;
+    explain(&Shop::in_which("surge").await, &incident).await;
+}
+
+#[tokio::test]
+async fn failures_are_explained() {
+    let shop = Shop::in_which("errors").await;
+    let incident = Incident {
+        kind: "failing",
+        context: Some("POST /checkout"),
+        timer: "payment",
+        ..Incident::default()
+    };
+    let page = explain(&shop, &incident).await;
+    // The requests that are listed fail since the incident began, which is less than an hour ago.
+    let began = shop.incident_began();
+    let ages = format!(
+        "$$('{REQUEST} [data-column=ended]').map((cell) => cell.innerText.split(', ').pop().split(':')).map(([h, m, s]) =>
+            (h * 3600 + m * 60 + Number(s) - ({began} - new Date({began} * 1000).getTimezoneOffset() * 60) % 86400 + 86400) % 86400)"
+    );
+    let fail =
+        format!("$$('{REQUEST} td[data-column=status]').every((one) => /^5/.test(one.innerText))");
+    let are_new = format!("((ages) => ages.length && ages.every((age) => age < 3600))({ages})");
+    seen(&page, REQUEST, &format!("{fail} && {are_new}")).await;
+    // About a quarter of the timer's runs fail since then; the range before it is drawn first.
+    page.show("path?context=POST%20%2Fcheckout&range=1h").await;
+    let cell = "table[data-table=time-goes] tr[data-key=payment] td[data-column=error_share]";
+    page.until(&format!(
+        "parseFloat($('{cell}[data-sense=bad]')?.innerText) > 15"
+    ))
+    .await;
+    page.until(&format!(
+        "$('{CHANGE}').innerText.includes('payment, which fails')"
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn a_bad_instance_is_explained_and_has_a_page() {
+    const VERDICT: &str = "$('[data-panel=instance] .change')?.innerText";
+    let shop = Shop::in_which("bad_instance").await;
+    let incident = Incident {
+        kind: "instance",
+        instances: &["web-3"],
+        ..Incident::default()
+    };
+    let page = explain(&shop, &incident).await;
+    page.click("table[data-table=instances] tbody tr[data-odd] a")
+        .await;
+    page.until_screen("instance").await;
+    page.back().await;
+    page.until_screen("path").await;
+    // The banner leads there too.
+    page.show("overview").await;
+    page.click("[data-panel=attention] li[data-kind=instance] a")
+        .await;
+    page.until_screen("instance").await;
+    page.until_fragment_has("instance/web-3").await;
+    // The figures since it changed follow those of the range.
+    let all = "/^All of its [78] paths are slower, about 2\\.\\d× the others: it is the instance, not a page\\.$/";
+    page.until(&format!("{all}.test({VERDICT})")).await;
+    let change = page.text(CHANGE).await;
+    assert!(change.contains("all pages on web-3"), "{change}");
+    let facts = page.text("[data-panel=instance] .muted").await;
+    let is_told = facts.contains("version 1.4.1") && facts.contains("beside 3 others");
+    assert!(is_told, "{facts}");
+    let ratios = column(&page, "instance-paths", "ratio").await;
+    let ratios = ratios
+        .iter()
+        .take(7)
+        .map(|ratio| ratio.trim_end_matches('×').parse().unwrap());
+    let ratios: Vec<f64> = ratios.collect();
+    let is_slow = |ratio: &f64| (1.8..3.5).contains(ratio);
+    assert!(
+        ratios.len() == 7 && ratios.iter().all(is_slow),
+        "{ratios:?}"
+    );
+    for chart in ["requests", "latency"] {
+        // The mean of the others.
+        let line =
+            format!("$('[data-chart={chart}] .plot path.c-mean').getAttribute('d').length > 50");
+        page.until(&line).await;
+    }
+    // The state is in the URL, and the instance leads to its pages.
+    page.reload().await;
+    page.click("table[data-table=instance-paths] tbody a").await;
+    page.until_screen("path").await;
+
+    page.show("health?range=1h").await;
+    page.click("table[data-table=instances] tr[data-key=web-1] a")
+        .await;
+    page.until_screen("instance").await;
+    page.until(&format!(
+        "{VERDICT}.startsWith('It is like the others on each of the')"
+    ))
+    .await;
+    page.show("instance/web-9").await;
+    page.until("$('p.nothing')?.innerText.includes('no instance of this name')")
+        .await;
+    assert!(!page.is_shown("[data-panel=instance] .change").await);
+}
+
+#[tokio::test]
+async fn a_busy_machine_is_suspected_and_has_charts() {
+    let shop = Shop::in_which("busy_host").await;
+    let (page, change) = open(&shop, "", None).await;
+    page.click(&format!("{change} a")).await;
+    page.until_screen("instance").await;
+    let machine = "/web-3: CPU 9\\d %, scheduling delay \\d\\d ms: the machine/";
+    page.until(&format!("{machine}.test($('{CHANGE}').innerText)"))
+        .await;
+    for chart in ["cpu", "delay"] {
+        page.until_shown(&format!("[data-chart={chart}] .plot svg path"))
+            .await;
+    }
+    assert_eq!(page.violations(None).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_change_of_the_queue_leads_to_its_timer_and_a_path_has_its_wait() {
+    let shop = Shop::in_which("queue").await;
+    let (page, change) = open(&shop, "slower", Some("<queue>")).await;
+    page.click(&format!("{change} a")).await;
+    page.until_screen("path").await;
+    page.until(&format!(
+        "$('h2.title').innerText.includes('queue') && $('{CHANGE}').innerText.includes('slower')"
+    ))
+    .await;
+    assert!(column(&page, "run-by", "per_request").await.len() >= 8);
+    page.show("path?context=GET%20%2Fcart&range=15m").await;
+    page.until(
+        "$('[data-table=time-goes] tbody tr')?.innerText.includes('queue, before the request')",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_repeated_timer_is_marked_and_its_change_is_taken() {
+    let shop = Shop::in_which("repeated").await;
+    let (page, _) = open(&shop, "slower", Some("GET /cart")).await;
+    a_change_that_is_taken_on_one_page_is_taken_on_another(&shop, "GET+/cart").await;
+    page.show("paths?range=5m").await;
+    page.until(
+        "$('tr[data-key=\"GET /cart\"] .repeats')?.innerText === 'db:find_item 41× per request'",
+    )
+    .await;
+    assert_eq!(page.count(".repeats:not([hidden])").await, 1);
+    page.show("timers?range=5m").await;
+    page.until_shown("tr[data-key=\"db:find_item\"] .repeats")
+        .await;
+    page.show("path?context=GET%20%2Fcart&range=5m").await;
+    page.until("$('[data-panel=time-goes] .repeats')?.innerText.startsWith('db:find_item 41× per request')")
+        .await;
+}
+
+#[tokio::test]
+async fn a_path_that_blocks_its_worker_is_found_by_its_longest_poll() {
+    let shop = Shop::in_which("blocking").await;
+    let (page, change) = open(&shop, "slower", Some("POST /cart/items")).await;
+    page.click(&format!("{change} a")).await;
+    page.until_screen("path").await;
+    let computes = "/it computes longer, \\d\\d ms a request instead of \\d\\.\\d ms; a poll held a worker for \\d\\d+ ms/";
+    page.until(&format!("{computes}.test($('{CHANGE}').innerText)"))
+        .await;
+    let goes = "/^computing \\d\\S*\\sms.*, waiting \\d\\S*\\sms.*; a poll held a worker for \\d+\\sms at most$/";
+    page.until(&format!(
+        "{goes}.test($('[data-panel=time-goes] .polls:not([hidden])')?.innerText)"
+    ))
+    .await;
+    // Minutes of the past: what really blocks the live shop is up to the machine.
+    let to = shop.past_ended() / 60 * 60;
+    page.show(&format!(
+        "paths?from={}&to={to}&sort=longest_poll",
+        to - 180
+    ))
+    .await;
+    page.until(&format!("{}[0] === 'POST /cart/items'", keys("paths")))
+        .await;
+    let longest = column(&page, "paths", "longest_poll").await;
+    assert!(longest[0].ends_with("ms"), "{longest:?}");
 }

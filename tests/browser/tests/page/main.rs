@@ -5,41 +5,38 @@ mod advice;
 mod charts;
 mod cost;
 mod figures;
-mod growth;
 mod heat_map;
 mod hostile;
 mod incidents;
 mod instance;
-mod machine;
 mod outage;
 mod places;
 mod range;
-mod restart;
 mod signals;
 mod slowest;
 mod tables;
 mod unexpected;
-mod watched;
 mod week;
 mod written;
 
 use pulse_browser::page::Page;
-use pulse_browser::watch::Exchange;
+use pulse_browser::rig::wait::until;
+use pulse_browser::service::Service;
+use pulse_browser::shop::Shop;
+use serde_json::Value;
 
-/// The requests for data so far.
-async fn polls(page: &Page) -> Vec<Exchange> {
-    let exchanges = page.exchanges().await;
-    exchanges.into_iter().filter(Exchange::is_poll).collect()
+/// Opens a screen of the demo in which this goes wrong.
+async fn open(incident: &str, fragment: &str) -> Page {
+    Page::open(&Shop::with(incident).await.screen(fragment)).await
 }
 
 /// Waits until a page has asked for data so many times more.
 async fn until_polled(page: &Page, more: usize) {
-    let before = polls(page).await.len();
-    let start = std::time::Instant::now();
-    while polls(page).await.len() < before + more {
-        assert!(start.elapsed().as_secs() < 60, "the page does not poll");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    let before = page.polls().await.len();
+    until("the page polls", async || {
+        page.polls().await.len() >= before + more
+    })
+    .await;
 }
 
 /// Clicks on a button of a card or a chart, which may stand in a menu.
@@ -47,9 +44,14 @@ async fn click_in_menu(page: &Page, root: &str, button: &str) {
     let button = format!("{root} {button}");
     if !page.is_shown(&button).await {
         page.click(&format!("{root} summary")).await;
-        page.until_shown(&button).await;
     }
     page.click(&button).await;
+}
+
+/// Shows a chart as a table, or as a chart again.
+async fn turn(page: &Page, chart: &str) {
+    let chart = format!("[data-chart={chart}]");
+    click_in_menu(page, &chart, "button[data-view=table]").await;
 }
 
 /// Saves what the screen shows under this name, as `csv` or `json`, and returns the file's name and text.
@@ -59,13 +61,15 @@ async fn save(page: &Page, name: &str, format: &str) -> (String, String) {
     page.download().await
 }
 
-/// The keys of the rows of a table, in their order.
-async fn keys(page: &Page, table: &str) -> Vec<String> {
-    page.each(
-        &format!("table[data-table={table}] tbody tr"),
-        "element.dataset.key",
-    )
-    .await
+/// The rows of what the screen shows under this name, as it is saved.
+async fn rows(page: &Page, name: &str) -> Vec<Value> {
+    let (_, json) = save(page, name, "json").await;
+    serde_json::from_str(&json).expect("a list")
+}
+
+/// The keys of the rows of a table, in their order, as an expression.
+fn keys(table: &str) -> String {
+    format!("$$('table[data-table={table}] tbody tr').map((row) => row.dataset.key)")
 }
 
 /// The texts of a column of a table.
@@ -74,4 +78,28 @@ async fn column(page: &Page, table: &str, column: &str) -> Vec<String> {
         "table[data-table={table}] tbody [data-column='{column}']"
     ))
     .await
+}
+
+#[tokio::test]
+async fn mistakes_of_the_page_fail_a_test() {
+    let service = Service::with_contexts(1).await;
+    let page = Page::open(&service.screen("paths")).await;
+    for (script, complaint) in [
+        ("console.warn('odd', 1)", "console: odd 1"),
+        ("setTimeout(() => { throw 'a text' })", "a text"),
+        ("fetch('/none')", "404"),
+        (
+            "$('main').innerHTML = '<i style=\"color:red\">'",
+            "style-src",
+        ),
+    ] {
+        page.run(&format!("void ({script})")).await;
+        until(complaint, async || {
+            let complaints = page.complaints().await;
+            complaints.iter().any(|text| text.contains(complaint))
+        })
+        .await;
+    }
+    let ending = std::panic::AssertUnwindSafe(|| drop(page));
+    assert!(std::panic::catch_unwind(ending).is_err());
 }

@@ -5,13 +5,12 @@ use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-use crate::{click_in_menu, keys};
+use crate::{keys, open, turn};
 
 const SEARCH: &str = "GET /search";
-const TIMER: &str = "db:search";
 
 /// Whether the icon of the tab has the dot of a problem.
-const HAS_DOT: &str = "document.querySelector('#icon').href.includes('circle')";
+const HAS_DOT: &str = "$('#icon').href.includes('circle')";
 
 /// The mark beside a name in a table.
 fn mark_of(table: &str, key: &str) -> String {
@@ -35,17 +34,12 @@ async fn problems_and_the_store_are_told_apart_on_every_screen() {
         page.go(&shop.screen(fragment)).await;
         page.until_screen(screen).await;
         page.until_shown("#problems").await;
-        let problems = page
-            .count("[data-panel=attention] li:not([data-kind^=maybe])")
-            .await;
         let signal = page.text("#problems").await;
-        assert!(
-            signal.ends_with("problem") || signal.ends_with("problems"),
-            "{signal}"
-        );
-        let number = signal.split(' ').next().unwrap();
+        let (number, noun) = signal.split_once(' ').unwrap();
+        assert!(noun.starts_with("problem"), "{signal}");
         if screen == "overview" {
-            assert_eq!(number, problems.to_string());
+            let problems = "[data-panel=attention] li:not([data-kind^=maybe])";
+            assert_eq!(number, page.count(problems).await.to_string());
         }
         assert_eq!(page.text("#status").await, "store ok");
         let title: String = page.eval("document.title").await;
@@ -55,107 +49,76 @@ async fn problems_and_the_store_are_told_apart_on_every_screen() {
     }
     titles.sort();
     titles.dedup();
-    assert_eq!(
-        titles.len(),
-        6,
-        "each tab has a title of its own: {titles:?}"
-    );
-    page.end().await;
-}
+    assert_eq!(titles.len(), 6, "each has a title of its own: {titles:?}");
 
-#[tokio::test]
-async fn a_service_that_is_well_has_no_problem() {
-    let service = Service::with_quiet_minutes().await;
-    let page = Page::open(&service.url("/admin/pulse")).await;
-    page.until_screen("overview").await;
+    let well = Service::with_quiet_minutes(true).await;
+    let page = Page::open(&well.screen("overview")).await;
     assert!(!page.eval::<bool>(HAS_DOT).await);
     let title: String = page.eval("document.title").await;
     assert!(!title.starts_with('('), "{title}");
     assert_eq!(page.text("#status").await, "store ok");
-    page.end().await;
 }
 
 #[tokio::test]
 async fn what_has_changed_is_marked_and_comes_first_when_that_is_asked_for() {
-    let shop = Shop::with("slow_query").await;
-    let page = Page::open(&shop.screen("paths?sort=context&order=asc")).await;
+    let page = open("slow_query", "paths?sort=context&order=asc").await;
     page.until_shown(&mark_of("paths", SEARCH)).await;
-    assert!(
-        page.text(&mark_of("paths", SEARCH))
-            .await
-            .ends_with("slower")
-    );
-    assert_ne!(keys(&page, "paths").await[0], SEARCH);
+    let mark = page.text(&mark_of("paths", SEARCH)).await;
+    assert!(mark.ends_with("slower"), "{mark}");
+    let is_first = format!("{}[0] === '{SEARCH}'", keys("paths"));
+    assert!(!page.eval::<bool>(&is_first).await);
     page.click("[data-panel=paths] .bar button").await;
-    page.until(
-        "the changed page is the first",
-        &format!(
-            "document.querySelector('table[data-table=paths] tbody tr').dataset.key === '{SEARCH}'"
-        ),
-    )
-    .await;
+    page.until(&is_first).await;
     page.until_fragment_has("sort=changed").await;
-    page.go(&shop.screen("timers")).await;
-    page.until_shown(&mark_of("timers", TIMER)).await;
-    page.end().await;
+    page.show("timers").await;
+    page.until_shown(&mark_of("timers", "db:search")).await;
 }
 
 #[tokio::test]
 async fn each_change_says_whether_a_deploy_did_it_and_whether_it_is_the_code() {
-    let shop = Shop::with("slow_query").await;
-    let page = Page::open(&shop.url()).await;
-    let suspect = format!("[data-panel=attention] li[data-context='{SEARCH}'] .suspect");
-    page.until_shown(&suspect).await;
-    let text = page.text(&suspect).await;
-    assert!(text.contains(TIMER) && text.contains("deploy"), "{text}");
-    page.end().await;
-
-    let shop = Shop::with("bad_deploy").await;
-    let page = Page::open(&shop.url()).await;
-    let suspect = "[data-panel=attention] li[data-context='GET /products/{id}'] .suspect";
-    page.until_shown(suspect).await;
-    let text = page.text(suspect).await;
-    assert!(
-        text.contains("1.4.2") && text.contains("your code outside of timers"),
-        "{text}"
-    );
-    page.end().await;
+    for (incident, context, parts) in [
+        ("slow_query", SEARCH, ["db:search", "deploy"]),
+        (
+            "bad_deploy",
+            "GET /products/{id}",
+            ["1.4.2", "your code outside of timers"],
+        ),
+    ] {
+        let page = open(incident, "overview").await;
+        let suspect = format!("[data-panel=attention] li[data-context='{context}'] .suspect");
+        page.until_shown(&suspect).await;
+        let text = page.text(&suspect).await;
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
 }
 
 #[tokio::test]
 async fn a_link_keeps_what_is_paused_and_what_is_shown_as_a_table() {
-    let shop = Shop::with("bad_deploy").await;
-    let page = Page::open(&shop.screen("overview?range=1h")).await;
-    let table = "[data-chart=latency] table";
-    click_in_menu(&page, "[data-chart=latency]", "button[data-view=table]").await;
-    page.until_shown(table).await;
+    let page = open("bad_deploy", "overview?range=1h").await;
+    turn(&page, "latency").await;
+    page.until_shown("[data-chart=latency] table").await;
     page.click("#pause").await;
     page.reload().await;
-    page.until_screen("overview").await;
-    page.until_shown(table).await;
-    assert_eq!(
-        page.attribute("#pause", "aria-pressed").await.as_deref(),
-        Some("true")
-    );
-    page.end().await;
+    page.until_shown("[data-chart=latency] table").await;
+    page.until("$('#pause').ariaPressed === 'true'").await;
 }
 
 #[tokio::test]
 async fn a_phone_has_a_header_of_one_line_and_cards_to_fix_first() {
-    let shop = Shop::with("bad_deploy").await;
-    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    let page = open("bad_deploy", "overview?range=1h").await;
     page.resize(Size::PHONE).await;
     page.until_shown("table[data-table=fix-first] tbody tr")
         .await;
-    let header: f64 = page
-        .eval("document.querySelector('header > .wrap').getBoundingClientRect().height")
+    page.until("$('header > .wrap').getBoundingClientRect().height < 60")
         .await;
-    assert!(header < 60.0, "{header} pixels");
-    page.until("cells name what they show", "getComputedStyle(document.querySelector('table[data-table=fix-first] td[data-column=mean]'), '::before').content.includes('Mean')").await;
+    let cell = "table[data-table=fix-first] td[data-column=mean]";
+    page.until(&format!(
+        "getComputedStyle($('{cell}'), '::before').content.includes('Mean')"
+    ))
+    .await;
     assert!(!page.is_shown("nav a").await);
     page.click("#screens").await;
     page.click("nav a[data-screen=paths]").await;
     page.until_screen("paths").await;
     assert!(!page.is_shown("nav a").await);
-    page.end().await;
 }

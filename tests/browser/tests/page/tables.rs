@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use pulse_browser::page::{Page, quoted};
+use pulse_browser::page::Page;
 use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
-use pulse_browser::shop::{Backend, Shop};
+use pulse_browser::shop::Shop;
+use serde_json::Value;
 
-use crate::{column, keys, save};
+use crate::{keys, open, rows, save};
 
 /// A range of the past, which nothing is added to.
 fn past(shop: &Shop) -> String {
@@ -15,124 +16,83 @@ fn past(shop: &Shop) -> String {
     format!("from={}&to={to}", to - 1_800)
 }
 
+/// The rows of the paths in a range.
+async fn paths(shop: &Shop, query: &str) -> Vec<Value> {
+    let mut client = Client::connect(shop.demo().address()).await;
+    let uri = format!("/admin/pulse/api/paths?{query}");
+    let paths = client.json(&uri).await["paths"].take();
+    serde_json::from_value(paths).expect("a list")
+}
+
+/// A field of each row.
+fn texts<'a>(rows: &'a [Value], field: &str) -> Vec<&'a str> {
+    let texts = rows.iter().map(|row| row[field].as_str());
+    texts.map(|text| text.expect("a text")).collect()
+}
+
 #[tokio::test]
 async fn every_column_sorts_both_ways() {
     let shop = Shop::with("slow_query").await;
     let range = past(shop);
     let page = Page::open(&shop.screen(&format!("paths?{range}"))).await;
-    let buttons: Vec<String> = page
-        .each(
-            "table[data-table=paths] button[data-sort]",
-            "element.dataset.sort",
-        )
-        .await;
+    let buttons = "table[data-table=paths] button[data-sort]";
+    let buttons: Vec<String> = page.each(buttons, "element.dataset.sort").await;
     for column in ["count", "mean", "p95", "error_share", "share", "change"] {
-        assert!(
-            buttons.iter().any(|sort| sort == column),
-            "{column} does not sort, only {buttons:?}"
-        );
+        assert!(buttons.iter().any(|one| one == column), "{buttons:?}");
     }
-    let mut client = Client::connect(shop.demo().address()).await;
     for sort in buttons {
-        for (order, aria) in [("desc", "descending"), ("asc", "ascending")] {
-            let button = format!("table[data-table=paths] button[data-sort='{sort}']");
-            let sorted = format!(
-                "document.querySelector('th:has([data-sort=\"{sort}\"])').ariaSort === '{aria}'"
-            );
-            // Shares of time are sorted by default, so that the first click may reverse them.
-            while !page.eval::<bool>(&sorted).await {
-                page.click(&button).await;
-                page.until("the column is marked", &format!("['ascending', 'descending'].includes(document.querySelector('th:has([data-sort=\"{sort}\"])').ariaSort)")).await;
-            }
-            let answer = client
-                .json(&format!(
-                    "/admin/pulse/api/paths?{range}&sort={sort}&order={order}&limit=25"
-                ))
-                .await;
-            let expected: Vec<_> = answer["paths"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|row| row["context"].as_str().unwrap().to_owned())
-                .collect();
-            assert!(expected.len() >= 8);
-            let shown = "[...document.querySelectorAll('table[data-table=paths] tbody tr')].map((row) => row.dataset.key)";
-            page.until_value(
-                &format!("the rows are sorted by {sort}, {order}"),
-                shown,
-                |keys: &Vec<String>| *keys == expected,
-            )
+        let aria = format!("$('th:has([data-sort=\"{sort}\"])').ariaSort");
+        // Shares of time are sorted by default, so that the first click may reverse them.
+        for _ in ["one way", "the other"] {
+            page.click(&format!(
+                "table[data-table=paths] button[data-sort='{sort}']"
+            ))
             .await;
-            let marked = page
-                .count("table[data-table=paths] th[aria-sort]:not([aria-sort=none])")
+            page.until(&format!("['ascending', 'descending'].includes({aria})"))
                 .await;
-            assert_eq!(marked, 1, "one column is marked as sorted");
+            let order = page.eval::<String>(&aria).await.replace("ending", "");
+            let expected = paths(shop, &format!("{range}&sort={sort}&order={order}")).await;
+            assert!(expected.len() >= 8);
+            let expected = texts(&expected, "context");
+            page.until_value(&keys("paths"), |keys: &Vec<String>| *keys == expected)
+                .await;
+            let marked = "table[data-table=paths] th[aria-sort]:not([aria-sort=none])";
+            assert_eq!(page.count(marked).await, 1, "one column is marked");
         }
     }
-    page.end().await;
 }
 
 #[tokio::test]
-async fn a_slash_and_some_letters_filter() {
-    let shop = Shop::with("slow_query").await;
-    let page = Page::open(&shop.url()).await;
-    page.until_screen("overview").await;
+async fn a_slash_and_some_letters_filter_and_a_row_opens_its_path() {
+    let page = open("slow_query", "overview?range=1h").await;
     page.press("/").await;
     page.until_screen("paths").await;
-    page.until(
-        "the filter has the focus",
-        "document.activeElement?.id === 'filter'",
-    )
-    .await;
+    page.until("document.activeElement?.id === 'filter'").await;
     let steps: usize = page.eval("history.length").await;
     page.type_text("search").await;
-    let expected = ["GET /search"];
-    let shown = "[...document.querySelectorAll('table[data-table=paths] tbody tr')].map((row) => row.dataset.key)";
-    page.until_value("only the search is left", shown, |keys: &Vec<String>| {
-        *keys == expected
-    })
-    .await;
-    page.until(
-        "the URL has the filter",
-        "location.hash.includes('q=search')",
-    )
-    .await;
-    assert_eq!(
-        page.eval::<usize>("history.length").await,
-        steps,
-        "typing is no step for Back"
-    );
-    assert_eq!(
-        page.eval::<String>("document.querySelector('#filter').value")
-            .await,
-        "search"
-    );
+    page.until(&format!("{}.join() === 'GET /search'", keys("paths")))
+        .await;
+    page.until_fragment_has("q=search").await;
+    let typed = "[history.length, $('#filter').value]";
+    let typed: (usize, String) = page.eval(typed).await;
+    assert_eq!(typed, (steps, "search".to_owned()), "no step for Back");
     page.type_text("xyz").await;
-    page.until("nothing is left, and it says so", "!document.querySelector('table[data-table=paths] tbody tr') && /No path/.test(document.querySelector('main').innerText)").await;
-    page.end().await;
-}
+    page.until("!$('table[data-table=paths] tbody tr') && /No path/.test($('main').innerText)")
+        .await;
 
-#[tokio::test]
-async fn a_row_opens_its_path() {
-    let shop = Shop::with("slow_query").await;
-    let page = Page::open(&shop.screen("paths?range=1h")).await;
+    page.show("paths?range=1h").await;
     page.click("table[data-table=paths] tr[data-key='GET /products/{id}'] a")
         .await;
     page.until_screen("path").await;
-    page.until(
-        "its name is shown",
-        "document.querySelector('main').innerText.includes('/products/{id}')",
-    )
-    .await;
+    page.until("$('main').innerText.includes('/products/{id}')")
+        .await;
     page.until_fragment_has("context=GET+/products/{id}").await;
-    page.end().await;
 }
 
 /// The fields of a line of CSV without quotes in its fields.
 fn fields(line: &str) -> Vec<&str> {
-    line.split(',')
-        .map(|field| field.trim_matches('"'))
-        .collect()
+    let fields = line.split(',');
+    fields.map(|field| field.trim_matches('"')).collect()
 }
 
 #[tokio::test]
@@ -140,182 +100,92 @@ async fn every_table_is_saved_as_csv_and_json() {
     let shop = Shop::with("slow_query").await;
     let range = past(shop);
     let context = "context=GET%20%2Fsearch";
+    let page = Page::open(&shop.url()).await;
     for (fragment, table) in [
         (format!("overview?{range}"), "fix-first"),
         (format!("paths?{range}"), "paths"),
         (format!("timers?{range}"), "timers"),
         (format!("path?{context}&{range}"), "instances"),
-        (format!("path?{context}&range=1h"), "slow-requests"),
         ("slowest".to_owned(), "slowest-requests"),
+        (format!("path?{context}&range=1h"), "slow-requests"),
         ("counters".to_owned(), "counters"),
         ("health".to_owned(), "instances"),
         ("deploy".to_owned(), "deploy"),
     ] {
-        let page = Page::open(&shop.screen(&fragment)).await;
-        let rows = format!("document.querySelector('table[data-table={table}] tbody tr')");
-        page.until(&format!("{table} has rows"), &rows).await;
+        page.show(&fragment).await;
+        page.until(&format!("{}.length > 0", keys(table))).await;
         let (name, csv) = save(&page, table, "csv").await;
         assert!(name.ends_with(".csv"), "{name}");
-        let (name, json) = save(&page, table, "json").await;
-        assert!(name.ends_with(".json"), "{name}");
-        let json: Vec<serde_json::Map<String, serde_json::Value>> =
-            serde_json::from_str(&json).unwrap();
+        let json = rows(&page, table).await;
         let mut lines = csv.lines();
         let head = fields(lines.next().unwrap());
-        let names: Vec<_> = json[0].keys().map(String::as_str).collect();
-        let sorted = |mut names: Vec<&str>| {
-            names.sort_unstable();
-            names.join(" ")
-        };
-        assert_eq!(sorted(head.clone()), sorted(names), "{table}");
-        let shown = keys(&page, table).await;
+        let first = json[0].as_object().unwrap();
+        let names: BTreeSet<_> = first.keys().map(String::as_str).collect();
+        assert_eq!(BTreeSet::from_iter(head.clone()), names, "{table}");
         assert_eq!(lines.clone().count(), json.len(), "{table}: {csv}");
-        assert!(
-            json.len() >= shown.len().min(10),
-            "{table}: {} of {} rows",
-            json.len(),
-            shown.len()
-        );
+        let shown: Vec<String> = page.eval(&keys(table)).await;
+        assert!(json.len() >= shown.len().min(10), "{table}: {json:?}");
         // Names are in the first column, and figures are numbers as they were measured, not as they are shown.
-        let numbers = json[0].values().filter(|value| value.is_number()).count();
-        assert!(numbers >= 1, "{table}: {:?}", json[0]);
-        let first = lines.next().unwrap();
-        let name = json[0][head[0]].to_string();
-        assert_eq!(fields(first)[0], name.trim_matches('"'), "{table}");
-        page.end().await;
+        assert!(first.values().any(Value::is_number), "{table}: {first:?}");
+        let name = first[head[0]].to_string();
+        let field = fields(lines.next().unwrap())[0];
+        assert_eq!(field, name.trim_matches('"'), "{table}");
     }
-}
 
-#[tokio::test]
-async fn the_file_of_the_paths_has_their_figures() {
-    let shop = Shop::with("slow_query").await;
-    let range = past(shop);
-    let page = Page::open(&shop.screen(&format!("paths?{range}&sort=count"))).await;
-    let (_, json) = save(&page, "paths", "json").await;
-    let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
-    let mut client = Client::connect(shop.demo().address()).await;
-    let answer = client
-        .json(&format!(
-            "/admin/pulse/api/paths?{range}&sort=count&limit=1000"
-        ))
-        .await;
-    let expected = answer["paths"].as_array().unwrap();
-    assert_eq!(rows.len(), expected.len());
-    for (row, expected) in rows.iter().zip(expected) {
+    page.show(&format!("paths?{range}&sort=count")).await;
+    page.until(&format!("{}.length > 0", keys("paths"))).await;
+    let saved = rows(&page, "paths").await;
+    let expected = paths(shop, &format!("{range}&sort=count")).await;
+    assert_eq!(saved.len(), expected.len());
+    for (row, expected) in saved.iter().zip(&expected) {
         for field in ["context", "count", "mean", "p95", "error_share"] {
             let (row, expected) = (&row[field], &expected[field]);
-            assert!(
-                row == expected || row.as_f64() == expected.as_f64(),
-                "{field}: {row} {expected}"
-            );
+            let is_same = row == expected || row.as_f64() == expected.as_f64();
+            assert!(is_same, "{field}: {row} {expected}");
         }
     }
-    page.end().await;
 }
 
 #[tokio::test]
 async fn few_samples_are_grey_and_say_so() {
-    let shop = Shop::with("slow_query").await;
-    let to = shop.past_ended() / 60 * 60 - 60;
+    let to = Shop::with("slow_query").await.past_ended() / 60 * 60 - 60;
     // The report is asked for 24 times a minute: too seldom for the p99 of a minute.
-    let page = Page::open(&shop.screen(&format!("paths?from={}&to={to}", to - 60))).await;
-    let row = "tr[data-key='GET /reports/daily']";
-    page.until_shown(row).await;
-    let (few, title): (bool, String) = page
-        .eval(&format!(
-            "((cell) => [cell.matches('.few'), cell.title])(document.querySelector({}))",
-            quoted(&format!("{row} [data-column=p99]"))
-        ))
-        .await;
-    assert!(few && title.contains("sample"), "{title}");
-    let many = column(&page, "paths", "mean").await;
-    assert!(many.len() >= 8);
-    page.end().await;
+    let page = open("slow_query", &format!("paths?from={}&to={to}", to - 60)).await;
+    let cell = "$('tr[data-key=\"GET /reports/daily\"] [data-column=p99]')";
+    page.until(&format!(
+        "{cell}?.matches('.few') && {cell}.title.includes('sample')"
+    ))
+    .await;
+    assert!(page.count("td[data-column=p50]:not(.few)").await > 0);
 }
 
 #[tokio::test]
 async fn a_long_list_has_pages_and_a_file_has_all_of_it() {
     let service = Service::with_counters(130).await;
-    let page = Page::open(&service.url("/admin/pulse#counters")).await;
+    let page = Page::open(&service.screen("counters")).await;
     let all: Vec<String> = (0..130).map(|n| format!("counter-{n:03}")).collect();
-    let shown = keys(&page, "counters").await;
+    let shown: Vec<String> = page.eval(&keys("counters")).await;
     assert_eq!(shown, all[..shown.len()]);
     assert!(shown.len() < all.len(), "there is a second page");
-    let from = shown.len();
+    let next = shown.len()..all.len().min(2 * shown.len());
     page.click("section:has(table[data-table=counters]) nav button:last-child")
         .await;
-    page.until_value(
-        "the next page",
-        "[...document.querySelectorAll('table[data-table=counters] tbody tr')].map((row) => row.dataset.key)",
-        |keys: &Vec<String>| *keys == all[from..all.len().min(2 * from)],
-    )
-    .await;
+    let is_next = |keys: &Vec<String>| *keys == all[next.clone()];
+    page.until_value(&keys("counters"), is_next).await;
     let (_, csv) = save(&page, "counters", "csv").await;
-    let names: Vec<&str> = csv
-        .lines()
-        .skip(1)
-        .map(|l| l.split(',').next().unwrap())
-        .collect();
+    let names: Vec<_> = csv.lines().skip(1).map(|line| fields(line)[0]).collect();
     assert_eq!(names, all);
-    page.end().await;
-}
 
-/// Rows are in Redis only.
-#[tokio::test]
-async fn cached_rows_are_a_table_below_the_counters() {
-    const ROWS: &str = "section[data-panel=rows]";
-    let shop = Shop::start(Backend::Redis, &[]).await;
-    let page = Page::open(&shop.screen("counters")).await;
-    let ages = "[...document.querySelectorAll('table[data-table=rows] td[data-column=age]')]
-        .filter((cell) => cell.textContent.endsWith(' ago')).length";
-    page.until_value("all offers are loaded", ages, |ages: &usize| *ages == 6)
-        .await;
-    let panels: Vec<String> = page.each("main section", "element.dataset.panel").await;
-    assert_eq!(panels[..2], ["counters", "rows"]);
-    let text = page.text(ROWS).await;
-    assert!(
-        text.contains("6 rows") && text.contains("refreshes"),
-        "{text}"
-    );
-    let (_, json) = save(&page, "rows", "json").await;
-    let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
-    let names: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
-    assert!(names.len() == 6 && names.contains("boots"), "{names:?}");
-    let mut reports = Vec::new();
-    page.check_accessibility("cached rows", &mut reports).await;
-    assert!(reports.is_empty(), "{}", reports.join("\n"));
-    page.end().await;
-    let memory = Shop::start(Backend::Memory, &[]).await;
-    let page = Page::open(&memory.screen("counters")).await;
-    page.until_screen("counters").await;
-    assert!(!page.is_shown(ROWS).await);
-    page.end().await;
-}
-
-#[tokio::test]
-async fn a_file_has_more_paths_than_one_answer() {
+    // More than one answer has.
     let service = Service::with_contexts(1_100).await;
-    let page = Page::open(&service.url("/admin/pulse#paths")).await;
-    let (_, json) = save(&page, "paths", "json").await;
-    let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
-    let names: BTreeSet<&str> = rows
-        .iter()
-        .map(|row| row["context"].as_str().unwrap())
-        .collect();
+    let page = Page::open(&service.screen("paths")).await;
+    let rows = rows(&page, "paths").await;
+    let names = BTreeSet::from_iter(texts(&rows, "context"));
     assert_eq!((rows.len(), names.len()), (1_100, 1_100));
-    page.end().await;
-}
 
-#[tokio::test]
-async fn each_instance_of_a_large_fleet_is_listed() {
     let service = Service::of_instances(20).await;
-    let page = Page::open(&service.url("/admin/pulse#health")).await;
+    let page = Page::open(&service.screen("health")).await;
     let all: Vec<String> = (0..20).map(|n| format!("web-{n:02}")).collect();
-    page.until_value(
-        "all instances",
-        "[...document.querySelectorAll('table[data-table=instances] tbody tr')].map((row) => row.dataset.key)",
-        |keys: &Vec<String>| *keys == all,
-    )
-    .await;
-    page.end().await;
+    page.until_value(&keys("instances"), |keys: &Vec<String>| *keys == all)
+        .await;
 }

@@ -1,19 +1,18 @@
 //! Answers in a form that the page does not know: those of another version of the service during a deploy, or of a page
 //! to log in. They are told, they spoil nothing that was shown before, and the page goes on.
 
-use std::time::{Duration, Instant};
-
-use futures_util::future::join_all;
-use pulse_browser::altering_proxy::AlteringProxy;
 use pulse_browser::page::Page;
+use pulse_browser::proxy::ReverseProxy;
 use pulse_browser::shop::Shop;
 use serde_json::{Value, json};
 
-const IS_TOLD: &str = "document.querySelector('#status').dataset.status === 'unexpected'
-    && /form/.test(document.querySelector('#banner').innerText) && document.querySelector('#banner').checkVisibility()";
-const IS_WELL: &str = "document.querySelector('#status').dataset.status === 'ok'
-    && document.querySelector('#banner').hidden && document.body.dataset.ready === 'true'
-    && document.body.dataset.stale === undefined";
+use crate::until_polled;
+
+const IS_TOLD: &str =
+    "$('#status').dataset.status === 'unexpected' && /form/.test($('#banner').innerText)
+    && $('#banner').checkVisibility()";
+const IS_WELL: &str = "$('#status').dataset.status === 'ok' && $('#banner').hidden
+    && document.body.dataset.ready === 'true' && document.body.dataset.stale === undefined";
 const RETRY: &str = "#banner button";
 
 /// The screens, and in each a question with a field of its answer that the screen cannot do without.
@@ -29,82 +28,62 @@ const NEEDED: [(&str, &str, &str); 10] = [
     ("slowest", "slowest_requests", "requests"),
     ("timers?range=1h", "paths", "paths"),
     ("counters?range=1h", "counters", "counters"),
-    ("counters?range=1h", "rows", "rows"),
+    ("counters?range=1h&utc=1", "rows", "rows"),
     ("deploy", "deploy", "contexts"),
     ("health", "instances", "instances"),
 ];
 
 /// A page at a proxy before a demo of which nothing changes.
-async fn open(fragment: &str) -> (AlteringProxy, Page) {
+async fn open(fragment: &str) -> (ReverseProxy, Page) {
     let shop = Shop::with("slow_query").await;
-    let proxy = AlteringProxy::start(shop.demo().address()).await;
+    let proxy = ReverseProxy::start(shop.demo().address()).await;
     let page = Page::empty().await;
     // What cannot be drawn may be a defect of the page: the console has it.
     page.tolerate("console: TypeError");
     page.go(&proxy.screen(fragment)).await;
-    page.until("the page is well", IS_WELL).await;
+    page.until(IS_WELL).await;
     (proxy, page)
-}
-
-/// A change of an answer's body, in which the field is one that the screen needs.
-type Change = fn(&mut Value, &str);
-
-/// Replaces what one question was answered.
-fn with_body(
-    questions: &[&str],
-    true_body: &str,
-    question: &str,
-    change: Change,
-    field: &str,
-) -> String {
-    let mut all: Value = serde_json::from_str(true_body).expect("the service answers JSON");
-    let at = questions.iter().position(|one| *one == question);
-    let at = at.unwrap_or_else(|| panic!("{question} is not asked: {questions:?}"));
-    change(&mut all["answers"][at]["body"], field);
-    all.to_string()
 }
 
 #[tokio::test]
 async fn an_answer_without_what_a_screen_needs_is_told_on_each_screen() {
-    let changes: [(&str, Change); 5] = [
-        ("null", |body, _| *body = Value::Null),
-        ("a number", |body, _| *body = json!(5)),
-        ("a missing field", |body, field| {
-            body.as_object_mut().expect("an object").remove(field);
-        }),
-        ("a field that is null", |body, field| {
-            body[field] = Value::Null
-        }),
-        ("a field that is a number", |body, field| {
-            body[field] = json!(5)
-        }),
+    /// A change of an answer's body, in which the field is one that the screen needs.
+    type Change = fn(&mut Value, &str);
+    let changes: [Change; 5] = [
+        |body, field| _ = body.as_object_mut().expect("an object").remove(field),
+        |body, _| *body = Value::Null,
+        |body, _| *body = json!(5),
+        |body, field| body[field] = Value::Null,
+        |body, field| body[field] = json!(5),
     ];
-    let screens = NEEDED.map(async |(fragment, question, field)| {
-        let (proxy, page) = open(fragment).await;
-        let has_rows = "document.querySelectorAll('main tbody tr').length > 0";
-        page.until("the screen has rows", has_rows).await;
-        for (name, change) in changes {
-            let about = format!("{fragment}: {name} in place of {question}.{field}");
-            proxy.alter(move |questions, body| with_body(questions, body, question, change, field));
-            page.until(&about, IS_TOLD).await;
-            assert!(
-                page.eval::<bool>(has_rows).await,
-                "{about}: the last data stays"
-            );
+    let (proxy, page) = open("overview").await;
+    for (number, (fragment, question, field)) in NEEDED.into_iter().enumerate() {
+        page.show(fragment).await;
+        page.until(IS_WELL).await;
+        page.until("$$('main tbody tr').length > 0").await;
+        // All changes of the first screen, and two of each other.
+        for change in changes
+            .into_iter()
+            .cycle()
+            .skip(number)
+            .take(if number == 0 { 5 } else { 2 })
+        {
+            proxy.alter_each(question, move |body| change(body, field));
+            page.poll().await;
+            page.until(IS_TOLD).await;
+            // The last data stays.
+            page.until("$$('main tbody tr').length > 0").await;
             proxy.heal();
             page.click(RETRY).await;
-            page.until(&format!("{about}: the page is well again"), IS_WELL)
-                .await;
+            page.until(IS_WELL).await;
         }
-        page.end().await;
-    });
-    join_all(screens).await;
+    }
 }
 
 #[tokio::test]
-async fn what_is_no_answer_at_all_is_told() {
-    let (proxy, page) = open("overview?refresh=1").await;
-    let bodies = [
+async fn what_is_no_answer_at_all_is_told_and_the_page_goes_on_by_itself() {
+    let (proxy, page) = open("overview").await;
+    for body in [
         "null",
         "5",
         "{}",
@@ -116,43 +95,65 @@ async fn what_is_no_answer_at_all_is_told() {
         r#"{"answers":[{"status":200"#,
         "<!doctype html><title>Log in</title><form>",
         "",
-    ];
-    for body in bodies {
+    ] {
         proxy.alter(|_, _| body.to_owned());
-        page.until(&format!("{body:?} is told"), IS_TOLD).await;
+        page.poll().await;
+        page.until(IS_TOLD).await;
         proxy.heal();
         page.click(RETRY).await;
-        page.until("the page is well again", IS_WELL).await;
+        page.until(IS_WELL).await;
     }
-    page.end().await;
+    // Neither a page that was well nor one that never was needs a click.
+    let first = Page::empty().await;
+    first.tolerate("console: TypeError");
+    proxy.alter_answers(|_, answers| answers.fill(json!({"status": 200, "body": {}})));
+    first.load(&proxy.screen("paths?refresh=1")).await;
+    page.poll().await;
+    for page in [&page, &first] {
+        page.until(IS_TOLD).await;
+        page.hasten().await;
+        until_polled(page, 2).await;
+    }
+    proxy.heal();
+    page.until(IS_WELL).await;
+    first.until(IS_WELL).await;
 }
 
 #[tokio::test]
-async fn the_page_goes_on_by_itself() {
-    let shop = Shop::with("slow_query").await;
-    let pages = [false, true].map(async |is_first| {
-        let proxy = AlteringProxy::start(shop.demo().address()).await;
-        let page = Page::empty().await;
-        page.tolerate("console: TypeError");
-        let url = proxy.screen("paths?refresh=1");
-        if !is_first {
-            page.go(&url).await;
-        }
-        let empty: fn(&mut Value, &str) = |body, _| *body = json!({});
-        proxy.alter(move |questions, body| with_body(questions, body, "paths", empty, ""));
-        if is_first {
-            page.load(&url).await;
-        }
-        page.until("the page tells it", IS_TOLD).await;
-        let altered = proxy.altered();
-        let start = Instant::now();
-        while proxy.altered() < altered + 2 {
-            assert!(start.elapsed().as_secs() < 60, "the page does not poll");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        proxy.heal();
-        page.until("the page is well again", IS_WELL).await;
-        page.end().await;
-    });
-    join_all(pages).await;
+async fn a_page_that_is_watched_is_shown_and_is_no_problem() {
+    const WATCHED: &str = "$$('[data-panel=attention] li[data-kind^=maybe]')";
+    const PROBLEMS: &str = "document.title
+        + $$('[data-panel=attention] .changes li:not([data-kind^=maybe])').length";
+    let (proxy, page) = open("overview?range=1h&refresh=1").await;
+    let watch = |watched: Value| {
+        proxy.alter_each("changes", move |body| body["watched"] = watched.clone());
+    };
+    // On a busy machine the demo itself may have pages that are likely slower.
+    watch(json!([]));
+    page.until(&format!("{WATCHED}.length === 0")).await;
+    let problems: String = page.eval(PROBLEMS).await;
+    let since = 1_700_000_000;
+    watch(json!([
+        {"context": "GET /<b>&", "method": "GET", "path": "/<b>&", "since": since, "ratio": 1.8, "is_tail": false},
+        {"context": "POST /checkout", "method": "POST", "path": "/checkout", "since": since, "ratio": 2, "is_tail": true},
+    ]));
+    page.until(&format!("{WATCHED}.length === 2")).await;
+    let rows = format!(
+        "{WATCHED}.map((row) => row.innerText + row.querySelector('a').getAttribute('href'))"
+    );
+    let rows: Vec<String> = page.eval(&rows).await;
+    for (row, parts) in rows.iter().zip([
+        ["maybe +80% slower", "/<b>&", "since", "#path?"],
+        [
+            "maybe 2.0× slower at its tail",
+            "/checkout",
+            "since",
+            "context=POST+%2Fcheckout",
+        ],
+    ]) {
+        assert!(parts.iter().all(|part| row.contains(part)), "{row:?}");
+    }
+    assert_eq!(page.eval::<String>(PROBLEMS).await, problems);
+    watch(json!([]));
+    page.until(&format!("{WATCHED}.length === 0")).await;
 }
