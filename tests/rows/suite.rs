@@ -252,8 +252,8 @@ pub async fn each_turn_is_done_by_one_of_several_daemons(service: &Service) {
     let passed = pass_on_time(service, &caches[0], 30, 2.0).await;
     let turns = service.database.all_loads() - before;
     let expected = 5 * passed;
-    // Some leases expire on a busy machine, as this clock does not wait. Three daemons for themselves would load 15 a second.
-    let likely = expected - 15..=expected + 25;
+    // On a busy machine some leases expire, as this clock does not wait. Three daemons that ignore leases load 15 a second.
+    let likely = expected - 15..=expected * 3 / 2;
     assert!(likely.contains(&turns), "{turns} loads in {passed} s");
 }
 
