@@ -70,7 +70,7 @@ repeat: setup
 # Tests the page in the system's Chromium: tests/browser.
 browser: setup
 	cargo build $(TESTED) --example demo
-	cargo test $(TESTED) --test page --test rig -- --test-threads=4
+	cargo test $(TESTED) --test page -- --test-threads=4
 
 # Writes each screen in both themes to target/screenshots/, and README's picture. DEMO_INCIDENT=surge sets an incident.
 screenshots: setup
