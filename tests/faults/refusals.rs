@@ -11,7 +11,8 @@ use crate::rig::seed::seed;
 use crate::rig::server::{RedisServer, issue, run};
 use crate::rig::wait::until;
 use crate::service::{
-    PREFIX, Service, builder, by_day, context, counter, now, pause, with_clock, without_flushes,
+    PATIENT, PREFIX, Service, builder, by_day, context, counter, now, options, pause, with_clock,
+    with_clocks, without_flushes,
 };
 
 #[tokio::test]
@@ -93,7 +94,7 @@ fn told(service: &Service, key: &str) -> usize {
 async fn a_table_of_records_that_is_gone_is_told_for_an_hour() {
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
-    let service = Service::new(with_clock(&server.url(), &clock));
+    let service = Service::new(with_clocks(options(&server.url(), PATIENT), &clock, &clock));
     service.requests(24).await;
     service.settle().await;
     let gone = format!("{PREFIX}pulse:r1:60:{}", now() / 60 * 60);
