@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tower::{Layer, ServiceExt};
+use tower::ServiceExt;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::CorsLayer;
@@ -142,7 +142,4 @@ async fn compression() {
         get.body(Body::empty()).unwrap()
     };
     row!("CompressionLayer", CompressionLayer::new(), request(), 200);
-    let compressed = CompressionLayer::new().layer(routes());
-    let response = compressed.oneshot(request()).await.unwrap();
-    assert_eq!(response.headers()["content-encoding"], "gzip");
 }
