@@ -246,29 +246,4 @@ mod tests {
         assert!(first_paint <= FIRST_PAINT, "{first_paint} bytes");
         assert!(all <= ALL, "{all} bytes");
     }
-
-    #[test]
-    fn only_files_that_exist_have_a_path() {
-        let hash = hash();
-        assert_eq!(hash.len(), HASH_DIGITS);
-        let name = "app.js";
-        assert_eq!(AssetPath::parse(name), Some(AssetPath { hash: None, name }));
-        let current = format!("{hash}/{name}");
-        let hash = Some(hash);
-        assert_eq!(AssetPath::parse(&current), Some(AssetPath { hash, name }));
-        assert!(AssetPath::parse(&format!("{}/{name}", "0".repeat(HASH_DIGITS))).is_some());
-        for path in [
-            "",
-            "/",
-            "none.js",
-            "/app.js",
-            "1.2.3/app.js",
-            "index.html",
-            "../app.js",
-        ] {
-            assert_eq!(AssetPath::parse(path), None, "{path}");
-        }
-        assert_eq!(AssetPath::parse(&format!("{current}/")), None);
-        assert_eq!(AssetPath::parse(&format!("{current}/{name}")), None);
-    }
 }
