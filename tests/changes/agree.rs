@@ -15,7 +15,7 @@ use crate::traffic::{SEARCH, Traffic, fail, slow_down};
 
 const INSTANCES: usize = 4;
 
-/// What a callback was called with: the id, and whether the change has ended.
+/// The calls of a callback: the id, and whether the change has ended.
 type Calls = Arc<Mutex<Vec<(Arc<str>, bool)>>>;
 
 /// Registers functions on every instance: before and after one that panics.
@@ -86,7 +86,7 @@ async fn four_instances_agree(backend: Backend) {
             answers.push(instance.json("api/changes").await);
         }
         let (changes, answer) = (same(changes), same(answers));
-        // What is logged is what is listed at the same time.
+        // A change that is told is listed at the same time.
         for told in told.lock().unwrap().drain(..) {
             assert!(changes.contains(&told), "{told}: {changes:#?}");
         }

@@ -1,4 +1,4 @@
-//! Who has taken a change: it stays so whoever judges, until the change ends.
+//! A change that a person has taken stays taken until it ends, on all instances.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::rig::asking;
 use crate::rig::seed::fixed_seed;
 use crate::traffic::Traffic;
 
-/// Who has taken the only ongoing change, and when, as each instance says it.
+/// The person who has taken the newest change, and the second, as each instance says it.
 async fn takers(fleet: &Fleet) -> Vec<Option<(String, i64)>> {
     let mut takers = Vec::new();
     for instance in &fleet.instances {
@@ -196,7 +196,7 @@ async fn a_change_is_taken_over_http() {
     is_listed(3).await;
 }
 
-/// Who a change is taken by, as the access says it.
+/// The access names the person who takes a change.
 #[tokio::test]
 async fn the_access_says_who_takes_a_change() {
     let fleet = fleet_of(Backend::memory(), 1).await;
