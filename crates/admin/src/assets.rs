@@ -213,26 +213,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_placeholders_of_the_page_are_known() {
-        let inserted = ["base", "hash", "title", "config"]
-            .iter()
-            .fold(INDEX.to_owned(), |page, name| {
-                page.replace(&format!("{{{{{name}}}}}"), "")
-            });
-        assert!(!inserted.contains("{{"));
-        let urls = INDEX.matches("=\"{{base}}assets/{{hash}}/").count();
-        assert_eq!(
-            INDEX.matches("assets/").count(),
-            urls,
-            "a URL without a hash"
-        );
-        for url in INDEX.split("=\"{{base}}assets/{{hash}}/").skip(1) {
-            let name = url.split('"').next().unwrap_or_default();
-            assert!(content(name).is_some(), "{name}");
-        }
-    }
-
     /// Bounds the bytes that a browser loads for the overview, and for all screens.
     #[test]
     fn the_page_is_small() {
