@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Store;
-use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::read::RankedId;
 use tower_pulse_core::store::{Appended, FencedBatch, RankingQuery};
 use tower_pulse_model::batch::Batch;
@@ -26,7 +25,7 @@ const SPEC: RankingSpec = RankingSpec {
     max_ids: 100,
 };
 
-/// What an instance with the feature `rankings` appends.
+/// Appends a call as an instance with the feature `rankings` does.
 async fn append(store: &dyn Store, seq: u64, id: &str, second: i64, n: i64) {
     let mut delta = RankingDelta::new(SPEC);
     delta.add(&id.into(), second, n);
@@ -57,11 +56,13 @@ async fn top(store: &dyn Store, now: i64) -> Vec<(String, i64)> {
     top.into_iter().map(row).collect()
 }
 
-async fn others_rankings_are_folded_and_expire(
-    store: Arc<dyn Store>,
-    clock: Clock,
-    hand: ManualClock,
-) {
+#[tokio::test]
+async fn others_rankings_are_folded_and_expire() {
+    let server = RedisServer::start().await;
+    let (clock, hand) = Clock::manual(NOW);
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
+    let store: Arc<dyn Store> = Arc::new(store);
     let builder = Pulse::builder().store(store.clone()).clock(clock);
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     // This build folds: it is the only one that looks at the journal.
@@ -90,20 +91,4 @@ async fn others_rankings_are_folded_and_expire(
     let left = [("7".to_owned(), 4), ("11".to_owned(), 1)];
     assert_eq!(top(&*store, last).await, left);
     pulse.shutdown().await.unwrap();
-}
-
-#[tokio::test]
-async fn others_rankings_are_folded_and_expire_in_memory() {
-    let (clock, hand) = Clock::manual(NOW);
-    let store = MemoryStore::new(Precisions::default(), clock.clone());
-    others_rankings_are_folded_and_expire(Arc::new(store), clock, hand).await;
-}
-
-#[tokio::test]
-async fn others_rankings_are_folded_and_expire_in_redis() {
-    let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(NOW);
-    let options = RedisOptions::new(&server.url()).unwrap();
-    let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
-    others_rankings_are_folded_and_expire(Arc::new(store), clock, hand).await;
 }

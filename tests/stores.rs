@@ -1,7 +1,6 @@
 //! Conformance of the stores: one suite, run against the memory store, a store in a file, and a real server, and tests of
 //! behaviour that only the Redis store has.
 
-#![cfg(all(feature = "file", feature = "redis"))]
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
 #[macro_use]
@@ -25,7 +24,6 @@ mod equal;
 mod fixture;
 #[path = "stores/heartbeats.rs"]
 mod heartbeats;
-#[cfg(feature = "admin")]
 #[path = "stores/history.rs"]
 mod history;
 #[path = "stores/hours.rs"]
@@ -40,12 +38,10 @@ mod minute_reports;
 mod oversized;
 #[path = "stores/own_keys.rs"]
 mod own_keys;
-#[cfg(feature = "admin")]
 #[path = "stores/path_targets.rs"]
 mod path_targets;
 #[path = "stores/poison.rs"]
 mod poison;
-#[cfg(feature = "admin")]
 #[path = "stores/profiles.rs"]
 mod profiles;
 #[path = "stores/rankings.rs"]
@@ -58,10 +54,8 @@ mod request_timers;
 mod series;
 #[path = "stores/server.rs"]
 mod server;
-#[cfg(feature = "admin")]
 #[path = "stores/slow_requests.rs"]
 mod slow_requests;
-#[cfg(feature = "admin")]
 #[path = "stores/slowest_requests.rs"]
 mod slowest_requests;
 #[path = "stores/suite.rs"]

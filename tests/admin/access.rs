@@ -121,7 +121,7 @@ async fn a_route_layer_around_an_open_admin_router() {
     assert_eq!(pulse.health().recording.recorded, 4);
 }
 
-/// A scraper with an old token, or somebody who guesses.
+/// A scraper has an old token, or a person guesses.
 #[tokio::test]
 async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
     let (log, _guard) = Log::start();

@@ -94,7 +94,7 @@ async fn what_is_hidden_is_shown() {
     }
     let page = shows_all("the page", &client.get("/pulse/").await);
     assert!(page.contains(&escaped("<title>shop")), "{page}");
-    // What a caller gives comes back escaped as well.
+    // The text of a caller comes back escaped as well.
     let uri = format!("/pulse/api/series?context={}", query(&spoof("none")));
     let echoed = shows_all("series", &client.get(&uri).await);
     assert!(echoed.contains("\\u202e"), "{echoed}");

@@ -8,32 +8,27 @@ use fastrand::Rng;
 use serde_json::Value;
 use tower_pulse::{Change, ChangeKind};
 
-use crate::fleet::{Backend, Fleet, MINUTE, START};
+use crate::fleet::{Backend, Fleet, Instance, MINUTE, START};
 use crate::rig::seed::fixed_seed;
 use crate::rig::wait::until;
 use crate::traffic::{SEARCH, Traffic, fail, slow_down};
 
 const INSTANCES: usize = 4;
 
-/// What a callback was called with: the id, and whether the change has ended.
-type Calls = Arc<Mutex<Vec<(Arc<str>, bool)>>>;
+/// The changes that a callback was called with.
+type Calls = Arc<Mutex<Vec<Change>>>;
 
 /// Registers functions on every instance: before and after one that panics.
 fn register(fleet: &Fleet) -> [Calls; 2] {
     let calls = [Calls::default(), Calls::default()];
-    let count = |calls: &Calls| {
+    let note = |calls: &Calls| {
         let calls = calls.clone();
-        move |change: &Change| {
-            let call = (change.id.clone(), change.ended.is_some());
-            calls.lock().unwrap().push(call);
-        }
+        move |change: &Change| calls.lock().unwrap().push(change.clone())
     };
-    for instance in &fleet.instances {
-        instance.pulse.on_change(count(&calls[0]));
-        instance
-            .pulse
-            .on_change(|change| panic!("a callback of the test panics: {}", change.id));
-        instance.pulse.on_change(count(&calls[1]));
+    for Instance { pulse, .. } in &fleet.instances {
+        pulse.on_change(note(&calls[0]));
+        pulse.on_change(|change| panic!("a callback of the test panics: {}", change.id));
+        pulse.on_change(note(&calls[1]));
     }
     calls
 }
@@ -53,15 +48,9 @@ async fn four_instances_agree(backend: Backend) {
     let mut fleet = Fleet::new(backend, INSTANCES);
     let mut traffic = Traffic::new(seed, INSTANCES);
     let calls = register(&fleet);
-    let told: Arc<Mutex<Vec<Change>>> = Arc::default();
-    for instance in &fleet.instances {
-        let told = told.clone();
-        let note = move |change: &Change| told.lock().unwrap().push(change.clone());
-        instance.pulse.on_change(note);
-    }
     let slow_at = START + 50 * MINUTE;
     let fast_at = slow_at + 10 * MINUTE;
-    let mut judged_by = [0; INSTANCES];
+    let (mut judged_by, mut told) = ([0; INSTANCES], 0);
     let mut known: HashMap<Arc<str>, Change> = HashMap::new();
     while fleet.now < fast_at + 15 * MINUTE {
         let mut requests = traffic.minute();
@@ -86,20 +75,18 @@ async fn four_instances_agree(backend: Backend) {
             answers.push(instance.json("api/changes").await);
         }
         let (changes, answer) = (same(changes), same(answers));
-        // What is logged is what is listed at the same time.
-        for told in told.lock().unwrap().drain(..) {
-            assert!(changes.contains(&told), "{told}: {changes:#?}");
-        }
+        // A change that is told is listed at the same time.
+        let all = calls[0].lock().unwrap().clone();
+        let are_listed = all[told..].iter().all(|one| changes.contains(one));
+        assert!(are_listed, "{all:#?}: {changes:#?}");
+        told = all.len();
         assert_eq!(answer["judged_until"], fleet.now);
         let ids = |change: &Value| change["id"].as_str().unwrap().to_owned();
         let answered = answer["changes"].as_array().unwrap().iter().map(ids);
         let listed = changes.iter().map(|change| change.id.to_string());
         assert_eq!(answered.collect::<Vec<_>>(), listed.collect::<Vec<_>>());
-        known.extend(
-            changes
-                .into_iter()
-                .map(|change| (change.id.clone(), change)),
-        );
+        let changes = changes.into_iter();
+        known.extend(changes.map(|change| (change.id.clone(), change)));
     }
     let minutes = usize::try_from((fleet.now - START) / MINUTE).unwrap();
     assert_eq!(judged_by.iter().sum::<usize>(), minutes);
@@ -116,15 +103,17 @@ async fn four_instances_agree(backend: Backend) {
         };
         assert!(known.values().any(ended), "{kind} {context}: {known:#?}");
     }
-    let mut expected: Vec<_> = known
-        .values()
-        .map(|change| (change.id.clone(), false))
-        .collect();
+    let begun = known.keys().map(|id| (id.clone(), false));
     let ended = known.values().filter(|change| change.ended.is_some());
-    expected.extend(ended.map(|change| (change.id.clone(), true)));
+    let ended = ended.map(|change| (change.id.clone(), true));
+    let mut expected: Vec<_> = begun.chain(ended).collect();
     expected.sort();
     for calls in calls {
-        let mut calls = std::mem::take(&mut *calls.lock().unwrap());
+        let calls = calls.lock().unwrap();
+        let calls = calls
+            .iter()
+            .map(|one| (one.id.clone(), one.ended.is_some()));
+        let mut calls: Vec<_> = calls.collect();
         calls.sort();
         assert_eq!(calls, expected);
     }
@@ -140,8 +129,7 @@ async fn a_callback_that_does_not_return_stops_nothing() {
     let calls = Calls::default();
     let counted = calls.clone();
     fleet.instances[0].pulse.on_change(move |change| {
-        let call = (change.id.clone(), change.ended.is_some());
-        counted.lock().unwrap().push(call);
+        counted.lock().unwrap().push(change.clone());
         // Until the test ends.
         let _ = blocked.lock().unwrap().recv();
     });

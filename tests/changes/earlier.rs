@@ -14,7 +14,7 @@ const FAILING: &str = "GET /cart";
 const ALL: &str = "<all>";
 const SURGING: &str = "POST /login";
 
-/// What was recorded: the start of the minute, and its requests.
+/// All recorded requests, with the start of their minute.
 type Minutes = Vec<(i64, Vec<Request>)>;
 
 /// The figure of a change, and the number of requests that it is made from, in a slice.
@@ -127,12 +127,7 @@ async fn earlier_figures_are_those_of_a_plain_model(
     }
 }
 
-#[tokio::test]
-async fn a_day_that_is_not_recorded_has_no_figure() {
-    earlier_figures_are_those_of_a_plain_model(Backend::memory(), &[(7, 0.6)], false).await;
-}
-
-/// All pages together are compared with all of them.
+/// All pages together are compared with all of them. A week ago nothing was recorded, so that there is no figure.
 #[tokio::test]
 async fn earlier_figures_of_all_pages_are_those_of_a_plain_model() {
     earlier_figures_are_those_of_a_plain_model(Backend::memory(), &[(1, 1.0)], true).await;

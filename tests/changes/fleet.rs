@@ -111,7 +111,7 @@ impl Instance {
         journal.is_some_and(|journal| journal.is_folder)
     }
 
-    /// Flushes, and tries again while nobody folds.
+    /// Flushes, and tries again while no instance folds.
     async fn flush(&self) -> Result<(), StoreError> {
         let start = Instant::now();
         loop {

@@ -168,10 +168,9 @@ async fn what_writes_nothing_is_refused() {
         assert_eq!(answer.status, 400, "{text:?}");
         assert_eq!(answer.json()["parameter"], "text");
     }
-    for (query, status) in [("", 400), ("?id=", 400), ("?id=a&id=b", 400)] {
-        let endpoint = format!("marks{query}");
-        let answer = send(&app, ("DELETE", &endpoint), &[TOKEN], "").await;
-        assert_eq!(answer.status, status, "{query}");
+    for endpoint in ["marks", "marks?id=", "marks?id=a&id=b"] {
+        let answer = send(&app, ("DELETE", endpoint), &[TOKEN], "").await;
+        assert_eq!(answer.status, 400, "{endpoint}");
     }
     for (endpoint, allow) in [
         ("marks", "GET, HEAD, POST, DELETE"),

@@ -46,11 +46,7 @@ pub struct Traffic {
 impl Traffic {
     /// The traffic of [`PAGES`] on some instances.
     pub fn new(seed: u64, instances: usize) -> Self {
-        Self::of(&PAGES, seed, instances)
-    }
-
-    pub fn of(pages: &[Page], seed: u64, instances: usize) -> Self {
-        let pages = pages.iter().map(|page| (page.0.into(), *page, 0.0));
+        let pages = PAGES.iter().map(|page| (page.0.into(), *page, 0.0));
         Self {
             rng: Rng::with_seed(seed),
             pages: pages.collect(),

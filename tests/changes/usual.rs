@@ -1,4 +1,4 @@
-//! What a page does in the same hour of each week is no news, once three weeks have shown it.
+//! The load of a page in the same hour of each week is no news, once three weeks have shown it.
 
 use std::collections::BTreeSet;
 

@@ -29,22 +29,15 @@ async fn the_example_shows_a_store_to_whoever_has_the_token() {
     let mut get = async |path: &str| client.request("GET", path, &[token], "").await;
     assert_eq!(get("/board").await.status, 200);
     let health = get("/board/api/health").await.json();
-    assert!(
-        health["instance"].is_null() && health["status"] == "ok",
-        "{health}"
-    );
+    assert!(health["instance"].is_null() && health["status"] == "ok");
     assert_eq!(health["wrong_credentials"], 1, "one request had none");
     let metrics = get("/board/metrics").await.text();
-    assert!(
-        metrics.contains("\npulse_wrong_credentials_total 1\n"),
-        "{metrics}"
-    );
+    let wrong = "\npulse_wrong_credentials_total 1\n";
+    assert!(metrics.contains(wrong), "{metrics}");
     let logged = example.stderr();
     assert!(logged.contains("1 request to the admin pages"), "{logged}");
-    assert_eq!(
-        get("/board/api/slowest").await.json()["slowest"][0]["context"],
-        "GET /a"
-    );
+    let slowest = get("/board/api/slowest").await.json();
+    assert_eq!(slowest["slowest"][0]["context"], "GET /a");
     assert_eq!(fleet.values().await, before);
     example.signal("TERM");
     let exit = example.wait_exit(PATIENCE).await.unwrap();

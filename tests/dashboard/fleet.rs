@@ -4,17 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use http::{Request, StatusCode};
-use http_body_util::BodyExt;
-use redis::cmd;
+use http::StatusCode;
 use serde_json::Value;
-use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Dashboard, DashboardBuilder, ManualClock, Pulse};
 
+use crate::rig::asking;
 use crate::rig::fold::JournalKeys;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 
 /// Begins an hour.
 pub const START: i64 = 1_700_002_800;
@@ -26,26 +23,17 @@ pub struct Fleet {
     pub hand: ManualClock,
 }
 
-/// Moves a router's answers to where a test reads them.
+/// The status and the text of an answer. A `POST` makes a mark.
 pub async fn send(app: &Router, method: &str, path: &str) -> (StatusCode, String) {
-    let request = Request::builder()
-        .method(method)
-        .uri(format!("/pulse/{path}"))
-        .header("content-type", "application/json")
-        .body(Body::from(match method {
-            "POST" => r#"{"text": "new index"}"#,
-            _ => "",
-        }));
-    let response = app.clone().oneshot(request.unwrap()).await.unwrap();
-    let status = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, String::from_utf8_lossy(&body).into_owned())
+    let headers = [("content-type", "application/json")];
+    let mark = r#"{"text": "new index"}"#;
+    let body = if method == "POST" { mark } else { "" };
+    let answer = asking::send(app, method, &format!("/pulse/{path}"), &headers, body).await;
+    (answer.status, answer.text)
 }
 
 pub async fn json(app: &Router, path: &str) -> Value {
-    let (status, body) = send(app, "GET", path).await;
-    assert_eq!(status, StatusCode::OK, "{path}: {body}");
-    serde_json::from_str(&body).unwrap()
+    asking::json(app, &format!("/pulse/{path}")).await
 }
 
 impl Fleet {
@@ -106,35 +94,16 @@ impl Fleet {
     /// The keys with their values as the server saves them, without the lease of folding, which ends by itself.
     pub async fn values(&self) -> BTreeMap<String, Vec<u8>> {
         let mut connection = self.server.connection().await;
-        let keys: Vec<String> = cmd("KEYS")
-            .arg("*")
-            .query_async(&mut connection)
-            .await
-            .unwrap();
+        let keys: Vec<String> = self.server.run("KEYS *").await;
         let mut values = BTreeMap::new();
         for key in keys.into_iter().filter(|key| !key.contains(":lease:")) {
-            let value: Vec<u8> = cmd("DUMP")
-                .arg(&key)
-                .query_async(&mut connection)
-                .await
-                .unwrap();
+            let value = issue(&mut connection, "DUMP", &key).await;
             values.insert(key, value);
         }
         values
     }
 
-    /// Forgets which commands were called.
-    pub async fn forget_calls(&self) {
-        let mut connection = self.server.connection().await;
-        let mut reset = cmd("CONFIG");
-        reset
-            .arg("RESETSTAT")
-            .exec_async(&mut connection)
-            .await
-            .unwrap();
-    }
-
-    /// The commands that were called since, refused ones included.
+    /// The commands that were called since the statistics were reset, refused ones included.
     pub async fn calls(&self) -> Vec<String> {
         let stats = self.server.info("commandstats").await;
         let commands = stats.into_keys();

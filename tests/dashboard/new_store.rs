@@ -4,7 +4,6 @@ use std::time::Duration;
 use tower_pulse::Condition;
 
 use http::StatusCode;
-use redis::cmd;
 
 use crate::fleet::{Fleet, START, json, send};
 
@@ -32,20 +31,16 @@ async fn a_dashboard_waits_for_the_first_instance() {
         assert_eq!(status, StatusCode::OK, "{path}: {body}");
     }
     let overview = json(&dashboard, "api/overview?window=1h").await;
-    assert_eq!(
-        (&overview["hour"]["requests"], &overview["instances"]),
-        (&0.into(), &0.into())
-    );
+    assert_eq!(overview["hour"]["requests"], 0);
+    assert_eq!(overview["instances"], 0);
     assert!(
-        overview["window"]["complete"].as_f64().unwrap() < 0.01,
+        overview["window"]["complete"].as_f64() < Some(0.01),
         "{overview}"
     );
     for path in ["api/health", "api/health?part=status"] {
         let health = json(&dashboard, path).await;
-        let warnings = health["warnings"].as_array().unwrap();
-        let says =
-            |warning: &serde_json::Value| warning.as_str().unwrap().contains("nothing is recorded");
-        assert!(warnings.iter().any(says), "{health}");
+        let warnings = health["warnings"].to_string();
+        assert!(warnings.contains("nothing is recorded"), "{health}");
         assert_eq!(health["conditions"][0], Condition::EmptyStore.as_str());
         assert_eq!(health["status"], "ok");
     }
@@ -56,37 +51,19 @@ async fn a_dashboard_waits_for_the_first_instance() {
     instance.simulation().heartbeat().await.unwrap();
     fleet.flush(&[instance]).await;
     fleet.look_again();
-    assert_eq!(
-        json(&dashboard, "api/overview").await["hour"]["requests"],
-        1
-    );
-    assert_eq!(
-        json(&dashboard, "api/paths?window=1h").await["paths"][0]["context"],
-        "GET /a"
-    );
+    let overview = json(&dashboard, "api/overview?window=1h").await;
+    assert_eq!(overview["hour"]["requests"], 1);
+    assert!(overview["as_of"].as_i64() > Some(START));
+    let paths = json(&dashboard, "api/paths?window=1h").await;
+    assert_eq!(paths["paths"][0]["context"], "GET /a");
     let health = json(&dashboard, "api/health").await;
-    assert!(
-        health["warnings"].as_array().unwrap().is_empty(),
-        "{health}"
-    );
-    assert!(
-        json(&dashboard, "api/overview?window=1h").await["as_of"]
-            .as_i64()
-            .unwrap()
-            > START
-    );
+    assert_eq!(health["warnings"], serde_json::json!([]), "{health}");
 }
 
 #[tokio::test]
 async fn a_key_of_another_program_is_left_to_the_instances() {
     let fleet = Fleet::new().await;
-    let mut connection = fleet.server.connection().await;
-    let mut add = cmd("SADD");
-    add.arg("pulse:pulse:quarantine")
-        .arg("x")
-        .exec_async(&mut connection)
-        .await
-        .unwrap();
+    let () = fleet.server.run("SADD pulse:pulse:quarantine x").await;
     let before = fleet.values().await;
     let dashboard = fleet.dashboard();
     assert_eq!(json(&dashboard, "api/overview").await["instances"], 0);
@@ -104,20 +81,11 @@ async fn health_answers_while_the_store_is_away() {
         assert_eq!(json(&dashboard, path).await["status"], "down");
     }
     let health = json(&dashboard, "api/health").await;
-    assert!(
-        health["store"]["last_error"]
-            .as_str()
-            .unwrap()
-            .contains("cannot be reached"),
-        "{health}"
-    );
+    let error = health["store"]["last_error"].as_str().unwrap();
+    assert!(error.contains("cannot be reached"), "{health}");
     assert!(health["store"]["contact_age_seconds"].is_null());
-    assert!(
-        send(&dashboard, "GET", "metrics")
-            .await
-            .1
-            .contains("\npulse_store_up 0\n")
-    );
+    let (_, metrics) = send(&dashboard, "GET", "metrics").await;
+    assert!(metrics.contains("\npulse_store_up 0\n"), "{metrics}");
     fleet.server.restart().await;
     fleet.look_again();
     assert_eq!(json(&dashboard, "api/health").await["status"], "ok");

@@ -94,7 +94,7 @@ async fn what_was_taken_and_removed_stays_so_after_a_restart() {
         let changes = service.pulse.changes().await.unwrap();
         assert_eq!((changes.len(), &changes[0].acknowledged), (1, &taken));
         let marks = service.pulse.query().ask(&MarksQuery::default()).await;
-        assert_eq!(marks.unwrap().marks, [kept.clone()]);
+        assert_eq!(marks.unwrap().marks, std::slice::from_ref(&kept));
         service.shutdown().await;
         place.released().await;
     }

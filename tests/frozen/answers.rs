@@ -1,4 +1,4 @@
-//! What the API answers about the past, and about a present that goes on with it: every endpoint, with the parameters that
+//! The answers of the API about the past, and about a present that goes on with it: every endpoint, with the parameters that
 //! reach its fields. The answers in the fixtures are those of f6f1cea, the last commit before questions became types, which
 //! was fed the same requests under the same clock, and asked the same.
 
@@ -66,7 +66,7 @@ pub fn to_lines(answers: &Value) -> String {
     format!("{{\n{}\n}}\n", lines.collect::<Vec<_>>().join(",\n"))
 }
 
-/// What differs by the machine and the version, and texts for people.
+/// Fields that differ by the machine and the version, and texts for people.
 const NOT_COMPARED: [&str; 3] = ["description", "last_fold_seconds", "warnings"];
 
 /// Random names are different each time.

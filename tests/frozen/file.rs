@@ -58,7 +58,7 @@ async fn released(path: &Path) {
     until("the file is released", async || !is_held(path)).await;
 }
 
-/// Records the past into a file, which nobody holds afterwards.
+/// Records the past into a file, which no process holds afterwards.
 async fn stored(dir: &TempDir) -> std::path::PathBuf {
     let path = dir.path().join("pulse.redb");
     let time = Time::new(START);

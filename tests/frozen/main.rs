@@ -1,7 +1,7 @@
-//! What 0.1.0 has stored, a whole Redis and a whole file, is read by this version, which goes on with it; and this version
-//! stores the same unless somebody says so. `crates/model/tests/frozen` has the forms one by one.
+//! This version reads a whole Redis and a whole file of 0.1.0 and goes on with them; and it stores the same bytes unless a
+//! change is meant. `crates/model/tests/frozen` has the forms one by one.
 //!
-//! What a version stores is frozen when it is released: `PULSE_FREEZE=1 cargo test --all-features --test frozen` writes its
+//! The bytes of a version are frozen when it is released: `PULSE_FREEZE=1 cargo test --all-features --test frozen` writes its
 //! fixtures.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 #![cfg(all(feature = "admin", feature = "file", feature = "redis"))]
@@ -20,7 +20,7 @@ mod server;
 /// The version whose bytes are frozen last.
 const LAST: &str = "0.1.0";
 
-/// What has to be done before stored bytes may change.
+/// Steps that are required before stored bytes may change.
 const BEFORE_A_CHANGE: &str = "Is it meant? Instances of both versions share a Redis while a service is deployed, and a \
     file outlives its process. Raise ENTRY_VERSION (crates/model/src/entry.rs) where an older instance would not fold \
     as this one does, and VERSION (crates/file/src/disk.rs) where an older process cannot go on with the file; \

@@ -122,7 +122,7 @@ pub async fn record(store: &Shared, time: &Time) {
         }
         pulse.simulation().heartbeat().await.unwrap();
         settle(&pulse).await;
-        // What the requests take does not end the second.
+        // The time that the requests take does not end the second.
         time.hand.set_wall(second(number));
         for _ in 0..3 + number {
             send(&app, "GET", "/products/7?from=mail", "").await;
@@ -181,7 +181,7 @@ fn change() -> Change {
     serde_json::from_value(change).unwrap()
 }
 
-/// Appends a call of another instance, which nobody has folded yet.
+/// Appends a call of another instance, which is not folded yet.
 async fn append_of_another(store: &dyn Store, time: &Time) {
     let mut aggregate = Aggregate::default();
     aggregate.times.record(5_000_000);

@@ -1,4 +1,4 @@
-//! What goes on with the past: two instances of two versions at the same time, changes that stand, and rows in a cache.
+//! The present goes on with the past: two instances of two versions, changes that stand, and rows in a cache.
 
 use std::sync::Arc;
 use std::time::Duration;

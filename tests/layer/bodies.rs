@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::{MethodRouter, any, get};
+use axum::routing::{any, get};
 use bytes::Bytes;
 use futures_util::stream;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tower_pulse::{ManualClock, Pulse};
 use tower_pulse_model::outcome::Outcome;
 
-use super::{context, counts, expected, outcome, pulse, send};
+use super::{assert_counts, context, counts, expected, outcome, pulse, send};
 
 /// A body of three parts. The clock advances by 10 ms before each.
 fn slow_body(hand: ManualClock) -> Body {
@@ -63,20 +63,7 @@ async fn a_dropped_body_is_aborted() {
     assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
-/// Takes so many frames of a body, and drops it, as a server does that needs no more.
-async fn assert_ends_as(expected: Outcome, pulse: &Pulse, route: MethodRouter, frames: usize) {
-    let app = Router::new()
-        .route("/", route)
-        .layer(pulse.layer().until_body_end());
-    let mut body = send(&app, "GET", "/").await.into_body();
-    for _ in 0..frames {
-        body.frame().await.unwrap().unwrap();
-    }
-    drop(body);
-    assert_eq!(outcome(pulse, "GET /", expected).await, (1, 0));
-}
-
-/// A server drops a body that must not be sent, and one that has reached its promised length.
+/// A server drops a body that must not be sent, one that has reached its promised length, and one that has had its trailers.
 #[tokio::test]
 async fn a_body_that_is_delivered_without_an_end_is_complete() {
     for (method, status) in [
@@ -91,42 +78,50 @@ async fn a_body_that_is_delivered_without_an_end_is_complete() {
         let name = format!("{method} /");
         assert_eq!(outcome(&pulse, &name, expected).await, (1, 0), "{status}");
     }
-    for (frames, expected) in [(3, Outcome::Success), (2, Outcome::BodyAborted)] {
-        let (pulse, hand) = pulse();
-        let handler = move || async move {
-            let response = Response::builder().header("content-length", "12");
-            response.body(slow_body(hand)).unwrap()
-        };
-        let route = get(handler);
-        assert_ends_as(expected, &pulse, route, frames).await;
-    }
-}
-
-/// Nothing follows trailers, and a server of HTTP/2 drops the body with them.
-#[tokio::test]
-async fn a_body_ends_with_its_trailers() {
-    let handler = || async {
-        let trailers = http::HeaderMap::new();
+    let (pulse, hand) = pulse();
+    let long = async move || {
+        let response = Response::builder().header("content-length", "12");
+        response.body(slow_body(hand)).unwrap()
+    };
+    let with_trailers = async || {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-sum", "1".parse().unwrap());
         let data = Frame::data(Bytes::from_static(b"x"));
         let frames = [data, Frame::trailers(trailers)].map(Ok::<_, std::io::Error>);
         Body::new(StreamBody::new(stream::iter(frames)))
     };
-    for (frames, expected) in [(2, Outcome::Success), (1, Outcome::BodyAborted)] {
-        let (pulse, _hand) = pulse();
-        let route = get(handler);
-        assert_ends_as(expected, &pulse, route, frames).await;
+    let app = Router::new()
+        .route("/long/{frames}", get(long))
+        .route("/trailers/{frames}", get(with_trailers));
+    let by_path = pulse
+        .layer()
+        .context(|head| Some(head.uri.path().to_owned().into()));
+    let app = app.layer(by_path.until_body_end());
+    for (path, frames, expected) in [
+        ("/long/3", 3, Outcome::Success),
+        ("/long/2", 2, Outcome::BodyAborted),
+        ("/trailers/2", 2, Outcome::Success),
+        ("/trailers/1", 1, Outcome::BodyAborted),
+    ] {
+        let mut body = send(&app, "GET", path).await.into_body();
+        for _ in 0..frames {
+            body.frame().await.unwrap().unwrap();
+        }
+        drop(body);
+        assert_eq!(outcome(&pulse, path, expected).await, (1, 0), "{path}");
     }
+    // Trailers are forwarded.
+    let body = send(&app, "GET", "/trailers/2").await.into_body();
+    let collected = body.collect().await.unwrap();
+    assert_eq!(collected.trailers().unwrap()["x-sum"], "1");
 }
 
 #[tokio::test]
 async fn a_body_that_the_service_breaks_off_has_failed() {
     let (pulse, _hand) = pulse();
-    let handler = || async {
-        let parts = [
-            Ok(Bytes::from_static(b"x")),
-            Err(std::io::Error::other("disk")),
-        ];
-        Body::from_stream(stream::iter(parts))
+    let handler = async || {
+        let failed = Err(std::io::Error::other("disk"));
+        Body::from_stream(stream::iter([Ok(Bytes::from_static(b"x")), failed]))
     };
     let app = Router::new()
         .route("/", get(handler))
@@ -148,17 +143,9 @@ async fn responses_without_an_end_are_timed_to_the_head() {
         let app = app(&pulse, hand, content_type, status);
         let response = send(&app, method, "/").await;
         let context = format!("{method} /");
-        assert_eq!(
-            counts(&pulse).await,
-            expected([(&*context, 1)]),
-            "{content_type}"
-        );
+        assert_counts(&pulse, &app, &[], [(&*context, 1)]).await;
         drop(response);
-        assert_eq!(
-            counts(&pulse).await,
-            expected([(&*context, 1)]),
-            "{content_type}"
-        );
+        assert_counts(&pulse, &app, &[], [(&*context, 1)]).await;
     }
 }
 
@@ -180,24 +167,4 @@ async fn an_empty_body_ends_at_once_and_the_length_is_forwarded() {
     assert!(!body.is_end_stream());
     body.collect().await.unwrap();
     assert_eq!(outcome(&pulse, "GET /five", Outcome::Success).await, (1, 0));
-}
-
-#[tokio::test]
-async fn trailers_are_forwarded() {
-    let (pulse, _hand) = pulse();
-    let handler = || async {
-        let mut trailers = http::HeaderMap::new();
-        trailers.insert("x-sum", "1".parse().unwrap());
-        let frames = [
-            Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(b"x"))),
-            Ok(http_body::Frame::trailers(trailers)),
-        ];
-        Body::new(http_body_util::StreamBody::new(stream::iter(frames)))
-    };
-    let app = Router::new()
-        .route("/", get(handler))
-        .layer(pulse.layer().until_body_end());
-    let collected = send(&app, "GET", "/").await.into_body().collect().await;
-    assert_eq!(collected.unwrap().trailers().unwrap()["x-sum"], "1");
-    assert_eq!(outcome(&pulse, "GET /", Outcome::Success).await, (1, 0));
 }

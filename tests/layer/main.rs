@@ -26,7 +26,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{Request, Response};
 use tower::ServiceExt;
-use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::snapshot::ContextSnapshot;
 
@@ -35,8 +35,13 @@ const NOW: i64 = 1_700_001_000;
 
 /// A pulse in memory with a manual clock.
 fn pulse() -> (Pulse, ManualClock) {
+    pulse_with(|builder| builder)
+}
+
+fn pulse_with(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock) {
     let (clock, hand) = Clock::manual(NOW);
-    (Pulse::builder().clock(clock).build().unwrap(), hand)
+    let builder = configure(Pulse::builder().clock(clock));
+    (builder.build().unwrap(), hand)
 }
 
 fn request(method: &str, path: &str) -> Request<Body> {
@@ -60,6 +65,21 @@ async fn counts(pulse: &Pulse) -> BTreeMap<String, u64> {
     contexts
         .map(|context| (context.context, context.hour.unwrap().times.count as u64))
         .collect()
+}
+
+/// Sends requests, each a method and a path, and asserts how many each context has since the pulse was built.
+async fn assert_counts<const N: usize>(
+    pulse: &Pulse,
+    app: &Router,
+    requests: &[&str],
+    contexts: [(&str, u64); N],
+) {
+    for request in requests {
+        let (method, path) = request.split_once(' ').unwrap();
+        send(app, method, path).await;
+    }
+    assert_eq!(counts(pulse).await, expected(contexts), "{requests:?}");
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 fn expected<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {

@@ -10,10 +10,9 @@ use futures_util::FutureExt;
 use http::{Request, Response};
 use tower::{Service, ServiceBuilder};
 use tower_pulse::layer::PulseLayer;
-use tower_pulse::{Clock, Pulse};
 use tower_pulse_model::outcome::Outcome;
 
-use super::{counts, expected, outcome, pulse, request, send};
+use super::{assert_counts, outcome, pulse, pulse_with, send};
 
 async fn ok() -> &'static str {
     "ok"
@@ -43,12 +42,14 @@ async fn a_named_service_in_a_layered_router_is_counted_under_its_name() {
         .nest_service("/static", files(pulse.layer().named("static")))
         .fallback_service(files(pulse.layer().named("pages")))
         .layer(pulse.layer());
-    for path in ["/", "/static/app.js", "/static/app.css", "/about"] {
-        send(&app, "GET", path).await;
-    }
-    let expected = expected([("GET /", 1), ("pages", 1), ("static", 2)]);
-    assert_eq!(counts(&pulse).await, expected);
-    assert_eq!(pulse.health().recording.in_flight, 0);
+    let requests = [
+        "GET /",
+        "GET /static/app.js",
+        "GET /static/app.css",
+        "GET /about",
+    ];
+    let contexts = [("GET /", 1), ("pages", 1), ("static", 2)];
+    assert_counts(&pulse, &app, &requests, contexts).await;
 }
 
 #[tokio::test]
@@ -62,11 +63,8 @@ async fn a_named_route_in_a_layered_router_is_counted_under_its_name() {
             true => app.layer(pulse.layer().until_body_end()),
             false => app.layer(pulse.layer()),
         };
-        for path in ["/x/1", "/", "/x/2", "/"] {
-            send(&app, "GET", path).await;
-        }
-        let expected = expected([("GET /", 2), ("x", 2)]);
-        assert_eq!(counts(&pulse).await, expected, "{until_body_end}");
+        let requests = ["GET /x/1", "GET /", "GET /x/2", "GET /"];
+        assert_counts(&pulse, &app, &requests, [("GET /", 2), ("x", 2)]).await;
     }
 }
 
@@ -81,33 +79,9 @@ async fn the_innermost_of_three_names_wins() {
         .nest("/in", inner)
         .route("/out", get(ok))
         .layer(pulse.layer().named("outermost"));
-    for path in ["/in/named", "/in/plain", "/out"] {
-        send(&app, "GET", path).await;
-    }
-    let expected = expected([("innermost", 1), ("middle", 1), ("outermost", 1)]);
-    assert_eq!(counts(&pulse).await, expected);
-}
-
-#[tokio::test]
-async fn the_function_of_an_inner_layer_decides_and_none_is_not_recorded() {
-    let (pulse, _hand) = pulse();
-    let by_header = pulse.layer().context(|head| {
-        let tenant = head.headers.get("tenant")?.to_str().ok()?;
-        Some(format!("tenant {tenant}").into())
-    });
-    let app = Router::new()
-        .route("/x", get(ok).layer(by_header))
-        .layer(pulse.layer());
-    send(&app, "GET", "/x").await;
-    let mut with_tenant = request("GET", "/x");
-    with_tenant
-        .headers_mut()
-        .insert("tenant", "a".parse().unwrap());
-    tower::ServiceExt::oneshot(app.clone(), with_tenant)
-        .await
-        .unwrap();
-    assert_eq!(counts(&pulse).await, expected([("tenant a", 1)]));
-    assert_eq!(pulse.health().recording.in_flight, 0);
+    let requests = ["GET /in/named", "GET /in/plain", "GET /out"];
+    let contexts = [("innermost", 1), ("middle", 1), ("outermost", 1)];
+    assert_counts(&pulse, &app, &requests, contexts).await;
 }
 
 #[tokio::test]
@@ -119,8 +93,8 @@ async fn templates_of_a_nested_service_count_where_the_outer_layer_sees_none() {
     let app = Router::new()
         .nest_service("/api", api.clone())
         .layer(pulse.layer());
-    send(&app, "GET", "/api/users/7").await;
-    assert_eq!(counts(&pulse).await, expected([("GET /api/users/{id}", 1)]));
+    let contexts = [("GET /api/users/{id}", 1)];
+    assert_counts(&pulse, &app, &["GET /api/users/7"], contexts).await;
     // A name from an outer layer wins over a template.
     let named = ServiceBuilder::new()
         .layer(pulse.layer().named("api"))
@@ -128,24 +102,19 @@ async fn templates_of_a_nested_service_count_where_the_outer_layer_sees_none() {
     let app = Router::new()
         .nest_service("/api", named)
         .layer(pulse.layer());
-    send(&app, "GET", "/api/users/7").await;
-    let expected = expected([("GET /api/users/{id}", 1), ("api", 1)]);
-    assert_eq!(counts(&pulse).await, expected);
+    let contexts = [("GET /api/users/{id}", 1), ("api", 1)];
+    assert_counts(&pulse, &app, &["GET /api/users/7"], contexts).await;
 }
 
 #[tokio::test]
 async fn an_inner_layer_does_not_record_what_an_outer_one_ignores() {
-    let (clock, _hand) = Clock::manual(super::NOW);
-    let pulse = Pulse::builder().clock(clock);
-    let pulse = pulse.ignore(["/static/*"]).build().unwrap();
+    let (pulse, _hand) = pulse_with(|builder| builder.ignore(["/static/*"]));
     let app = Router::new()
         .route("/", get(ok))
         .nest_service("/static", files(pulse.layer().named("static")))
         .layer(pulse.layer());
-    send(&app, "GET", "/static/app.js").await;
-    send(&app, "GET", "/").await;
-    assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
-    assert_eq!(pulse.health().recording.in_flight, 0);
+    let requests = ["GET /static/app.js", "GET /"];
+    assert_counts(&pulse, &app, &requests, [("GET /", 1)]).await;
 }
 
 #[tokio::test]
@@ -160,11 +129,9 @@ async fn each_of_two_pulses_has_its_own_name() {
         .route("/y", get(ok))
         .layer(two.layer())
         .layer(one.layer());
-    for path in ["/x", "/y", "/x"] {
-        send(&app, "GET", path).await;
-    }
-    assert_eq!(counts(&one).await, expected([("GET /y", 1), ("one", 2)]));
-    assert_eq!(counts(&two).await, expected([("GET /y", 1), ("two", 2)]));
+    let requests = ["GET /x", "GET /y", "GET /x"];
+    assert_counts(&one, &app, &requests, [("GET /y", 1), ("one", 2)]).await;
+    assert_counts(&two, &app, &[], [("GET /y", 1), ("two", 2)]).await;
 }
 
 #[tokio::test]
@@ -190,9 +157,8 @@ async fn a_named_request_that_panics_or_is_cancelled_leaves_no_name_behind() {
     }
     assert_eq!(outcome(&pulse, "boom", Outcome::Panicked).await, (2, 2));
     assert_eq!(outcome(&pulse, "stuck", Outcome::Cancelled).await, (2, 0));
-    let expected = expected([("GET /", 4), ("boom", 2), ("stuck", 2)]);
-    assert_eq!(counts(&pulse).await, expected);
-    assert_eq!(pulse.health().recording.in_flight, 0);
+    let contexts = [("GET /", 4), ("boom", 2), ("stuck", 2)];
+    assert_counts(&pulse, &app, &[], contexts).await;
 }
 
 #[tokio::test]
@@ -204,6 +170,5 @@ async fn a_service_that_calls_itself_keeps_the_name_of_the_request() {
         "called"
     };
     let app = Router::new().route("/a", get(call)).layer(pulse.layer());
-    send(&app, "GET", "/a").await;
-    assert_eq!(counts(&pulse).await, expected([("GET /a", 1)]));
+    assert_counts(&pulse, &app, &["GET /a"], [("GET /a", 1)]).await;
 }

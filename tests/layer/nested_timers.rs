@@ -8,10 +8,9 @@ use axum::routing::get;
 use futures_util::FutureExt;
 use http::{Request, Response};
 use tower::{Service, ServiceBuilder, ServiceExt};
-use tower_pulse::Pulse;
 
-use super::request_timers::{after, app, assert_nothing_is_left, expected, sums_of, timers};
-use super::{context, pulse, send};
+use super::request_timers::{after, app, assert_nothing_is_left, assert_timers, sums_of, timers};
+use super::{context, counts, pulse, send};
 
 #[tokio::test]
 async fn of_two_layers_the_context_of_the_request_counts() {
@@ -34,14 +33,8 @@ async fn of_two_layers_the_context_of_the_request_counts() {
     for path in ["/", "/named", "/named"] {
         send(&app, "GET", path).await;
     }
-    assert_eq!(
-        timers(&pulse, "GET /").await,
-        expected(4, [("db", [2, 1, 4, 4])])
-    );
-    assert_eq!(
-        timers(&pulse, "inner").await,
-        expected(8, [("db", [4, 2, 8, 8])])
-    );
+    assert_timers(&pulse, "GET /", 4, [("db", [2, 1, 4, 4])]).await;
+    assert_timers(&pulse, "inner", 8, [("db", [4, 2, 8, 8])]).await;
     assert_nothing_is_left(&pulse);
 }
 
@@ -74,10 +67,7 @@ async fn each_pulse_has_its_own_timers() {
         .route("/", get(handler).layer(inner.layer()))
         .layer(outer.layer());
     send(&app, "GET", "/").await;
-    assert_eq!(
-        timers(&outer, "GET /").await,
-        expected(6, [("a", [4, 1, 6, 6])])
-    );
+    assert_timers(&outer, "GET /", 6, [("a", [4, 1, 6, 6])]).await;
     let of_inner = timers(&inner, "GET /").await;
     assert_eq!(of_inner.len(), 1);
     assert_eq!(sums_of(&of_inner, "b").count, 2);
@@ -88,13 +78,9 @@ async fn each_pulse_has_its_own_timers() {
 #[tokio::test]
 async fn a_request_within_a_request_has_its_own_timers() {
     let (pulse, hand) = pulse();
-    let (inner, clock) = (pulse.clone(), hand.clone());
-    let page = app(&pulse, move || {
-        let (pulse, hand) = (inner.clone(), clock.clone());
-        async move {
-            pulse.time("page", async { after(&hand, 2) }).await;
-            "page"
-        }
+    let page = app(&pulse, &hand, |pulse, hand| async move {
+        pulse.time("page", async { after(&hand, 2) }).await;
+        "page"
     });
     let inner = pulse.clone();
     let (clock, called) = (hand.clone(), page.clone());
@@ -120,14 +106,14 @@ async fn a_request_within_a_request_has_its_own_timers() {
         )
         .layer(pulse.layer());
     send(&outer, "GET", "/outer").await;
-    assert_eq!(
-        timers(&pulse, "GET /").await,
-        expected(2, [("page", [1, 1, 2, 2])])
-    );
-    assert_eq!(
-        timers(&pulse, "GET /outer").await,
-        expected(2, [("before", [1, 1, 1, 1]), ("after", [1, 1, 1, 1])])
-    );
+    assert_timers(&pulse, "GET /", 2, [("page", [1, 1, 2, 2])]).await;
+    assert_timers(
+        &pulse,
+        "GET /outer",
+        2,
+        [("before", [1, 1, 1, 1]), ("after", [1, 1, 1, 1])],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -159,25 +145,25 @@ async fn a_request_that_another_polls_has_its_own_timers() {
     *waiting.lock().unwrap() = Some(other);
     outer.await.unwrap();
     for path in ["/other", "/outer"] {
-        assert_eq!(
-            timers(&pulse, path).await,
-            expected(3, [("first", [1, 1, 1, 1]), ("last", [1, 1, 2, 2])]),
-            "{path}"
-        );
+        assert_timers(
+            &pulse,
+            path,
+            3,
+            [("first", [1, 1, 1, 1]), ("last", [1, 1, 2, 2])],
+        )
+        .await;
     }
     assert_nothing_is_left(&pulse);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_requests_at_once_no_timer_is_lost_or_doubled() {
+async fn of_many_requests_at_once_none_and_no_timer_is_lost_or_doubled() {
     const REQUESTS: u64 = 500;
-    let (clock, _manual_clock) = tower_pulse::Clock::manual(super::NOW);
-    let pulse = Pulse::builder().clock(clock).build().unwrap();
-    let inner = pulse.clone();
+    let (pulse, hand) = pulse();
     let audits = Arc::new(Mutex::new(Vec::new()));
     let tasks = audits.clone();
-    let app = app(&pulse, move || {
-        let (pulse, tasks) = (inner.clone(), tasks.clone());
+    let app = app(&pulse, &hand, move |pulse, _| {
+        let tasks = tasks.clone();
         async move {
             let query = |name| pulse.time(name, tokio::task::yield_now());
             tokio::join!(query("db"), query("db"));
@@ -212,6 +198,7 @@ async fn of_many_requests_at_once_no_timer_is_lost_or_doubled() {
         task.await.unwrap();
     }
     let all = 8 * REQUESTS;
+    assert_eq!(counts(&pulse).await["GET /"], all);
     for (name, runs) in [("db", 2 * all), ("audit", all), ("render", all)] {
         let own = context(&pulse, name).await.hour.unwrap();
         assert_eq!(own.aggregate.times.count, runs, "{name}");

@@ -10,7 +10,7 @@ use tower_pulse::Condition;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
 use super::request_timers::{after, sums_of, timers};
-use super::{NOW, context, counts, expected};
+use super::{NOW, context, counts, expected, pulse_with};
 
 fn pulse() -> (Pulse, Clock, ManualClock) {
     let (clock, hand) = Clock::manual(NOW);
@@ -105,10 +105,8 @@ async fn a_wait_that_makes_no_sense_is_counted_and_told() {
     assert_eq!(health.conditions, [Condition::QueueHeader]);
     let sums = sums_of(&timers(&pulse, "GET /").await, "queue");
     assert_eq!((sums.count, sums.sum), (3, 60_000_000_000));
-    assert_eq!(
-        counts(&pulse).await,
-        expected([("GET /", 10), ("queue", 3)])
-    );
+    let contexts = expected([("GET /", 10), ("queue", 3)]);
+    assert_eq!(counts(&pulse).await, contexts);
     // One in more than a hundred is no news.
     for _ in 0..600 {
         send(&app, "/", &ago(&clock, 1)).await;
@@ -134,26 +132,12 @@ async fn no_header_is_read_unless_it_is_asked_for() {
 
 #[tokio::test]
 async fn a_wait_of_a_request_that_is_not_recorded_is_not_either() {
-    let (clock, hand) = Clock::manual(NOW);
-    let builder = Pulse::builder().clock(clock).ignore(["/"]);
-    let pulse = builder
-        .queue_time_header("x-request-start")
-        .build()
-        .unwrap();
+    let (pulse, hand) = pulse_with(|builder| {
+        let builder = builder.queue_time_header("x-request-start");
+        builder.ignore(["/"])
+    });
     let app = routes(&hand).layer(pulse.layer());
     send(&app, "/", b"soon").await;
     assert_eq!(counts(&pulse).await, expected([]));
     assert_eq!(pulse.health().recording.queue.unwrap().unreadable, 0);
-}
-
-#[tokio::test]
-async fn a_name_that_is_no_header_is_refused() {
-    for name in ["", "x request start", "x-request-start:", "x\n"] {
-        let error = Pulse::builder()
-            .queue_time_header(name)
-            .build()
-            .unwrap_err();
-        assert_eq!(error.field(), "queue_time_header", "{name:?}");
-        assert!(error.to_string().contains("x-request-start"), "{error}");
-    }
 }

@@ -1,6 +1,5 @@
 //! Timers within requests: which request they count under, and which part of its time they cover.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,20 +14,26 @@ use tokio::sync::oneshot;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_pulse::{ManualClock, Pulse, Unrecorded};
 use tower_pulse_model::context::{Kind, RecordId};
-use tower_pulse_model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
+use tower_pulse_model::timer_sums::{TimerSums, Timers};
 
-use super::{context, pulse, send, snapshot};
+use super::{context, pulse, pulse_with, send, snapshot};
 
 /// The timers within the requests of a context.
 pub(super) async fn timers(pulse: &Pulse, name: &str) -> Timers {
     context(pulse, name).await.hour.unwrap().aggregate.timers
 }
 
-/// Count, requests, sum and covered time of some timers, in milliseconds.
-pub(super) fn expected<const N: usize>(covered: u64, timers: [(&str, [u64; 4]); N]) -> Timers {
+/// Asserts how long the timers within the requests of a context covered, and of each the count, the requests, the sum and
+/// the covered time, in milliseconds.
+pub(super) async fn assert_timers<const N: usize>(
+    pulse: &Pulse,
+    context: &str,
+    covered: u64,
+    of: [(&str, [u64; 4]); N],
+) {
     let mut expected = Timers::default();
     expected.covered = millis(covered);
-    for (name, [count, requests, sum, covered]) in timers {
+    for (name, [count, requests, sum, covered]) in of {
         let sums = TimerSums {
             count,
             requests,
@@ -37,7 +42,7 @@ pub(super) fn expected<const N: usize>(covered: u64, timers: [(&str, [u64; 4]); 
         };
         expected.add(RecordId::new(Kind::Timer, name), &sums);
     }
-    expected
+    assert_eq!(timers(pulse, context).await, expected, "{context}");
 }
 
 pub(super) fn sums_of(timers: &Timers, name: &str) -> TimerSums {
@@ -52,44 +57,43 @@ pub(super) fn after(hand: &ManualClock, millis: u64) {
     hand.advance(Duration::from_millis(millis));
 }
 
-/// A router with one route, `GET /`, recorded by `pulse`.
+/// A router with one route, `GET /`, recorded by `pulse`. The handler gets the pulse and the hand of its clock.
 pub(super) fn app<F>(
     pulse: &Pulse,
-    handler: impl Fn() -> F + Clone + Send + Sync + 'static,
+    hand: &ManualClock,
+    handler: impl Fn(Pulse, ManualClock) -> F + Clone + Send + Sync + 'static,
 ) -> Router
 where
     F: Future<Output = &'static str> + Send + 'static,
 {
+    let (inner, hand) = (pulse.clone(), hand.clone());
+    let handler = move || handler(inner.clone(), hand.clone());
     Router::new().route("/", get(handler)).layer(pulse.layer())
 }
 
 #[tokio::test]
 async fn timers_one_after_another_cover_their_sum() {
     let (pulse, hand) = pulse();
-    let (inner, clock) = (pulse.clone(), hand.clone());
-    let app = app(&pulse, move || {
-        let (pulse, hand) = (inner.clone(), clock.clone());
-        async move {
-            for _ in 0..3 {
-                let timer = pulse.timer("db");
-                after(&hand, 2);
-                tokio::task::yield_now().await;
-                timer.stop();
-                after(&hand, 1);
-            }
-            pulse.time("render", async { after(&hand, 5) }).await;
-            let cached = pulse.timer("cached");
+    let app = app(&pulse, &hand, |pulse, hand| async move {
+        for _ in 0..3 {
+            let timer = pulse.timer("db");
+            after(&hand, 2);
+            tokio::task::yield_now().await;
+            timer.stop();
             after(&hand, 1);
-            cached.discard();
-            "done"
         }
+        pulse.time("render", async { after(&hand, 5) }).await;
+        let cached = pulse.timer("cached");
+        after(&hand, 1);
+        cached.discard();
+        "done"
     });
     for _ in 0..2 {
         send(&app, "GET", "/").await;
     }
     let db = ("db", [6, 2, 12, 12]);
     let render = ("render", [2, 2, 10, 10]);
-    assert_eq!(timers(&pulse, "GET /").await, expected(22, [db, render]));
+    assert_timers(&pulse, "GET /", 22, [db, render]).await;
     // And under their own names, as before.
     let own = context(&pulse, "db").await.hour.unwrap();
     assert_eq!((own.times.count, own.times.sum), (6.0, 0.012));
@@ -103,26 +107,22 @@ async fn timers_one_after_another_cover_their_sum() {
 #[tokio::test]
 async fn concurrent_and_nested_timers_cover_their_time_once() {
     let (pulse, hand) = pulse();
-    let (inner, clock) = (pulse.clone(), hand.clone());
-    let app = app(&pulse, move || {
-        let (pulse, hand) = (inner.clone(), clock.clone());
-        async move {
-            after(&hand, 1);
-            let all = pulse.timer("all");
-            let queries = [1, 2, 4].map(|rounds| {
-                let hand = hand.clone();
-                pulse.time("db", async move {
-                    for _ in 0..rounds {
-                        after(&hand, 1);
-                        tokio::task::yield_now().await;
-                    }
-                })
-            });
-            futures_util::future::join_all(queries).await;
-            all.stop();
-            after(&hand, 1);
-            "done"
-        }
+    let app = app(&pulse, &hand, |pulse, hand| async move {
+        after(&hand, 1);
+        let all = pulse.timer("all");
+        let queries = [1, 2, 4].map(|rounds| {
+            let hand = hand.clone();
+            pulse.time("db", async move {
+                for _ in 0..rounds {
+                    after(&hand, 1);
+                    tokio::task::yield_now().await;
+                }
+            })
+        });
+        futures_util::future::join_all(queries).await;
+        all.stop();
+        after(&hand, 1);
+        "done"
     });
     send(&app, "GET", "/").await;
     let found = timers(&pulse, "GET /").await;
@@ -143,29 +143,22 @@ async fn concurrent_and_nested_timers_cover_their_time_once() {
 #[tokio::test]
 async fn a_cancelled_request_and_a_panic_have_their_timers() {
     let (pulse, hand) = pulse();
-    let (inner, clock) = (pulse.clone(), hand.clone());
-    let cancelled = app(&pulse, move || {
-        let pulse = inner.clone();
-        async move {
-            let _timer = pulse.timer("db");
-            std::future::pending::<&str>().await
-        }
+    let cancelled = app(&pulse, &hand, |pulse, _hand| async move {
+        let _timer = pulse.timer("db");
+        std::future::pending::<&str>().await
     });
     let mut waiting = Box::pin(send(&cancelled, "GET", "/"));
     assert!(waiting.as_mut().now_or_never().is_none());
     after(&hand, 3);
     assert!(waiting.as_mut().now_or_never().is_none());
     drop(waiting);
-    assert_eq!(
-        timers(&pulse, "GET /").await,
-        expected(3, [("db", [1, 1, 3, 3])])
-    );
+    assert_timers(&pulse, "GET /", 3, [("db", [1, 1, 3, 3])]).await;
 
     let inner = pulse.clone();
     let mut panicking = ServiceBuilder::new()
         .layer(pulse.layer_with(|_| Some("panic".into())))
         .service_fn(move |_: Request<()>| {
-            let (pulse, hand) = (inner.clone(), clock.clone());
+            let (pulse, hand) = (inner.clone(), hand.clone());
             async move {
                 let _timer = pulse.timer("db");
                 after(&hand, 2);
@@ -177,10 +170,7 @@ async fn a_cancelled_request_and_a_panic_have_their_timers() {
         });
     let call = panicking.ready().await.unwrap().call(Request::new(()));
     tokio::spawn(call).await.unwrap_err();
-    assert_eq!(
-        timers(&pulse, "panic").await,
-        expected(2, [("db", [1, 1, 2, 2])])
-    );
+    assert_timers(&pulse, "panic", 2, [("db", [1, 1, 2, 2])]).await;
     assert_nothing_is_left(&pulse);
 }
 
@@ -193,43 +183,42 @@ pub(super) fn assert_nothing_is_left(pulse: &Pulse) {
 #[tokio::test]
 async fn spawned_tasks_count_if_they_are_within_the_request() {
     let (pulse, hand) = pulse();
-    let (inner, clock) = (pulse.clone(), hand.clone());
-    let app = app(&pulse, move || {
-        let (pulse, hand) = (inner.clone(), clock.clone());
-        async move {
-            let job = |name: &'static str, millis| {
-                let (pulse, hand) = (pulse.clone(), hand.clone());
-                async move {
-                    tokio::task::yield_now().await;
-                    let timer = pulse.timer(name);
-                    tokio::task::yield_now().await;
-                    after(&hand, millis);
-                    timer.stop();
-                }
-            };
-            tokio::spawn(pulse.within(job("within", 2))).await.unwrap();
-            tokio::spawn(job("without", 3)).await.unwrap();
-            // Further in, and on another thread.
-            let nested = pulse.within({
-                let pulse = pulse.clone();
-                let nested = job("within", 4);
-                async move { tokio::spawn(pulse.within(nested)).await.unwrap() }
-            });
-            tokio::spawn(nested).await.unwrap();
-            let elsewhere = pulse.within(job("elsewhere", 5));
-            let thread = std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().build();
-                runtime.unwrap().block_on(elsewhere);
-            });
-            thread.join().unwrap();
-            "done"
-        }
+    let app = app(&pulse, &hand, |pulse, hand| async move {
+        let job = |name: &'static str, millis| {
+            let (pulse, hand) = (pulse.clone(), hand.clone());
+            async move {
+                tokio::task::yield_now().await;
+                let timer = pulse.timer(name);
+                tokio::task::yield_now().await;
+                after(&hand, millis);
+                timer.stop();
+            }
+        };
+        tokio::spawn(pulse.within(job("within", 2))).await.unwrap();
+        tokio::spawn(job("without", 3)).await.unwrap();
+        // Further in, and on another thread.
+        let nested = pulse.within({
+            let pulse = pulse.clone();
+            let nested = job("within", 4);
+            async move { tokio::spawn(pulse.within(nested)).await.unwrap() }
+        });
+        tokio::spawn(nested).await.unwrap();
+        let elsewhere = pulse.within(job("elsewhere", 5));
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime.unwrap().block_on(elsewhere);
+        });
+        thread.join().unwrap();
+        "done"
     });
     send(&app, "GET", "/").await;
-    assert_eq!(
-        timers(&pulse, "GET /").await,
-        expected(11, [("within", [2, 1, 6, 6]), ("elsewhere", [1, 1, 5, 5])])
-    );
+    assert_timers(
+        &pulse,
+        "GET /",
+        11,
+        [("within", [2, 1, 6, 6]), ("elsewhere", [1, 1, 5, 5])],
+    )
+    .await;
     assert_eq!(
         context(&pulse, "without").await.hour.unwrap().times.count,
         1.0
@@ -240,13 +229,11 @@ async fn spawned_tasks_count_if_they_are_within_the_request() {
 #[tokio::test]
 async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
     let (pulse, hand) = pulse();
-    let (inner, clock) = (pulse.clone(), hand.clone());
     let (release, released) = oneshot::channel::<()>();
     let released = Arc::new(Mutex::new(Some(released)));
-    let tasks = Arc::new(Mutex::new(Vec::new()));
-    let spawned = tasks.clone();
-    let app = app(&pulse, move || {
-        let (pulse, hand) = (inner.clone(), clock.clone());
+    let spawned = Arc::new(Mutex::new(None));
+    let task = spawned.clone();
+    let app = app(&pulse, &hand, move |pulse, hand| {
         let released = released.lock().unwrap().take().unwrap();
         let spawned = spawned.clone();
         async move {
@@ -263,22 +250,21 @@ async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
                     pulse.time("audit", async { after(&hand, 2) }).await;
                 }
             });
-            let task = tokio::spawn(audit);
+            *spawned.lock().unwrap() = Some(tokio::spawn(audit));
             tokio::task::yield_now().await;
             after(&hand, 4);
-            spawned.lock().unwrap().push(task);
             "done"
         }
     });
     send(&app, "GET", "/").await;
-    // It has covered the whole of the request, and has not ended.
+    // The timer has covered the whole of the request, and has not ended.
     let running = timers(&pulse, "GET /").await;
     let audit = sums_of(&running, "audit");
     assert_eq!(audit.count, 0);
     assert_eq!(audit.covered, millis(4));
     assert_eq!(running.covered, millis(4));
     release.send(()).unwrap();
-    let task = tasks.lock().unwrap().pop().unwrap();
+    let task = task.lock().unwrap().take().unwrap();
     task.await.unwrap();
     let found = timers(&pulse, "GET /").await;
     let audit = sums_of(&found, "audit");
@@ -297,12 +283,7 @@ async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
 
 #[tokio::test]
 async fn a_request_that_is_not_recorded_has_no_timers() {
-    let (clock, hand) = tower_pulse::Clock::manual(super::NOW);
-    let pulse = Pulse::builder()
-        .clock(clock)
-        .ignore(["/ignored"])
-        .build()
-        .unwrap();
+    let (pulse, hand) = pulse_with(|builder| builder.ignore(["/ignored"]));
     let inner = pulse.clone();
     let handler = move || {
         let (pulse, hand) = (inner.clone(), hand.clone());
@@ -362,37 +343,12 @@ async fn timers_run_until_the_end_of_a_body_that_is_timed() {
         response.into_body().collect().await.unwrap().to_bytes(),
         "rowrowrow"
     );
-    assert_eq!(
-        timers(&pulse, "GET /").await,
-        expected(7, [("head", [1, 1, 1, 1]), ("row", [3, 1, 6, 6])])
-    );
+    assert_timers(
+        &pulse,
+        "GET /",
+        7,
+        [("head", [1, 1, 1, 1]), ("row", [3, 1, 6, 6])],
+    )
+    .await;
     assert_nothing_is_left(&pulse);
-}
-
-#[tokio::test]
-async fn more_than_sixteen_timers_are_others() {
-    let (pulse, hand) = pulse();
-    let inner = pulse.clone();
-    let app = app(&pulse, move || {
-        let (pulse, hand) = (inner.clone(), hand.clone());
-        async move {
-            for number in 0..100 {
-                let timer = pulse.timer(&format!("timer {number}"));
-                after(&hand, if number < 16 { 5 } else { 1 });
-                timer.stop();
-            }
-            "done"
-        }
-    });
-    send(&app, "GET", "/").await;
-    let found = timers(&pulse, "GET /").await;
-    assert_eq!(found.len(), MAX_TIMERS + 1);
-    assert_eq!(found.covered, millis(16 * 5 + 84));
-    let others = sums_of(&found, OTHER);
-    assert_eq!((others.count, others.sum), (84, millis(84)));
-    let all: BTreeMap<_, _> = found
-        .iter()
-        .map(|(_, sums)| (sums.sum, sums.count))
-        .collect();
-    assert_eq!(all, BTreeMap::from([(millis(5), 1), (millis(84), 84)]));
 }

@@ -1,32 +1,28 @@
-//! What is recorded of the slowest requests and of failed ones, and what never is.
+//! The details that are recorded of the slowest requests and of failed ones.
 
 use crate::rig::reads::StoreOf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::Path;
 use axum::routing::get;
-use futures_util::{FutureExt, stream};
+use futures_util::FutureExt;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
-use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+use tower_pulse::{ManualClock, Pulse};
 use tower_pulse_core::store::SlowRequestQuery;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::hour_of;
 use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
-use super::{NOW, counts, expected, request, send};
+use super::{NOW, pulse_with, request, send};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-
-fn pulse(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock) {
-    let (clock, hand) = Clock::manual(NOW);
-    let builder = configure(Pulse::builder().clock(clock));
-    (builder.build().unwrap(), hand)
-}
 
 /// The slowest requests of all contexts, or of one.
 async fn slowest(pulse: &Pulse, context: Option<&str>) -> Vec<SlowRequest> {
@@ -50,7 +46,7 @@ async fn recorded(
     pulse: &Pulse,
     app: &Router,
     uri: &str,
-    headers: &[(&str, &[u8])],
+    headers: &[(&str, &str)],
 ) -> (Option<String>, Option<String>) {
     let mut request = Request::builder().uri(uri);
     for (name, value) in headers {
@@ -69,13 +65,11 @@ async fn recorded(
     )
 }
 
-/// Each request takes a millisecond longer than the one before, so that no two are equal.
+/// Each request takes a microsecond longer than the one before, so that no two are equal.
 fn users(pulse: &Pulse, hand: &ManualClock) -> Router {
-    let (hand, next) = (hand.clone(), std::sync::Arc::default());
+    let (hand, next) = (hand.clone(), Arc::new(AtomicU64::new(1)));
     let handler = move || {
-        let next: &std::sync::atomic::AtomicU64 = &next;
-        let millis = 1 + next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        hand.advance(Duration::from_micros(millis));
+        hand.advance(Duration::from_micros(next.fetch_add(1, Ordering::Relaxed)));
         async { "user" }
     };
     Router::new()
@@ -86,7 +80,7 @@ fn users(pulse: &Pulse, hand: &ManualClock) -> Router {
 
 #[tokio::test]
 async fn how_long_a_request_took_when_and_how_it_ended() {
-    let (pulse, hand) = pulse(|builder| builder);
+    let (pulse, hand) = pulse_with(|builder| builder.instance("web-1"));
     let slow = hand.clone();
     let handler = |Path(status): Path<u16>| async move {
         slow.advance(Duration::from_millis(u64::from(status)));
@@ -129,149 +123,53 @@ async fn how_long_a_request_took_when_and_how_it_ended() {
         ended.iter().all(|ended| (0..1_000).contains(ended)),
         "{ended:?}"
     );
-    let instance = pulse.health().instance;
-    for request in &slowest {
-        assert_eq!(*request.instance, *instance);
-        assert_eq!((&request.trace_id, &request.path), (&None, &None));
-    }
+    assert!(slowest.iter().all(|r| *r.instance == *"web-1"));
 }
 
+/// The values of ids and paths are held by the tests of `src/layer/details.rs`.
 #[tokio::test]
-async fn a_body_that_ends_early_has_the_status_of_its_head() {
-    let (pulse, _hand) = pulse(|builder| builder.keep_request_paths(true));
-    let fails = || async {
-        let parts = [
-            Ok(Bytes::from_static(b"x")),
-            Err(std::io::Error::other("disk")),
-        ];
-        (
-            StatusCode::PARTIAL_CONTENT,
-            Body::from_stream(stream::iter(parts)),
-        )
-    };
-    let app = Router::new()
-        .route("/fails", get(fails))
-        .route("/whole", get(|| async { (StatusCode::ACCEPTED, "whole") }))
-        .layer(pulse.layer().until_body_end());
-    for (path, status, outcome) in [
-        ("/fails", 206, Outcome::BodyFailed),
-        ("/whole", 202, Outcome::Success),
-    ] {
-        let _ = send(&app, "GET", path).await.into_body().collect().await;
-        let slowest = slowest(&pulse, Some(&format!("GET {path}"))).await;
-        assert_eq!(slowest.len(), 1);
-        assert_eq!(slowest[0].status, Some(status));
-        assert_eq!(slowest[0].outcome, outcome);
-        assert_eq!(slowest[0].path.as_deref(), Some(path));
-    }
-}
-
-#[tokio::test]
-async fn a_trace_id_is_that_of_the_trace_or_else_that_of_the_request() {
-    let (pulse, hand) = pulse(|builder| builder.keep_trace_ids(true));
-    let app = users(&pulse, &hand);
-    let valid = format!("00-{TRACE}-00f067aa0ba902b7-01");
-    let upper = valid.to_uppercase();
-    let huge = "x".repeat(5_000);
-    type Headers<'a> = &'a [(&'a str, &'a [u8])];
-    let cases: [(Headers<'_>, Option<&str>); 8] = [
-        (&[], None),
-        (&[("traceparent", valid.as_bytes())], Some(TRACE)),
-        (
-            &[("x-request-id", b"mine"), ("traceparent", valid.as_bytes())],
-            Some(TRACE),
-        ),
-        (&[("traceparent", upper.as_bytes())], None),
-        (
-            &[("x-request-id", b"mine"), ("traceparent", b"00-x")],
-            Some("mine"),
-        ),
-        (&[("x-request-id", huge.as_bytes())], Some(&huge[..64])),
-        (&[("x-request-id", "é <b>\tü".as_bytes())], Some("<b>")),
-        (&[("x-request-id", "é".as_bytes())], None),
-    ];
-    for (headers, expected) in cases {
-        let (id, path) = recorded(&pulse, &app, "/users/7?a=b", headers).await;
-        assert_eq!((id.as_deref(), path), (expected, None), "{headers:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_path_is_that_of_the_client_without_the_query() {
-    let (pulse, hand) = pulse(|builder| builder.keep_request_paths(true));
-    let app = users(&pulse, &hand);
-    let long = format!("/users/{}", "%C3%A9".repeat(100));
-    for (uri, expected) in [
-        ("/users/7?token=secret", "/users/7"),
-        ("/api/users/8?token=secret", "/api/users/8"),
-        ("/nobody/knows?x", "/nobody/knows"),
-        ("http://user:secret@host/users/9?secret", "/users/9"),
-        (&long, &long[..256]),
-    ] {
-        let headers: &[(&str, &[u8])] = &[("x-request-id", b"secret")];
-        let (id, path) = recorded(&pulse, &app, uri, headers).await;
-        assert_eq!((id, path.as_deref()), (None, Some(expected)));
+async fn a_trace_id_and_a_path_without_the_query_are_kept_if_that_is_asked_for() {
+    for (ids, paths) in [(false, false), (true, false), (false, true)] {
+        let (pulse, hand) = pulse_with(|builder| {
+            let builder = builder.keep_trace_ids(ids);
+            builder.keep_request_paths(paths)
+        });
+        let app = users(&pulse, &hand);
+        let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        let both = [("x-request-id", "mine"), ("traceparent", &*traceparent)];
+        for (uri, headers, id, path) in [
+            ("/users/7?token=secret", &both[..], Some(TRACE), "/users/7"),
+            ("/api/users/8?a=b", &both[..1], Some("mine"), "/api/users/8"),
+            ("/nothing/here?x", &[], None, "/nothing/here"),
+            (
+                "http://user:secret@host/users/9?secret",
+                &[],
+                None,
+                "/users/9",
+            ),
+        ] {
+            let kept = recorded(&pulse, &app, uri, headers).await;
+            let id = id.filter(|_| ids).map(str::to_owned);
+            assert_eq!(kept, (id, paths.then(|| path.to_owned())), "{uri}");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_layer_of_a_nested_router_records_the_whole_path() {
-    let (pulse, _hand) = pulse(|builder| builder.keep_request_paths(true));
+    let (pulse, _hand) = pulse_with(|builder| builder.keep_request_paths(true));
     let users = Router::new().route("/users/{id}", get(|| async { "user" }));
-    let inner = users.clone().layer(pulse.layer());
-    let both = Router::new().nest("/api", inner.clone());
+    let both = Router::new().nest("/api", users.layer(pulse.layer()));
     let apps = [both.clone(), both.layer(pulse.layer())];
     for (app, uri) in apps.iter().zip(["/api/users/6", "/api/users/7"]) {
         let (_, path) = recorded(&pulse, app, uri, &[]).await;
         assert_eq!(path.as_deref(), Some(uri));
     }
-    // The name of an inner layer, with the path that the outer one sees.
-    let named = users.layer(pulse.layer().named("inner"));
-    let app = Router::new().nest("/api", named).layer(pulse.layer());
-    recorded(&pulse, &app, "/api/users/8", &[]).await;
-    recorded(&pulse, &app, "/api/users/9", &[]).await;
-    let mut paths = slowest(&pulse, Some("inner")).await;
-    paths.sort_unstable_by_key(|request| request.path.clone());
-    let paths: Vec<_> = paths.iter().map(|r| r.path.as_deref()).collect();
-    assert_eq!(paths, [Some("/api/users/8"), Some("/api/users/9")]);
-    let expected = expected([("GET /api/users/{id}", 2), ("inner", 2)]);
-    assert_eq!(counts(&pulse).await, expected);
-}
-
-#[tokio::test]
-async fn a_named_instance_is_listed_by_its_name() {
-    let (pulse, _hand) = pulse(|builder| builder.instance("web-1"));
-    pulse.record("GET /", Duration::from_secs(2), StatusCode::OK);
-    let slowest = slowest(&pulse, None).await;
-    let names: Vec<_> = slowest.iter().map(|r| &*r.instance).collect();
-    assert_eq!(names, ["web-1"]);
-}
-
-#[tokio::test]
-async fn ignored_and_unrecorded_requests_are_not_listed() {
-    let (pulse, _hand) = pulse(|builder| {
-        let builder = builder.keep_request_paths(true).keep_trace_ids(true);
-        builder.ignore(["/healthz", "/users/me"])
-    });
-    let unrecorded = || async { (axum::Extension(tower_pulse::Unrecorded), "pong") };
-    let app = Router::new()
-        .route("/users/{id}", get(|| async { "user" }))
-        .route("/healthz", get(|| async { "ok" }))
-        .route("/pong", get(unrecorded))
-        .layer(pulse.layer());
-    for path in ["/users/7", "/users/me", "/healthz", "/pong", "/pong"] {
-        send(&app, "GET", path).await;
-    }
-    assert_eq!(counts(&pulse).await, expected([("GET /users/{id}", 1)]));
-    let slowest = slowest(&pulse, None).await;
-    let paths: Vec<_> = slowest.iter().map(|r| r.path.as_deref()).collect();
-    assert_eq!(paths, [Some("/users/7")]);
-    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[tokio::test]
 async fn a_request_that_was_measured_elsewhere_is_listed_too() {
-    let (pulse, _hand) = pulse(|builder| builder.keep_request_paths(true));
+    let (pulse, _hand) = pulse_with(|builder| builder.keep_request_paths(true));
     pulse.record("GET /", Duration::from_secs(2), StatusCode::NOT_FOUND);
     pulse.record("GET /", Duration::from_secs(1), Outcome::Cancelled);
     pulse.record_duration("job", Duration::from_secs(9));
@@ -296,7 +194,7 @@ async fn raise_thresholds(pulse: &Pulse, contexts: &[&str]) {
 
 #[tokio::test]
 async fn a_failed_request_is_listed_however_fast_it_was() {
-    let (pulse, hand) = pulse(|builder| {
+    let (pulse, hand) = pulse_with(|builder| {
         let builder = builder.keep_request_paths(true).keep_trace_ids(true);
         builder.count_as_error(|head| head.is_error() || head.status == StatusCode::CONFLICT)
     });

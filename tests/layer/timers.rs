@@ -1,18 +1,13 @@
-//! Timers and counters of any code.
+//! Timers of any code.
 
-use std::convert::Infallible;
-use std::future::Future;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
-use http::{Request, Response};
-use tower::{Service, ServiceBuilder, ServiceExt};
+use futures_util::FutureExt;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 
-use crate::rig::reads::{StoreOf, StoreReads};
-
 use super::{context, outcome, pulse, snapshot};
+use crate::rig::reads::{StoreOf, StoreReads};
 
 #[tokio::test]
 async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
@@ -43,64 +38,36 @@ async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
 }
 
 #[tokio::test]
-async fn a_timer_that_is_named_like_a_page_is_not_added_to_the_page() {
-    let (pulse, hand) = pulse();
-    let page = "GET /users/{id}";
-    let mut service = ServiceBuilder::new()
-        .layer(pulse.layer_with(move |_| Some(page.into())))
-        .service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(())) });
-    let service = service.ready().await.unwrap();
-    service.call(Request::new(())).await.unwrap();
-    let timer = pulse.timer(page);
-    hand.advance(Duration::from_millis(3));
-    timer.stop();
-    let contexts = snapshot(&pulse).await.contexts;
-    let contexts = contexts.iter().map(|context| {
-        let times = context.hour.as_ref().unwrap().times;
-        (&*context.context, context.kind, times.count, times.max)
-    });
-    let contexts: Vec<_> = contexts.collect();
-    assert_eq!(
-        contexts,
-        [
-            ("GET /users/{id}", Kind::Http, 1.0, 0.0),
-            ("\\GET /users/{id}", Kind::Timer, 1.0, 0.003),
-        ]
-    );
-    let hits = pulse.backend().counter("hits:GET /users/{id}", 60).await;
-    assert_eq!(hits.unwrap().iter().map(|(_, n)| n).sum::<i64>(), 1);
-}
-
-#[tokio::test]
-async fn a_timed_future_can_complete_be_cancelled_or_panic() {
+async fn what_is_timed_can_complete_fail_be_cancelled_or_panic() {
     let (pulse, _hand) = pulse();
     assert_eq!(pulse.time("done", async { 42 }).await, 42);
-    {
-        let mut waiting = Box::pin(pulse.time("cancelled", std::future::pending::<()>()));
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(waiting.as_mut().poll(&mut cx).is_pending());
-    }
+    let fine = pulse.try_time("fine", async { Ok::<_, u8>(42) }).await;
+    assert_eq!(fine, Ok(42));
+    let bad = pulse.try_time("bad", async { Err::<u8, _>("no") }).await;
+    assert_eq!(bad, Err("no"));
+    let waiting = pulse.time("cancelled", std::future::pending::<()>());
+    assert!(waiting.now_or_never().is_none());
     drop(pulse.time("never polled", std::future::pending::<()>()));
     let boom = pulse.time("boom", async { panic!("on purpose") });
     tokio::spawn(boom).await.unwrap_err();
-    assert_eq!(outcome(&pulse, "done", Outcome::Completed).await, (1, 0));
-    assert_eq!(
-        outcome(&pulse, "cancelled", Outcome::Cancelled).await,
-        (1, 0)
-    );
-    assert_eq!(outcome(&pulse, "boom", Outcome::Panicked).await, (1, 1));
-    assert_eq!(snapshot(&pulse).await.contexts.len(), 3);
-}
-
-#[tokio::test]
-async fn a_timed_err_counts_as_failed() {
-    let (pulse, _hand) = pulse();
-    let answer = pulse.try_time("fine", async { Ok::<_, u8>(42) }).await;
-    assert_eq!(answer, Ok(42));
-    let answer = pulse.try_time("bad", async { Err::<u8, _>("no") }).await;
-    assert_eq!(answer, Err("no"));
-    assert_eq!(outcome(&pulse, "fine", Outcome::Completed).await, (1, 0));
-    assert_eq!(outcome(&pulse, "bad", Outcome::Failed).await, (1, 1));
+    let inner = pulse.clone();
+    let job = async move {
+        let _timer = inner.timer("job");
+        panic!("on purpose")
+    };
+    tokio::spawn(job).await.unwrap_err();
+    let all = [
+        ("done", Outcome::Completed, 0),
+        ("fine", Outcome::Completed, 0),
+        ("bad", Outcome::Failed, 1),
+        ("cancelled", Outcome::Cancelled, 0),
+        ("boom", Outcome::Panicked, 1),
+        ("job", Outcome::Panicked, 1),
+    ];
+    for (name, ended, errors) in all {
+        assert_eq!(outcome(&pulse, name, ended).await, (1, errors), "{name}");
+    }
+    assert_eq!(snapshot(&pulse).await.contexts.len(), all.len());
 }
 
 #[tokio::test]
@@ -113,36 +80,4 @@ async fn a_discarded_timer_records_nothing_and_a_given_duration_is_recorded() {
     assert_eq!(queue.kind, Kind::Timer);
     assert_eq!(queue.hour.unwrap().times.max, 0.012);
     assert_eq!(pulse.health().recording.recorded, 1);
-}
-
-#[tokio::test]
-async fn a_timer_records_a_panic() {
-    let (pulse, _hand) = pulse();
-    let inner = pulse.clone();
-    let task = tokio::spawn(async move {
-        let _timer = inner.timer("job");
-        panic!("on purpose")
-    });
-    task.await.unwrap_err();
-    assert_eq!(outcome(&pulse, "job", Outcome::Panicked).await, (1, 1));
-}
-
-#[tokio::test]
-async fn counters_add_up_and_reserved_names_stay_apart() {
-    let (pulse, _hand) = pulse();
-    let sales = pulse.counter("sales");
-    sales.add(3);
-    pulse.counter("sales").add(4);
-    sales.increment();
-    sales.add(-2);
-    pulse.counter("hits:GET /").add(5);
-    pulse.flush().await.unwrap();
-    let store = pulse.backend();
-    for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400] {
-        assert_eq!(store.counter("sales", precision).await.unwrap()[0].1, 6);
-    }
-    assert_eq!(store.counter("hits:GET /", 1).await.unwrap(), []);
-    assert_eq!(store.counter("\\hits:GET /", 1).await.unwrap()[0].1, 5);
-    assert_eq!(pulse.try_counter("hits").unwrap_err().field(), "counter");
-    assert!(pulse.try_counter("sales").is_ok());
 }

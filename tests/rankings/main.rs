@@ -1,5 +1,4 @@
-//! Rankings within a moving window as applications use them: several processes, faults between them and the server,
-//! and the example over HTTP.
+//! Rankings within a moving window as applications use them: the example over HTTP.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -8,5 +7,3 @@
 )]
 
 mod example;
-mod million;
-mod process;

@@ -1,7 +1,7 @@
 //! Access logs as programs wrote them: `logs` has what nginx 1.22.1 and Caddy 2.6.2 and 2.11.7 wrote of the same requests,
 //! each a proxy before the same service.
 //!
-//! What was requested, in this order: a page that takes 0.3 s, one that fails, one that is missing, a method that few
+//! The requests, in this order: a page that takes 0.3 s, one that fails, one that is missing, a method that few
 //! know, a request that the client gave up after 0.5 s, quotes, a user `bob "x" [y]`; then, in some, bytes that are no
 //! request.
 
@@ -136,7 +136,7 @@ fn of_caddy() {
     assert_eq!(lines[0], (AT, "GET /".into(), Some(3_657), status(200)));
 }
 
-/// What Caddy 2.6.2 writes to standard error, where a failed request has two lines.
+/// Caddy 2.6.2 writes two lines of a failed request to standard error.
 #[test]
 fn of_caddy_among_its_errors() {
     let (format, lines) = read("caddy_stderr.log");

@@ -1,27 +1,21 @@
-//! What the example says, and what it refuses.
+//! The words of the example, and the arguments that it refuses.
 
 use std::process::{Output, Stdio};
 
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use pulse_rig::demo::{Demo, built_example};
-use pulse_rig::http::Client;
-use pulse_rig::process::TempDir;
+use super::exact::serve;
+use pulse_rig::demo::built_example;
 use pulse_rig::server::RedisServer;
 
 /// Runs it to its end, with `input` as its standard input.
 pub async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {
     let mut command = Command::new(built_example("replay"));
-    command
-        .args(args)
-        .env("REDIS_URL", "")
-        .envs(env.iter().copied());
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.kill_on_drop(true).spawn().unwrap();
+    command.args(args).env("REDIS_URL", "");
+    command.envs(env.iter().copied()).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     // A run that refuses its arguments reads nothing.
     let _ = child.stdin.take().unwrap().write_all(input).await;
     child.wait_with_output().await.unwrap()
@@ -39,14 +33,9 @@ async fn lines_that_cannot_be_read_are_counted_and_the_first_is_shown() {
     let (stdout, stderr) = said(&output);
     assert!(output.status.success(), "{stderr}");
     assert!(stdout.starts_with("2 lines of 2 contexts in "), "{stdout}");
-    assert!(
-        stdout.contains(" lines/s\n2 lines could not be read\nthe first is line 1 ("),
-        "{stdout}"
-    );
-    assert!(
-        stdout.contains("unix_seconds,context,micros,status"),
-        "{stdout}"
-    );
+    let unread = " lines/s\n2 lines could not be read\nthe first is line 1 (";
+    assert!(stdout.contains(unread), "{stdout}");
+    assert!(stdout.contains("unix_seconds,context,micros,status"));
 
     let output = run(&["-"], &[], &input[input.len() - 63..]).await;
     let (stdout, _) = said(&output);
@@ -72,31 +61,20 @@ async fn max_contexts_follows_the_file() {
     let line = |n: u32| format!("{},GET /{n},5,200\n", 1_700_000_000 + n / 1_000);
     let input: String = (0..3_000).map(line).collect();
     let (stdout, stderr) = said(&run(&["-"], &[], input.as_bytes()).await);
-    assert!(
-        stdout.starts_with("3000 lines of 3000 contexts"),
-        "{stdout}"
-    );
+    assert!(stdout.starts_with("3000 lines of 3000 contexts"));
     assert!(!stderr.contains("WARN"), "{stderr}");
 }
 
 #[tokio::test]
 async fn an_nginx_log_is_shown() {
-    let dir = TempDir::new("log");
-    let file = dir.path().join("access.log");
-    let mut log = String::new();
-    for n in 0..100 {
-        let path = format!("/users/{n}?tab=posts");
-        let line = format!(
-            "10.0.0.1 - - [14/Nov/2023:23:30:{:02} +0100] \"GET {path} HTTP/1.1\" 200 7 \"-\" \"curl\" 0.250\n",
-            n % 60
-        );
-        log.push_str(&line);
-    }
-    std::fs::write(&file, log).unwrap();
-    let args = ["--serve", file.to_str().unwrap()];
-    let env = [("REDIS_URL", "")];
-    let replay = Demo::start_with(built_example("replay"), &args, &env).await;
-    let mut client = Client::connect(replay.address()).await;
+    let line = |n| {
+        let time = format!("14/Nov/2023:23:30:{:02} +0100", n % 60);
+        format!(
+            "10.0.0.1 - - [{time}] \"GET /users/{n}?tab=posts HTTP/1.1\" 200 7 \"-\" \"curl\" 0.250\n"
+        )
+    };
+    let log: String = (0..100).map(line).collect();
+    let (_replay, mut client) = serve(&log, "").await;
     let paths = client.json("/admin/pulse/api/paths").await;
     assert_eq!(paths["total"], 1);
     let row = &paths["paths"][0];
@@ -108,32 +86,20 @@ async fn an_nginx_log_is_shown() {
 
 #[tokio::test]
 async fn a_log_without_durations_is_counted_and_says_so() {
-    let dir = TempDir::new("log");
-    let file = dir.path().join("access.log");
-    let mut log = String::new();
-    for n in 0..100 {
+    let line = |n| {
         let status = if n % 10 == 0 { 503 } else { 200 };
-        let second = n % 60;
-        let line = format!(
-            "::1 - - [14/Nov/2023:22:30:{second:02} +0000] \"GET /users/{n} HTTP/1.1\" {status} 7\n"
-        );
-        log.push_str(&line);
-    }
+        let time = format!("14/Nov/2023:22:30:{:02} +0000", n % 60);
+        format!("::1 - - [{time}] \"GET /users/{n} HTTP/1.1\" {status} 7\n")
+    };
+    let mut log: String = (0..100).map(line).collect();
     log.push_str("::1 - - [14/Nov/2023:22:30:59 +0000] \"GET /ok HTTP/1.1\" 200 7\n");
-    std::fs::write(&file, log).unwrap();
-    let file = file.to_str().unwrap();
     let redis = RedisServer::start().await;
     for url in ["", &redis.url()] {
-        let env = [("REDIS_URL", url)];
-        let args = ["--serve", file];
-        let replay = Demo::start_with(built_example("replay"), &args, &env).await;
+        let (replay, mut client) = serve(&log, url).await;
         let said = replay.stdout();
         assert!(said.starts_with("101 lines of 2 contexts"), "{said}");
-        assert!(
-            said.contains("does not say how long requests took"),
-            "{said}"
-        );
-        let mut client = Client::connect(replay.address()).await;
+        let untimed = "does not say how long requests took";
+        assert!(said.contains(untimed), "{said}");
         let paths = client.json("/admin/pulse/api/paths?window=24h").await;
         assert_eq!(paths["total"], 0, "no page has a time of 0: {paths}");
         let counters = client.json("/admin/pulse/api/counters").await;
@@ -151,34 +117,23 @@ async fn a_log_without_durations_is_counted_and_says_so() {
             assert_eq!(counter["samples"], expected, "{name}");
         }
     }
-    let output = run(&[file], &[("REDIS_URL", &redis.url())], b"").await;
+    let output = run(&["-"], &[("REDIS_URL", &redis.url())], log.as_bytes()).await;
     assert!(said(&output).1.contains("PULSE_PREFIX"), "{output:?}");
 }
 
 #[tokio::test]
 async fn what_cannot_work_is_refused_before_anything_is_read() {
     for (args, env, why) in [
-        (
-            &["--verbose", "-"][..],
-            ("LISTEN", ""),
-            "allowed are --serve, --help",
-        ),
-        (&[][..], ("LISTEN", ""), "usage: replay"),
-        (&["/no/such/file"][..], ("LISTEN", ""), "/no/such/file"),
-        (&["/tmp"][..], ("LISTEN", ""), "/tmp"),
-        (
-            &["--serve", "-"][..],
-            ("LISTEN", "0.0.0.0:0"),
-            "PULSE_TOKEN",
-        ),
-        (
-            &["--serve", "-"][..],
-            ("LISTEN", "here"),
-            "must be an IP address",
-        ),
-        (&["-"][..], ("REDIS_URL", "http://x"), "redis://"),
+        ("--verbose -", ("LISTEN", ""), "allowed are --serve, --help"),
+        ("", ("LISTEN", ""), "usage: replay"),
+        ("/no/such/file", ("LISTEN", ""), "/no/such/file"),
+        ("/tmp", ("LISTEN", ""), "/tmp"),
+        ("--serve -", ("LISTEN", "0.0.0.0:0"), "PULSE_TOKEN"),
+        ("--serve -", ("LISTEN", "here"), "must be an IP address"),
+        ("-", ("REDIS_URL", "http://x"), "redis://"),
     ] {
-        let output = run(args, &[env], b"1700000000,GET /,5,200").await;
+        let args: Vec<_> = args.split_whitespace().collect();
+        let output = run(&args, &[env], b"1700000000,GET /,5,200").await;
         let stderr = said(&output).1;
         assert!(!output.status.success(), "{args:?}: {stderr}");
         assert!(stderr.contains(why), "{args:?}: {stderr}");
@@ -190,10 +145,8 @@ async fn a_byte_order_mark_is_known() {
     let line = b"1700000000,GET /,5,200\n";
     let output = run(&["-"], &[], &[b"\xef\xbb\xbf", &line[..]].concat()).await;
     let (stdout, stderr) = said(&output);
-    assert!(
-        stdout.starts_with("1 line of 1 context in "),
-        "{stdout}{stderr}"
-    );
+    let read = "1 line of 1 context in ";
+    assert!(stdout.starts_with(read), "{stdout}{stderr}");
     assert!(!stdout.contains("could not be read"), "{stdout}");
 }
 
@@ -207,8 +160,6 @@ async fn lines_out_of_order_are_told() {
     assert!(!stdout.contains("older than"), "{stdout}");
     let first = line(1_700_000_000 + 300 * day) + &log;
     let (stdout, _) = said(&run(&["-"], &[], first.as_bytes()).await);
-    assert!(
-        stdout.contains("\n20 lines are more than an hour older than a line before: sort"),
-        "{stdout}"
-    );
+    let told = "\n20 lines are more than an hour older than a line before: sort";
+    assert!(stdout.contains(told), "{stdout}");
 }

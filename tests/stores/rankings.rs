@@ -209,7 +209,7 @@ fn advance(rng: &mut fastrand::Rng, spec: RankingSpec) -> i64 {
 #[tokio::test]
 async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
     let server = RedisServer::start().await;
-    for (case, (seed, mut rng)) in cases(48).enumerate() {
+    for (case, (seed, mut rng)) in cases(32).enumerate() {
         let rng = &mut rng;
         let mut pair = Pair::new(&server, &format!("{case}:"));
         // Where there is no room for all ids, each fold drops the smallest of the oldest slice.

@@ -553,6 +553,6 @@ async fn rows_compare_with_the_window_before() {
 
 in_both!(windows_show_what_was_served(
     // About one window of them fits.
-    (160, 1 << 20, 150),
+    (80, 1 << 20, 150),
     (100, 64 << 20, 0)
 ));

@@ -213,26 +213,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_placeholders_of_the_page_are_known() {
-        let inserted = ["base", "hash", "title", "config"]
-            .iter()
-            .fold(INDEX.to_owned(), |page, name| {
-                page.replace(&format!("{{{{{name}}}}}"), "")
-            });
-        assert!(!inserted.contains("{{"));
-        let urls = INDEX.matches("=\"{{base}}assets/{{hash}}/").count();
-        assert_eq!(
-            INDEX.matches("assets/").count(),
-            urls,
-            "a URL without a hash"
-        );
-        for url in INDEX.split("=\"{{base}}assets/{{hash}}/").skip(1) {
-            let name = url.split('"').next().unwrap_or_default();
-            assert!(content(name).is_some(), "{name}");
-        }
-    }
-
     /// Bounds the bytes that a browser loads for the overview, and for all screens.
     #[test]
     fn the_page_is_small() {
@@ -245,30 +225,5 @@ mod tests {
         eprintln!("first paint: {first_paint} bytes, in all: {all} bytes");
         assert!(first_paint <= FIRST_PAINT, "{first_paint} bytes");
         assert!(all <= ALL, "{all} bytes");
-    }
-
-    #[test]
-    fn only_files_that_exist_have_a_path() {
-        let hash = hash();
-        assert_eq!(hash.len(), HASH_DIGITS);
-        let name = "app.js";
-        assert_eq!(AssetPath::parse(name), Some(AssetPath { hash: None, name }));
-        let current = format!("{hash}/{name}");
-        let hash = Some(hash);
-        assert_eq!(AssetPath::parse(&current), Some(AssetPath { hash, name }));
-        assert!(AssetPath::parse(&format!("{}/{name}", "0".repeat(HASH_DIGITS))).is_some());
-        for path in [
-            "",
-            "/",
-            "none.js",
-            "/app.js",
-            "1.2.3/app.js",
-            "index.html",
-            "../app.js",
-        ] {
-            assert_eq!(AssetPath::parse(path), None, "{path}");
-        }
-        assert_eq!(AssetPath::parse(&format!("{current}/")), None);
-        assert_eq!(AssetPath::parse(&format!("{current}/{name}")), None);
     }
 }

@@ -354,32 +354,15 @@ impl fmt::Display for Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::{Log, tests::slower};
 
     fn change(kind: ChangeKind, values: (f64, f64, f64), instance: Option<&str>) -> Change {
-        Change {
-            id: "1".into(),
-            kind,
-            context: "GET /".into(),
-            instance: instance.map(Into::into),
-            since: 0,
-            detected: 0,
-            ended: None,
-            then: values.0,
-            now: values.1,
-            ratio: values.2,
-            is_tail: false,
-            confidence: 1.0,
-            requests: 1,
-            minutes: 1,
-            seconds_per_minute: 0.0,
-            extra_seconds_per_minute: 0.0,
-            from_traffic: 0.0,
-            from_code: 0.0,
-            suspects: Vec::new(),
-            yesterday: None,
-            week_ago: None,
-            acknowledged: None,
-        }
+        let mut log = Log::default();
+        let began = log.apply(&[slower("GET /", 600)], 600).began;
+        let mut change = log.get(&began[0]).expect("it has begun").clone();
+        (change.kind, change.instance) = (kind, instance.map(Into::into));
+        (change.then, change.now, change.ratio) = values;
+        change
     }
 
     #[test]

@@ -30,30 +30,3 @@ packed!(Coverage {
     compared,
     gaps
 });
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tower_pulse_model::pack::{pack, unpack};
-
-    #[test]
-    fn a_judgement_is_the_same_after_it_was_packed() {
-        let watched = Watched {
-            since: 1_700_000_040,
-            ratio: 1.5,
-            is_tail: true,
-        };
-        let judged = LastJudgement {
-            revision: "a".into(),
-            number: 7,
-            until: 1_700_000_000,
-            sight: Coverage {
-                contexts: 3,
-                compared: 2,
-                gaps: 1,
-            },
-            watched: vec![("GET /".into(), watched)],
-        };
-        assert_eq!(unpack(&pack(&judged)), Some(judged));
-    }
-}

@@ -81,60 +81,30 @@ impl DetectorState {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::change::{Change, Earlier};
     use crate::detector::{Detector, Minute};
-    use crate::log::{Log, tests::slower};
     use crate::reference::Past;
     use crate::state::AlarmKind;
 
-    /// A change with a value in each field.
+    /// A change with a value in each field, and with suspects that 0.1.0 has not written.
     fn change() -> Change {
-        let mut log = Log::default();
-        let began = log.apply(&[slower("GET /é", 600)], 600).began;
-        let mut change = log.get(&began[0]).expect("it has begun").clone();
-        let text = |text: &str| -> Arc<str> { text.into() };
-        change.suspects = vec![
-            Suspect::Deploy {
-                mark: text("m"),
-                text: text("version 2"),
-                version: Some(text("2")),
-                seconds_before: -60,
-                side_by_side: Some(1.5),
-            },
-            Suspect::Instance {
-                instance: text("web-1"),
-                ratio: 2.0,
-                share: 0.5,
-            },
-            Suspect::Timer {
-                timer: text("db"),
-                then: 0.1,
-                now: 0.2,
-                share: 0.9,
-            },
-            Suspect::Code {
-                then: 0.01,
-                now: 0.02,
-                share: 0.6,
-            },
+        let mut change = crate::tests::frozen::change();
+        change.suspects.extend([
             Suspect::Computing {
                 then: 0.01,
                 now: 0.03,
                 share: 0.7,
                 longest: 0.18,
-                text: text("computes"),
+                text: "computes".into(),
             },
             Suspect::Waiting {
                 then: 0.04,
                 now: 0.02,
                 share: 0.8,
-                text: text("waits"),
+                text: "waits".into(),
             },
-        ];
-        (change.instance, change.ended) = (Some(text("web-2")), Some(i64::MAX));
+        ]);
         change.week_ago = Some(Earlier {
             value: f64::MIN_POSITIVE,
             ratio: -1.0,

@@ -328,20 +328,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_past_has_all_of_its_sums() {
-        let sums = Sums {
-            minutes: 12,
-            requests: 240,
-            errors: 6,
-            seconds: 1.5,
-        };
-        assert_eq!((sums.error_share(), sums.mean()), (0.025, 0.00625));
-        let past = sums.past();
-        assert_eq!((past.minutes, past.requests), (12, 240));
-        assert_eq!((past.errors, past.micros), (6, 1_500_000));
-    }
-
-    #[test]
     fn a_confidence_is_a_bound_of_the_normal_distribution() {
         assert_eq!(confidence(0), 0.0);
         // Three standard deviations: 1 - exp(-4.5).

@@ -116,7 +116,6 @@ async fn an_asynchronous_rule_decides_in_time_or_is_unavailable() {
             }
         }
     });
-    assert_eq!(format!("{access:?}"), "Access::custom_async(…)");
     for (given, expected) in [("operator", 200), ("visitor", 403), ("stuck", 503)] {
         assert_eq!(status(&access, given).await, expected, "{given}");
     }
@@ -160,7 +159,6 @@ fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
     for access in [Access::token("s3cret"), Access::basic("s3cret", "s3cret")] {
         assert!(!format!("{access:?}").contains("s3cret"));
     }
-    assert_eq!(format!("{:?}", Access::open()), "Access::open()");
 }
 
 /// A build with debug assertions is not a deployment.

@@ -3,7 +3,6 @@
 mod access;
 mod api;
 mod assets;
-mod counters;
 mod headers;
 mod mount;
 #[cfg(feature = "prometheus")]
@@ -58,11 +57,7 @@ pub(super) struct Fixture {
 }
 
 pub(super) fn bench() -> Fixture {
-    bench_with(Canned::default())
-}
-
-pub(super) fn bench_with(store: Canned) -> Fixture {
-    let (source, store, manual_clock) = source(store);
+    let (source, store, manual_clock) = source(Canned::default());
     let router = router(source, Access::open()).expect("open");
     Fixture {
         router,
@@ -324,6 +319,7 @@ pub(super) async fn send(router: &Router, request: Request<Body>) -> Answered {
     );
     assert_eq!(answered.header("x-content-type-options"), "nosniff");
     assert_eq!(answered.header("referrer-policy"), "no-referrer");
+    assert_eq!(answered.header("x-frame-options"), "DENY");
     let caching = ["no-store", "no-cache", FOR_EVER];
     assert!(
         caching.contains(&answered.header("cache-control")),

@@ -88,19 +88,6 @@ async fn the_text_is_what_it_has_always_been() {
     assert_eq!(text.len(), expected.len());
 }
 
-#[tokio::test]
-async fn head_has_the_headers_of_get() {
-    let router = bench().router;
-    let full = get(&router, "/metrics").await;
-    let head = Request::head("/metrics").body(Body::empty());
-    let head = send(&router, head.expect("valid")).await;
-    assert_eq!((head.status, head.length), (full.status, 0));
-    assert_eq!(head.header("content-length"), full.length.to_string());
-    for name in ["content-type", "vary", "cache-control"] {
-        assert_eq!(head.header(name), full.header(name), "{name}");
-    }
-}
-
 /// The totals wait for another task of the same thread.
 #[tokio::test]
 async fn writing_leaves_the_thread_to_other_tasks() {

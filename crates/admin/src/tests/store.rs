@@ -17,17 +17,17 @@ use tower_pulse_core::store::{
 };
 #[cfg(feature = "rankings")]
 use tower_pulse_core::store::{RankingPage, RankingQuery};
-use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
+use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
-use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
+use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::pack;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::recorded::RecordedTime;
-use tower_pulse_model::records::{Record, RecordId, SliceSums};
-use tower_pulse_model::slice::{HOUR, Precisions, SliceCount, hour_of};
+use tower_pulse_model::records::{Record, RecordId};
+use tower_pulse_model::slice::{Precisions, SliceCount, hour_of};
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::slowest::RankedContext;
 use tower_pulse_model::snapshot::{
@@ -40,9 +40,6 @@ pub(crate) const NOW: i64 = 1_336_374_000 + 490;
 
 /// The half hours that hold the requests of this hour and of the last.
 const HALF_HOURS: [i64; 2] = [NOW - 490, NOW - 490 - 1_800];
-
-/// The context that only the book's own functions have recorded.
-const FOREIGN: &str = "/book";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FaultMode {
@@ -57,7 +54,6 @@ pub(crate) enum FaultMode {
 pub(crate) struct Canned {
     fault: Mutex<FaultMode>,
     asked: AtomicUsize,
-    empty: bool,
 }
 
 /// An instance that was alive ten seconds ago.
@@ -72,55 +68,25 @@ fn alive(instance: &str) -> AliveInstance {
     }
 }
 
-/// An hour with these access times in milliseconds, `errors` of them errors.
-fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
-    let mut times = DurationSums::default();
-    let mut outcomes = OutcomeCounts::default();
-    for (at, millis) in millis.iter().enumerate() {
-        times.record(millis * 1_000_000);
-        let outcome = if at < errors {
+/// The sums of eight requests of these milliseconds, two of which failed.
+fn sums() -> Aggregate {
+    let mut sums = Aggregate::default();
+    let millis = [1, 1, 1, 1, 1, 900, 1_100, 700];
+    for (at, millis) in millis.into_iter().enumerate() {
+        sums.times.record(millis * 1_000_000);
+        let outcome = if at < 2 {
             Outcome::ServerError
         } else {
             Outcome::Success
         };
-        outcomes.record(outcome, outcome.is_error());
+        sums.outcomes.record(outcome, outcome.is_error());
     }
-    let buckets = millis.iter().map(|m| bucket_of(m * 1_000_000) as u16);
-    HourSnapshot {
-        start,
-        times: AccessTimeStats::from(&times),
-        aggregate: Aggregate {
-            times,
-            histogram: Histogram::new(SCALE, buckets.map(|bucket| (bucket, 1))),
-            outcomes,
-            ..Aggregate::default()
-        },
-    }
-}
-
-fn context(
-    name: &str,
-    kind: Kind,
-    this: Option<HourSnapshot>,
-    last: Option<HourSnapshot>,
-) -> ContextSnapshot {
-    ContextSnapshot {
-        context: name.into(),
-        kind,
-        hour: this,
-        last_hour: last,
-    }
+    let buckets = millis.map(|millis| (bucket_of(millis * 1_000_000) as u16, 1));
+    sums.histogram = Histogram::new(SCALE, buckets);
+    sums
 }
 
 impl Canned {
-    /// A store without data.
-    pub(crate) fn empty() -> Self {
-        Self {
-            empty: true,
-            ..Self::default()
-        }
-    }
-
     pub(crate) fn set(&self, fault: FaultMode) {
         *self.fault.lock().expect("no panic") = fault;
     }
@@ -144,40 +110,6 @@ impl Canned {
                 FaultMode::Hanging => pending().await,
             }
         })
-    }
-
-    fn contexts(now: i64) -> Vec<ContextSnapshot> {
-        let (this, last) = (hour_of(now), hour_of(now) - HOUR);
-        // As written by the book's own functions: without a histogram and outcomes.
-        let mut bare = hour(this, &[700], 0);
-        bare.aggregate = Aggregate::default();
-        vec![
-            context("/book", Kind::Http, Some(bare), None),
-            context(
-                "GET /ping",
-                Kind::Http,
-                Some(hour(this, &[1, 1, 1, 1, 1], 0)),
-                Some(hour(last, &[2], 1)),
-            ),
-            context(
-                "GET /reports/{day}",
-                Kind::Http,
-                Some(hour(this, &[900, 1_100], 2)),
-                None,
-            ),
-            context("GET /past", Kind::Http, None, Some(hour(last, &[5, 6], 0))),
-            context("db:find", Kind::Timer, Some(hour(this, &[3, 4], 0)), None),
-        ]
-    }
-
-    fn all(now: i64) -> ContextSnapshot {
-        let (this, last) = (hour_of(now), hour_of(now) - HOUR);
-        context(
-            ALL,
-            Kind::All,
-            Some(hour(this, &[1, 1, 1, 1, 1, 900, 1_100, 700], 2)),
-            Some(hour(last, &[2, 5, 6], 1)),
-        )
     }
 }
 
@@ -226,7 +158,7 @@ impl Query for Canned {
     }
 
     fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot> {
-        let mut fleet = FleetSnapshot {
+        self.answer(FleetSnapshot {
             taken_at: now,
             contexts: 4,
             timers: 1,
@@ -247,50 +179,41 @@ impl Query for Canned {
             alive: ["abc", "def"].map(alive).to_vec(),
             in_flight: 4,
             problems: Vec::new(),
-        };
-        if self.empty {
-            fleet.recent.clear();
-        }
-        self.answer(fleet)
+        })
     }
 
-    fn book_statistics(&self, _: usize, now: i64) -> StoreFuture<'_, BookStatistics> {
-        let contexts = match self.empty {
-            true => Vec::new(),
-            false => Self::contexts(now),
-        };
+    fn book_statistics(&self, _: usize, _: i64) -> StoreFuture<'_, BookStatistics> {
         self.answer(BookStatistics {
-            total: contexts.len(),
-            foreign: usize::from(!self.empty),
-            contexts,
+            total: 1,
+            foreign: 1,
+            contexts: Vec::new(),
             problems: vec![Problem::new("stats:<script>", "holds a list")],
         })
     }
 
     fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
-        let mut contexts = Self::contexts(now);
-        contexts.push(Self::all(now));
-        contexts.retain(|context| context.context == name);
-        self.answer(contexts)
+        let kinds = [("GET /ping", Kind::Http), (ALL, Kind::All)];
+        let kinds = kinds.into_iter().filter(|(known, _)| *known == name);
+        let contexts = kinds.map(|(context, kind)| ContextSnapshot {
+            context: context.into(),
+            kind,
+            hour: Some(HourSnapshot {
+                start: hour_of(now),
+                times: AccessTimeStats::from(&sums().times),
+                aggregate: sums(),
+            }),
+            last_hour: None,
+        });
+        self.answer(contexts.collect())
     }
 
     fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>> {
-        let width = i64::from(query.precision);
-        let (slice, current) = (width * 100, NOW / width * width);
-        let slices = |name: &str| match name {
-            "hits" | "hits:GET /ping" => vec![(slice, 4), (slice * 2, 0), (slice * 3, 2)],
-            "micros:<all>" | "micros:GET /ping" => vec![(slice, 2_000_000), (slice * 2, 5)],
-            "errors" => vec![(slice, 1)],
-            "sales" => vec![(slice, -7), (slice * 2, i64::MAX)],
-            "logins" => vec![(current - 2 * width, 9), (current - width, 2), (current, 5)],
-            _ => Vec::new(),
-        };
-        let series = |name: &String| {
-            let slices = slices(name).into_iter();
-            let slices = slices.map(|(start, count)| SliceCount::new(start, count));
-            CounterSeries::new(name.clone(), slices.collect())
-        };
-        self.answer(query.names.iter().map(series).collect())
+        let names = query.names.iter().cloned();
+        self.answer(
+            names
+                .map(|name| CounterSeries::new(name, Vec::new()))
+                .collect(),
+        )
     }
 
     fn counter_names<'a>(&'a self, _: &'a [u32]) -> StoreFuture<'a, Vec<String>> {
@@ -298,31 +221,12 @@ impl Query for Canned {
     }
 
     fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<Vec<SliceSums>>> {
-        let start = i64::from(query.width) * 100;
-        let sums = hour(0, &[10, 10, 10, 1_000], 0).aggregate;
-        let later = SliceSums {
-            start: start * 2,
-            sums: Aggregate::default(),
-        };
-        let slices = vec![SliceSums { start, sums }, later];
-        let records = |context: &ContextId| match &*context.name {
-            ALL | "GET /ping" => slices.clone(),
-            _ => Vec::new(),
-        };
-        self.answer(query.contexts.iter().map(records).collect())
+        self.answer(vec![Vec::new(); query.contexts.len()])
     }
 
     fn record_index(&self, _: i64) -> StoreFuture<'_, RecordIndex> {
-        if self.empty {
-            return self.answer(RecordIndex::default());
-        }
-        let mut contexts = Self::contexts(NOW);
-        contexts.retain(|context| context.context != FOREIGN);
-        let contexts = contexts.into_iter();
         self.answer(RecordIndex {
-            contexts: contexts
-                .map(|context| ContextId::new(context.kind, context.context))
-                .collect(),
+            contexts: vec![ContextId::new(Kind::Http, "GET /ping")],
             revisions: HALF_HOURS.map(|start| ((1_800, start), 1)).into(),
             created: NOW - 1_000_000,
             recorded: RecordedTime::new(NOW - 1_000_000, []),
@@ -335,34 +239,19 @@ impl Query for Canned {
         slices: &'a [TierSlice],
         ids: &'a [RecordId],
     ) -> StoreFuture<'a, Vec<PackedRecords>> {
-        let mut contexts = Self::contexts(NOW);
-        contexts.retain(|context| context.context != FOREIGN);
-        contexts.push(Self::all(NOW));
-        let record = |id: &RecordId, start: i64| {
-            let mut contexts = contexts.iter();
-            let context = contexts.find(|of| RecordId::new(of.kind, &of.context) == *id)?;
-            let hours = [&context.hour, &context.last_hour].into_iter().flatten();
-            let mut hours = hours.filter(|hour| hour.start == hour_of(start));
-            let record = Record {
-                sums: hours.next()?.aggregate.clone(),
-                ..Record::default()
-            };
-            Some(pack::record(&record))
-        };
+        let record = pack::record(&Record {
+            sums: sums(),
+            ..Record::default()
+        });
         let records = |slice: &TierSlice| match slice {
-            (1_800, start) if HALF_HOURS.contains(start) && !self.empty => {
-                ids.iter().map(|id| record(id, *start)).collect()
-            }
+            (1_800, start) if HALF_HOURS.contains(start) => vec![Some(record.clone()); ids.len()],
             _ => vec![None; ids.len()],
         };
         self.answer(slices.iter().map(records).collect())
     }
 
     fn slowest(&self, _: usize) -> StoreFuture<'_, Vec<RankedContext>> {
-        self.answer(vec![
-            RankedContext::new("GET /reports/{day}", 1.0),
-            RankedContext::new("/book", 0.7),
-        ])
+        self.answer(vec![RankedContext::new("GET /reports/{day}", 1.0)])
     }
 
     fn slow_requests<'a>(&'a self, _: &'a SlowRequestQuery) -> StoreFuture<'a, Vec<SlowRequests>> {

@@ -1,11 +1,10 @@
 use super::*;
 use crate::change::ChangeKind;
-use crate::cost::Cost;
+use crate::log::tests::slower;
 use crate::minute::all_id;
+use crate::tests::sums_of;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::Kind;
-use tower_pulse_model::histogram::{Histogram, bucket_of};
-use tower_pulse_model::outcome::Outcome;
 
 const PAGES: [&str; 5] = ["GET /a", "GET /b", "GET /c", "GET /d", "GET /e"];
 const START: i64 = 1_700_000_040;
@@ -53,27 +52,12 @@ impl Fleet {
     }
 
     fn aggregate(&mut self, level: f64, slowness: f64, errors: f64) -> Aggregate {
-        let mut sums = Aggregate::default();
-        let (mut all, mut failures) = (Vec::new(), Vec::new());
-        for _ in 0..self.random.u64(20..40) {
+        let count = self.random.u64(20..40);
+        sums_of((0..count).map(|_| {
             let tail = if self.random.f64() < 0.1 { 4.0 } else { 1.0 };
             let seconds = 0.1 * level * slowness * tail * (0.5 + self.random.f64());
-            let nanos = (seconds * 1e9) as u64;
-            let is_error = self.random.f64() < errors;
-            sums.times.record(nanos);
-            let outcome = match is_error {
-                true => Outcome::ServerError,
-                false => Outcome::Success,
-            };
-            sums.outcomes.record(outcome, is_error);
-            all.push((bucket_of(nanos) as u16, 1));
-            if is_error {
-                failures.push((bucket_of(nanos) as u16, 1));
-            }
-        }
-        sums.histogram = Histogram::new(4, all);
-        sums.failures = Histogram::new(4, failures);
-        sums
+            ((seconds * 1e9) as u64, self.random.f64() < errors)
+        }))
     }
 
     /// Lets minutes pass. Returns the verdicts of each.
@@ -104,6 +88,14 @@ fn fine(_: &str, _: &str) -> (f64, f64) {
     (1.0, 0.01)
 }
 
+/// An instance is slower by a factor, on the pages that end like this.
+fn slow<'a>(instance: &'a str, end: &'a str, factor: f64) -> impl Fn(&str, &str) -> (f64, f64) {
+    move |of, page| {
+        let is_slow = of == instance && page.ends_with(end);
+        (if is_slow { factor } else { 1.0 }, 0.01)
+    }
+}
+
 #[test]
 fn a_fleet_in_line_has_no_verdict() {
     for seed in 0..6 {
@@ -120,11 +112,7 @@ fn an_instance_that_is_slow_on_one_page_is_named_until_it_is_not() {
         let mut fleet = Fleet::new(instances, seed);
         assert!(fleet.pass(40, &fine).iter().all(Vec::is_empty));
         let began = fleet.minute + 60;
-        let slow = |instance: &str, page: &str| match (instance, page) {
-            ("web-2", "GET /c") => (2.0, 0.01),
-            _ => (1.0, 0.01),
-        };
-        let verdicts = fleet.pass(12, &slow);
+        let verdicts = fleet.pass(12, &slow("web-2", "GET /c", 2.0));
         let last = verdicts.last().expect("there are minutes");
         let [verdict] = &last[..] else {
             panic!("{instances} instances: {last:?}");
@@ -153,11 +141,7 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
     for seed in 0..10 {
         let mut fleet = Fleet::new(4, seed);
         fleet.pass(40, &fine);
-        let slow = |instance: &str, _: &str| match instance {
-            "web-3" => (2.5, 0.01),
-            _ => (1.0, 0.01),
-        };
-        let verdicts = fleet.pass(12, &slow);
+        let verdicts = fleet.pass(12, &slow("web-3", "", 2.5));
         for of_minute in verdicts.iter().filter(|of| !of.is_empty()) {
             let [verdict] = &of_minute[..] else {
                 panic!("{of_minute:?}");
@@ -206,23 +190,8 @@ fn a_page_that_only_one_instance_has_explains_nothing() {
         ..InstanceState::default()
     });
     detector.recall(START, &minute.collect::<Vec<_>>());
-    let all_slower = Verdict {
-        context: all_id(),
-        kind: ChangeKind::Slower,
-        instance: None,
-        since: START,
-        detected: START,
-        then: 0.1,
-        now: 0.2,
-        ratio: 2.0,
-        is_tail: false,
-        confidence: 1.0,
-        requests: 100,
-        minutes: 1,
-        cost: Cost::default(),
-        mean_then: 0.1,
-        mean_now: 0.2,
-    };
+    let (_, mut all_slower) = slower("GET /a", START);
+    (all_slower.context, all_slower.since) = (all_id(), START);
     assert!(!detector.explains(&all_slower));
 }
 

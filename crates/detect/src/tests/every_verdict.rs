@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::*;
-use tower_pulse_model::slices::Merge;
+use crate::minute::Cost;
 
 /// The expected text.
 const VERDICTS: &str = include_str!("verdicts.txt");
@@ -108,29 +108,13 @@ impl Service {
                 Event::Silent => rate = 0.0,
             }
         }
-        let mut sums = Aggregate::default();
-        let mut counts = [vec![0u32; BUCKETS], vec![0u32; BUCKETS]];
-        for _ in 0..(rate * (0.8 + 0.4 * self.random.f64())).round() as u64 {
-            let tail = if self.random.f64() < 0.1 {
-                slow_tail
-            } else {
-                1.0
-            };
+        let count = (rate * (0.8 + 0.4 * self.random.f64())).round() as u64;
+        sums_of((0..count).map(|_| {
+            let is_tail = self.random.f64() < 0.1;
+            let tail = if is_tail { slow_tail } else { 1.0 };
             let nanos = (1e9 * seconds * slower * tail * (0.6 + 0.8 * self.random.f64())) as u64;
-            let failed = self.random.f64() < failing;
-            let outcome = if failed {
-                Outcome::ServerError
-            } else {
-                Outcome::Success
-            };
-            sums.times.record(nanos);
-            sums.outcomes.record(outcome, failed);
-            counts[0][bucket_of(nanos)] += 1;
-            counts[1][bucket_of(nanos)] += u32::from(failed);
-        }
-        let [all, failures] = counts.map(|counts| Histogram::from_counts(0, &counts));
-        (sums.histogram, sums.failures) = (all, failures);
-        sums
+            (nanos, self.random.f64() < failing)
+        }))
     }
 }
 
@@ -161,6 +145,34 @@ fn details_of(verdict: &Verdict) -> String {
         verdict.minutes,
         named.join(" ")
     )
+}
+
+/// Checks that the figures of a verdict agree with each other.
+fn check(verdict: &Verdict) {
+    let Verdict {
+        then, now, ratio, ..
+    } = *verdict;
+    let Cost {
+        taken,
+        from_traffic,
+        from_code,
+    } = verdict.cost;
+    let figures = [then, now, ratio, taken, from_traffic, from_code];
+    let is_finite = figures.iter().all(|figure| figure.is_finite());
+    assert!(is_finite && then >= 0.0 && now >= 0.0, "{verdict:?}");
+    assert!(then == 0.0 || ratio == now / then, "{verdict:?}");
+    assert!((0.0..=1.0).contains(&verdict.confidence), "{verdict:?}");
+    let agrees = match verdict.kind {
+        ChangeKind::Faster => now <= then && from_code <= 0.0,
+        ChangeKind::Slower | ChangeKind::Surging => now >= then && from_code >= 0.0,
+        // An instance that fails may be faster.
+        ChangeKind::Instance => now >= then && from_traffic == 0.0,
+        ChangeKind::Failing => now >= then,
+        ChangeKind::Silent => now <= then && from_code == 0.0,
+    };
+    let whole = taken * (1.0 + 1e-9);
+    let is_part = from_traffic + from_code <= whole && from_code <= whole;
+    assert!(agrees && is_part, "{verdict:?}");
 }
 
 fn minute_of(time: i64) -> i64 {
@@ -222,6 +234,7 @@ fn transcript(seed: u64) -> String {
         };
         verdicts.sort_by_key(|it| about(it));
         for it in &verdicts {
+            check(it);
             let about_it = about(it);
             if ongoing.contains(&about_it) && minute % 10 != 0 {
                 continue;

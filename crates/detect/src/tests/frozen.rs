@@ -57,7 +57,7 @@ fn bytes(digits: &str) -> Vec<u8> {
 }
 
 /// A change with a value in each field.
-fn change() -> Change {
+pub(crate) fn change() -> Change {
     Change {
         id: "1700000400-7".into(),
         kind: ChangeKind::Instance,

@@ -105,45 +105,6 @@ fn the_change_below_a_step_stands_again_when_the_step_is_over() {
 }
 
 #[test]
-fn a_step_goes_on_in_another_detector() {
-    let load = growing(110, 130, 2.0);
-    let mut random = fastrand::Rng::with_seed(9);
-    let minutes: Vec<Vec<_>> = (0..130)
-        .map(|minute| {
-            let pages = (0..8).filter_map(|number| {
-                Some((page(number), requests(&mut random, load(number, minute)?)))
-            });
-            pages.collect()
-        })
-        .collect();
-    let given = |minute: i64| Minute {
-        start: START + 60 * minute,
-        contexts: minutes[minute as usize]
-            .iter()
-            .map(|(id, sums)| (*id, sums))
-            .collect(),
-        instances: Vec::new(),
-    };
-    let mut detector = Detector::default();
-    let mut last = Vec::new();
-    for minute in 0..118 {
-        last = detector.judge(&given(minute));
-    }
-    let parts = detector.state().parts();
-    let parts = parts.iter().map(|(name, part)| (&**name, &**part));
-    let mut other = Detector::new(DetectorState::from_parts(parts));
-    (118 - RECALLED_MINUTES..118).for_each(|minute| other.recall(&given(minute)));
-    assert_eq!(last.len(), 1, "{last:?}");
-    for minute in 118..130 {
-        assert_eq!(
-            detector.judge(&given(minute)),
-            other.judge(&given(minute)),
-            "minute {minute}"
-        );
-    }
-}
-
-#[test]
 fn what_is_overwhelming_is_told_after_two_minutes_and_ends_by_itself() {
     let verdicts = watch(10, 110, slow_from(90, 93, 3.0));
     others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
