@@ -89,7 +89,7 @@ async fn a_limit_of_the_body() {
         post.body(Body::from("x".repeat(100))).unwrap()
     };
     let limit = RequestBodyLimitLayer::new(10);
-    row!("RequestBodyLimitLayer", limit.clone(), request(), 413);
+    row!("RequestBodyLimitLayer", limit, request(), 413);
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn a_preflight() {
 #[tokio::test]
 async fn a_panic_that_is_caught() {
     let catch = CatchPanicLayer::new();
-    row!("CatchPanicLayer", catch.clone(), get_of("/panics"), 500);
+    row!("CatchPanicLayer", catch, get_of("/panics"), 500);
 }
 
 #[tokio::test]

@@ -122,7 +122,7 @@ impl Pair {
             Step::Heartbeat(instance, in_flight) => {
                 let heartbeat = Heartbeat {
                     in_flight: *in_flight,
-                    version: (in_flight % 3 > 0).then(|| (in_flight % 3).to_string().into()),
+                    version: (*instance > 0).then(|| instance.to_string().into()),
                     ..reads::heartbeat(&instance.to_string(), now)
                 };
                 let mut fleets = Vec::new();
