@@ -26,7 +26,7 @@ use tower_pulse_model::pack;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::recorded::RecordedTime;
-use tower_pulse_model::records::{Record, RecordId};
+use tower_pulse_model::records::{Record, RecordId, SliceSums};
 use tower_pulse_model::slice::{Precisions, SliceCount, hour_of};
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::slowest::RankedContext;
