@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tower_pulse::Suspect;
 
-use crate::fleet::{Backend, Fleet, MINUTE, START, named};
+use crate::fleet::{Backend, Fleet, Instance, MINUTE, START, named};
 use crate::rig::seed::fixed_seed;
 use crate::traffic::{Request, SEARCH, Traffic};
 
@@ -113,6 +113,75 @@ async fn an_innocent_deploy_is_no_suspect() {
         _ => None,
     });
     assert_eq!(deploys.collect::<Vec<_>>(), [None], "{ongoing:#?}");
+}
+
+/// A page grows with its data, and a new process with a slower version replaces the only one.
+#[tokio::test]
+async fn a_deploy_on_top_of_growth_is_a_change_of_its_own_with_the_version_as_its_suspect() {
+    const GROWING: i64 = 90;
+    const DEPLOYED: i64 = 104;
+    let mut fleet = Fleet::with_versions(Backend::memory(), &[Some("1.0")]);
+    for minute in 0..116 {
+        if minute == DEPLOYED {
+            let builder = fleet.backend.builder().app_version("1.1");
+            fleet.instances[0] = Instance::start(builder, "web-2", fleet.now);
+        }
+        let grown = 7 + 7 * (minute - GROWING).max(0) / 8;
+        let more = if minute < DEPLOYED { 0 } else { 80 };
+        let mut requests = Vec::new();
+        for number in 0..60 {
+            let wobble = number % 3 + minute % 2;
+            for (context, millis) in [("GET /grows", grown + more), ("GET /start", 20)] {
+                requests.push(Request {
+                    instance: 0,
+                    context: context.into(),
+                    duration: Duration::from_millis((millis + wobble) as u64),
+                    status: 200,
+                });
+            }
+        }
+        fleet.pass(&requests).await;
+        fleet.judge().await;
+    }
+    let minute = |at: i64| (at - START) / MINUTE;
+    let changes = fleet.instances[0].pulse.changes().await.unwrap();
+    assert_eq!(
+        named(&changes),
+        [("slower", "GET /grows"); 2],
+        "{changes:#?}"
+    );
+    let [deployed, grown] = &changes[..] else {
+        panic!("two changes");
+    };
+    // The growth is found before the deploy, and ends in it.
+    assert!(
+        (GROWING..GROWING + 6).contains(&minute(grown.since)),
+        "{grown:#?}"
+    );
+    assert!(minute(grown.detected) < DEPLOYED, "{grown:#?}");
+    assert!(
+        grown.ended.is_some_and(|end| minute(end) <= DEPLOYED + 4),
+        "{grown:#?}"
+    );
+    // The deploy is compared with the minutes before it.
+    assert_eq!((minute(deployed.since), deployed.ended), (DEPLOYED, None));
+    assert!(deployed.then > 0.009, "{deployed:#?}");
+    let is_version = |one: &Suspect| match one {
+        Suspect::Deploy { version, .. } => version.as_deref() == Some("1.1"),
+        _ => false,
+    };
+    assert!(deployed.suspects.iter().any(is_version), "{deployed:#?}");
+    let is_instance = |one: &Suspect| matches!(one, Suspect::Instance { .. });
+    assert!(!deployed.suspects.iter().any(is_instance), "{deployed:#?}");
+    let instances = fleet.instances[0].json("api/instances").await;
+    let instances = instances["instances"].as_array().unwrap();
+    assert_eq!(instances.len(), 2, "{instances:#?}");
+    for instance in instances {
+        assert_eq!(
+            (&instance["ratio"], &instance["stands_out"]),
+            (&Value::Null, &json!(false))
+        );
+    }
 }
 
 const PAGE: &str = "GET /page";

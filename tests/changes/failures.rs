@@ -106,6 +106,20 @@ async fn judged(conn: &mut MultiplexedConnection) -> LastJudgement {
 }
 
 #[tokio::test]
+async fn the_changes_of_a_fleet_that_has_ended_expire() {
+    const TTL: i64 = 16 * 86_400;
+    let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
+    for _ in 0..2 {
+        for key in [JUDGED, CHANGES, DETECTOR] {
+            let seconds: i64 = issue(&mut conn, "TTL", key).await;
+            assert!((TTL - 60..=TTL).contains(&seconds), "{key}: {seconds}");
+            send(&mut conn, &["EXPIRE", key, "100"]).await;
+        }
+        judges_on(&mut fleet, &mut traffic, 1).await;
+    }
+}
+
+#[tokio::test]
 async fn a_judgement_and_a_detector_that_cannot_be_read_begin_anew() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     let good = judged(&mut conn).await;

@@ -80,7 +80,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    fn start(builder: Builder, name: &str, second: i64) -> Self {
+    pub fn start(builder: Builder, name: &str, second: i64) -> Self {
         let (clock, time) = Clock::manual(second);
         let builder = builder.instance(name).clock(clock.clone());
         let (pulse, tasks) = builder.build_with_tasks().unwrap();

@@ -90,10 +90,10 @@ async fn page(fixture: &Fixture, limit: usize) -> RankingPage {
 }
 
 #[tokio::test]
-async fn a_slice_of_many_long_ids_leaves_while_entries_are_folded_and_folders_change() {
-    let mut fixture = filled(40_000, 256).await;
+async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders_change() {
+    let mut fixture = filled(100_000, 256).await;
     let all = page(&fixture, usize::MAX).await;
-    assert_eq!((all.total, all.top.len()), (40_000, 40_000));
+    assert_eq!((all.total, all.top.len()), (100_000, 100_000));
     assert!(all.top.is_sorted_by(|a, b| a.score >= b.score));
     fixture.advance(1_500 * 60);
     for limit in [1, 10, 500] {
@@ -115,12 +115,12 @@ async fn a_slice_of_many_long_ids_leaves_while_entries_are_folded_and_folders_ch
     assert!(rounds > 1, "there is more than one round's work");
     check_round(&mut fixture).await;
     let counts: Vec<u32> = fixture.issue("EVAL", (WRONG, 0)).await;
-    assert_eq!(counts, [20_000, 0]);
+    assert_eq!(counts, [50_000, 0]);
     let stored: Vec<u8> = fixture.run("HGET pulse:rankings posts").await;
     assert_eq!(unpack(&stored), Some(state([NOW + 60])));
     let left = page(&fixture, usize::MAX).await;
     let ids: BTreeSet<_> = left.top.iter().map(|id| (&id.id, id.score)).collect();
-    assert_eq!((left.total, ids.len()), (20_000, 20_000));
+    assert_eq!((left.total, ids.len()), (50_000, 50_000));
     assert!(ids.iter().all(|(_, score)| *score == 3));
     // The whole window is over: it goes in one step.
     fixture.advance(9 * 86_400);
