@@ -1,4 +1,4 @@
-//! Serves the dashboard, with a clock that goes on in real time from its last second.
+//! Serves the dashboard, with a clock that runs on in real time from the last second of the log.
 //!
 //! A task moves the manual clock. A [`Clock`](tower_pulse::Clock) that starts at another time would make each reading
 //! of the wall clock slower for all users of the crate.

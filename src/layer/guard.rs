@@ -199,7 +199,8 @@ impl Guard {
     }
 
     /// Takes the request's timers off the thread, and also the context that an inner layer has given to the request.
-    /// Entries of other recorders' requests stay for the outer guards, whose mark is `before`.
+    /// Entries of requests of other recorders stay on the thread for the guards around this one. `before` is the mark
+    /// that they left on the thread; 0 if there are none.
     #[cold]
     #[inline(never)]
     fn settle(&mut self, before: u64) {

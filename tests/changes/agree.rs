@@ -18,7 +18,7 @@ const INSTANCES: usize = 4;
 /// The changes that a callback was called with.
 type Calls = Arc<Mutex<Vec<Change>>>;
 
-/// Registers functions on every instance: before and after one that panics.
+/// Registers three functions on every instance: the second panics, the first and the third note the changes.
 fn register(fleet: &Fleet) -> [Calls; 2] {
     let calls = [Calls::default(), Calls::default()];
     let note = |calls: &Calls| {
@@ -33,7 +33,7 @@ fn register(fleet: &Fleet) -> [Calls; 2] {
     calls
 }
 
-/// The same of all instances; panics if they differ.
+/// The value that all instances agree on; panics if their values differ.
 fn same<T: PartialEq + std::fmt::Debug>(mut of_instances: Vec<T>) -> T {
     let first = of_instances.swap_remove(0);
     for other in of_instances {
@@ -75,7 +75,7 @@ async fn four_instances_agree(backend: Backend) {
             answers.push(instance.json("api/changes").await);
         }
         let (changes, answer) = (same(changes), same(answers));
-        // A change that is told is listed at the same time.
+        // A change that a callback was called with is already in the list of changes.
         let all = calls[0].lock().unwrap().clone();
         let are_listed = all[told..].iter().all(|one| changes.contains(one));
         assert!(are_listed, "{all:#?}: {changes:#?}");

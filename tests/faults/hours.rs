@@ -9,7 +9,7 @@ use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::{let_tasks_run, until};
 use crate::service::{PATIENT, PREFIX, Service, now, options, with_clocks};
 
-/// The statistics of page 0, count and hour: those of the current hour and of the last.
+/// For the current hour and for the last one: the count in the statistics of page 0, and the hour that they are of.
 async fn sets(server: &RedisServer) -> [(i64, String); 2] {
     let mut conn = server.connection().await;
     let mut sets = [const { (0, String::new()) }; 2];

@@ -32,8 +32,8 @@ async fn pending_slices_are_bounded_by_the_retention() {
     proxy.cut();
     serve_for(&service, &hand, 5 * HOUR).await;
     let health = service.health();
-    // Three names: the page, `<all>` and the counter `sales`, in the call in doubt and in the pending
-    // batch; and what this instance has reported of itself, by the minute.
+    // Three names (the page, `<all>` and the counter `sales`) in the call in doubt and again in the pending batch, and
+    // the minute reports of this instance.
     let most = 6 + MAX_PENDING_REPORTS;
     assert!(health.recording.pending_series <= most, "{health:?}");
     assert_eq!(health.status.as_str(), "down");
@@ -50,7 +50,7 @@ async fn pending_slices_are_bounded_by_the_retention() {
         let slices = service.pulse.backend().counter("hits", precision).await;
         let slices = slices.unwrap();
         let sum: i64 = slices.iter().map(|(_, n)| n).sum();
-        // One that no new slice has pushed out stays until it is cleaned.
+        // An old slice that no new slice has pushed out stays until the next cleaning.
         assert!(slices.len() <= 121, "{} at {precision}", slices.len());
         assert!(
             sum as u64 >= retained.min(served - 60),
@@ -61,12 +61,13 @@ async fn pending_slices_are_bounded_by_the_retention() {
     let stored = Stored::read(conn).await;
     assert_eq!(stored.total() as u64, served);
     assert_eq!(stored.pages[0] as u64, service.oracle.page(0));
-    // The half hour that has begun, and the hour before.
+    // The current hour, of which half is over, and the whole hour before.
     let complete = statistics(conn, PREFIX, "GET /page/0").await;
     assert!((HOUR / 2 + HOUR - complete).abs() <= 1, "{complete}");
     let health = service.health();
     assert_eq!((health.recording.recorded, health.flush.lost), (served, 0));
-    // The outage lasts five hours and a half, so the statistics of the first hours are gone.
+    // The outage lasts five hours, and statistics are kept for the last hour and a half of it, so the samples of the
+    // first three and a half hours count as late.
     assert!(health.fold.late >= 3 * HOUR as u64, "{}", health.fold.late);
     service.pulse.shutdown().await.unwrap();
 }

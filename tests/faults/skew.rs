@@ -1,5 +1,5 @@
-//! An instance whose clock is wrong: that is told, and beyond an hour it goes on by the store's time. No request is
-//! lost or doubled when its time becomes another.
+//! An instance whose clock is wrong: dashboards warn, and an instance that is off by more than an hour goes on by the
+//! store's time. No request is lost or doubled when the instance changes from its own time to the store's, or back.
 
 use std::time::Duration;
 
@@ -82,7 +82,8 @@ impl Fleet {
         for service in [&self.right, &self.wrong] {
             service.settle().await;
         }
-        // Answers are a second old, and the second in which the last request ended is over.
+        // After these passes, no cached answer is older than the last request, and the second in which that request
+        // ended is over.
         self.pass().await;
         self.pass().await;
         for reader in self.readers() {
@@ -136,7 +137,7 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
     assert!(warnings.any(|text| text.starts_with(&own)), "{health:?}");
     assert!(health.conditions.contains(&Condition::Clock));
     fleet.pass().await;
-    // The second answer says the same.
+    // An instance follows the store's time only after two successive answers that agree.
     fleet.pass().await;
 
     // Requests from now on are in the current window of all dashboards.
@@ -157,7 +158,7 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
         }
     }
 
-    // The clock is set right: quiet by the next heartbeat, and nothing moves.
+    // The clock is set right: after the next heartbeat there is no warning, and no request changes its time.
     fleet.hand.set_wall(fleet.clock.now_seconds());
     fleet.pass().await;
     assert_eq!(wrong.health().store.clock_skew_seconds, Some(0));
@@ -173,7 +174,8 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
     assert_eq!((health.flush.lost, health.flush.store_resets), (0, 0));
     let stored = Stored::read(&mut fleet.server.connection().await).await;
     match offset < 0 {
-        // Three days ago is not in the records of hours any more.
+        // Requests of three days ago are too old for the records, which therefore lack 24 below; the counter by day has
+        // them.
         true => assert_eq!((health.fold.skewed, stored.total()), (0, served as i64)),
         false => assert_eq!(health.fold.skewed, 24),
     }
@@ -202,7 +204,7 @@ async fn a_clock_half_an_hour_fast_is_told_and_followed() {
     let marks = fleet.wrong.pulse.query().ask(&MarksQuery::default()).await;
     let as_of = marks.unwrap().as_of;
     assert!(as_of - fleet.clock.now_seconds() > 1_700);
-    // Others see it by the time of the store, and so as long as it is alive.
+    // Its heartbeats carry the store's time, so others list it for as long as it is alive.
     let instances = asked(fleet.dashboard.query(), "instances").await;
     let seen = instances["instances"][1]["last_seen"].as_i64().unwrap();
     assert!((seen - fleet.clock.now_seconds()).abs() < 5, "{seen}");

@@ -77,7 +77,7 @@ async fn a_service_error_and_a_panic_in_call_have_their_own_outcomes() {
 async fn a_grpc_status_in_the_head_after_a_post_is_an_error_unless_ok() {
     let (pulse, _hand) = pulse();
     let by_path = pulse.layer_with(|head| Some(head.uri.path().to_owned().into()));
-    // The answer has a header for each of the request.
+    // Besides `grpc-status`, the response has as many headers as the request.
     let mut service = by_path.layer(tower::service_fn(async |request: Request<()>| {
         let code = &request.uri().path()[1..];
         let mut response = Response::builder().header("grpc-status", code);

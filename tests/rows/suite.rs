@@ -15,9 +15,9 @@ async fn value(cache: &RowCache, id: &str) -> Option<u64> {
     row.map(|row| row.value.load)
 }
 
-/// Lets so many seconds pass in small steps, after each of which it waits until no good row is later than `late` seconds,
-/// as the machine may be busy. The clock goes on meanwhile, as a lease whose answer was lost ends by it. Returns how many
-/// seconds have passed.
+/// Lets so many seconds pass in small steps, after each of which it waits until no good row is later than `late`
+/// seconds, as the machine may be busy. The clock goes on meanwhile, because a lease whose answer was lost ends only
+/// when the clock has passed its end. Returns how many seconds have passed.
 async fn pass_on_time(service: &Service, cache: &RowCache, seconds: i64, late: f64) -> u64 {
     let is_on_time = async || {
         let rows = cache.list(0, 100).await.unwrap().rows;
@@ -32,8 +32,8 @@ async fn pass_on_time(service: &Service, cache: &RowCache, seconds: i64, late: f
     (service.clock.now_seconds() - start) as u64
 }
 
-/// Waits until the callers of these caches wait for a load: what they have asked the store is answered before what is
-/// asked later on the same connection.
+/// Waits until the callers of these caches wait for a load. The read of another row is answered only after the callers'
+/// earlier requests on the same connection.
 async fn until_callers_wait(caches: &[RowCache]) {
     for _ in 0..4 {
         let_tasks_run().await;
@@ -268,7 +268,7 @@ pub async fn a_daemon_that_dies_gives_its_rows_back(service: &Service) {
         .unwrap();
     assert_eq!(leased.rows.len(), 1);
     let _running = tokio::spawn(task);
-    // Another row tells that the daemon asks, and is answered.
+    // The loads of another row show that the daemon asks the store and gets answers.
     cache.schedule("2", SECOND).await.unwrap();
     let start = service.clock.now_seconds();
     let asks = async || service.database.loads("2") >= 2;
@@ -492,7 +492,7 @@ pub async fn a_delay_below_a_second_is_kept(service: &Service) {
     let turns = service.database.loads("1") - before;
     let is_kept = (3 * passed..=5 * passed + 6).contains(&turns);
     assert!(is_kept, "{turns} turns in {passed} s");
-    // A delay that is nearly zero goes on.
+    // A row with a delay of nearly zero is loaded again and again.
     cache.schedule("2", Duration::from_nanos(1)).await.unwrap();
     for load in [1, 2, 3] {
         let is_loaded = async || service.database.loads("2") >= load;

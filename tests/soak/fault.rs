@@ -33,7 +33,8 @@ const FAULTS: [&str; 10] = [
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub fault: &'static str,
-    /// How long after its ten seconds it begins, so that faults meet each part of the fleet's seconds.
+    /// How long after the start of its ten-second period the fault begins: less than a second, so that faults begin at
+    /// all points of the fleet's one-second rhythm.
     pub offset: Duration,
     instance: usize,
     /// For how long it lasts.
@@ -45,7 +46,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans `n` faults. Each ten of them are of all kinds, in random order.
+    /// Plans `n` faults. Every ten in a row contain one fault of each kind, in random order.
     pub fn draw(n: usize, instances: usize, rng: &mut fastrand::Rng) -> Vec<Self> {
         let mut plans = Vec::new();
         while plans.len() < n {
@@ -130,14 +131,14 @@ pub async fn start_server() -> RedisServer {
     RedisServer::builder()
         .arg("--appendonly", "yes")
         .arg("--appendfsync", "always")
-        // It counts as used memory: a small one, so that it shows nowhere.
+        // Redis counts the backlog as used memory; a small one does not show in the samples of `used_memory`.
         .arg("--repl-backlog-size", "64kb")
         .start()
         .await
 }
 
-/// Gives the server a replica and cuts it off. After `behind`, which is what the replica then lacks, kills the server
-/// and promotes the replica. Its instances have to replay what it lacks.
+/// Gives the server a replica and cuts it off. Waits for `behind`, and then kills the server and promotes the replica,
+/// which lacks what was written during the wait. The instances have to replay what the replica lacks.
 async fn promote(site: &mut Site, behind: Duration) {
     let replica = start_server().await;
     let follow = format!("REPLICAOF 127.0.0.1 {}", site.server.port());

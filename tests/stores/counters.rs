@@ -25,7 +25,7 @@ async fn only_the_users_counters_are_listed(mut fixture: Fixture) {
     assert_eq!(names(&fixture, &[DAY]).await, expected);
     assert_eq!(names(&fixture, &[1, 60, DAY]).await, expected);
     assert_eq!(names(&fixture, &[7]).await, [""; 0]);
-    // More than one command lists.
+    // So many names take more than one command to list.
     let many: Vec<_> = (0..2_500)
         .map(|number| format!("job {number:04}"))
         .collect();
@@ -52,7 +52,7 @@ async fn counters_of_other_programs_are_listed_and_garbage_is_not() {
     assert_eq!(names(&fixture, &[DAY]).await, ["visits"]);
     assert_eq!(names(&fixture, &[60, DAY]).await, ["minutes", "visits"]);
     let page = Page::new(&fixture);
-    // Only minutes are counted.
+    // The counter `minutes` only has slices of a minute, but a question about slices of a second is answered too.
     for precision in [1, 60] {
         let uri = format!("/api/counters?name=minutes&precision={precision}");
         assert!(page.get(&uri).await["samples"].is_array());

@@ -22,7 +22,7 @@ fn two_samples(fixture: &Fixture, seq: u64) -> FencedBatch {
     call("x", seq, batch)
 }
 
-/// A store of this test's time.
+/// The store, with this test's clock.
 fn of_now(store: RedisStore, fixture: &Fixture) -> Arc<dyn Store> {
     Arc::new(store.with_clock(fixture.clock.clone()))
 }
@@ -31,8 +31,8 @@ fn store_at(url: &str, prefix: &str, fixture: &Fixture) -> Arc<dyn Store> {
     of_now(redis_store(url, prefix), fixture)
 }
 
-/// A server that refuses writes gives no answer by which an instance would start anew or replay its calls: a replica that
-/// lags lacks what its primary has.
+/// A server that refuses writes answers an append with an error, and not that its state or calls are missing, on which
+/// an instance would start anew or replay: the server may be a replica that lags behind its primary.
 #[tokio::test]
 async fn a_replica_and_a_server_without_its_replicas_mislead_no_instance() {
     for refuse in [
@@ -180,7 +180,7 @@ async fn a_missing_wrong_or_superfluous_password_is_explained() {
     for (password, advice) in [
         ("", "redis://:PASSWORD@host"),
         (":wrong@", "percent-encoded"),
-        // A word of the server's own answer.
+        // This password is a word of the server's own error ("username-password pair").
         (":pair@", "percent-encoded"),
     ] {
         let store = store_at(
@@ -219,8 +219,8 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
         let error = store.slowest_means().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     }
-    // The third one has dropped the connection; those who ask together share one attempt, and do not make
-    // a hundred of 100 ms one after the other, which would take ten seconds.
+    // The third timeout has dropped the connection. Callers that ask together share one attempt to connect; a hundred
+    // attempts of 100 ms, one after the other, would take ten seconds.
     let asking = futures_util::future::join_all((0..100).map(|_| store.slowest_means()));
     assert!(asking.await.iter().all(Result::is_err));
     assert!(start.elapsed() < Duration::from_secs(10));
@@ -228,7 +228,7 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     until("it answers again", async || answers().await).await;
 }
 
-/// Checks that a key expires after so many seconds, or is never due if it is -1.
+/// Checks that a key expires after `expected` seconds, or never if `expected` is -1.
 async fn assert_ttl(fixture: &Fixture, key: &str, expected: i64) {
     let ttl: i64 = fixture.issue("TTL", key).await;
     let range = expected - if expected < 0 { 0 } else { 20 }..=expected;

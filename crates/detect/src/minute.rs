@@ -42,8 +42,8 @@ pub struct Verdict {
     pub since: i64,
     /// The end of the minute in which it was detected, in Unix seconds.
     pub detected: i64,
-    /// The figure before: for slower and faster, the mean seconds of the successful responses, times the shift that all
-    /// contexts share since.
+    /// The figure before the change. For slower and faster: the mean seconds of the successful responses, multiplied by
+    /// the factor by which all contexts have shifted since.
     pub then: f64,
     /// The figure since.
     pub now: f64,
@@ -55,7 +55,7 @@ pub struct Verdict {
     pub confidence: f64,
     /// The number of requests since the change.
     pub requests: u64,
-    /// The number of minutes since the change behind the figures.
+    /// The number of minutes since the change that the figures cover.
     pub minutes: u32,
     /// The cost of the change.
     pub cost: Cost,

@@ -39,7 +39,8 @@ const SHIFTS: usize = 2 * FARTHEST + 1;
 const LARGEST_TAIL: f64 = 2.77;
 /// The largest tail score of a narrow tail: the logarithm of 2.
 const LEAST_LARGEST_TAIL: f64 = 0.69;
-/// The largest tail score, as a multiple of the usual one: a single request says little.
+/// The limit of a tail score, as a multiple of the usual excess (kept between the two limits above), so that a single
+/// slow request counts for little.
 const USUAL_TAILS: f64 = 6.0;
 /// The weight of a tail of usual shape, in tail requests.
 const USUAL_TAIL_REQUESTS: f64 = 20.0;
@@ -93,7 +94,7 @@ pub(crate) struct Reference {
     variance: [f64; SCORES],
     /// The third central moment of the scores of one request, divided by the variance.
     skew: [f64; SCORES],
-    /// The share of the requests in the upper tenth.
+    /// The share of the requests in the tail: a tenth or more, as the tail begins at the start of a bucket.
     tail_share: f64,
     count: f64,
     /// The mean bucket of the requests.

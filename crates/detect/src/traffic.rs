@@ -133,8 +133,8 @@ pub(crate) fn surge(
     (traffic.counts.len() - since(best.since) >= SHORTEST_SURGE).then_some(best)
 }
 
-/// Whether a surge shows in the last minute and without its two largest minutes, by the likelihood ratio of Poisson
-/// counts.
+/// Whether a surge shows both in the last minute alone and in the window without its two largest minutes, by the
+/// likelihood ratio of Poisson counts.
 fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
     let evidence = |count: f64, minutes: f64| {
         (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion

@@ -17,7 +17,7 @@ use tower_pulse_redis::rows::LoadedRow;
 /// Any closure from an id to a future of `Result<Option<T>, E>` is a loader: `Ok(None)` says that the row does not
 /// exist. Implement the trait for a loader with a name or with state of its own.
 pub trait RowLoader: Send + Sync + 'static {
-    /// The row, which is cached as JSON: an object, for readers in other languages.
+    /// The row. It is cached as JSON; for readers in other languages it should be a JSON object.
     type Row: Serialize + Send;
     /// The reason why a row could not be loaded.
     type Error: Display + Send;
@@ -60,7 +60,8 @@ pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize)
                 .map(Some)
                 .map_err(|error| format!("it cannot be written as JSON: {error}"))
         });
-        // A task of its own, so that a panic ends only the task, and that it ends with this future.
+        // A task of its own, so that a panic ends only the task; in a `JoinSet`, so that the task ends when this future
+        // is dropped.
         let mut task = JoinSet::new();
         task.spawn(load);
         Box::pin(async move {

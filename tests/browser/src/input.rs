@@ -4,7 +4,8 @@ use serde_json::json;
 
 use crate::page::{Page, quoted};
 
-/// The part of an element that is seen: within the window, and within what cuts it off.
+/// The visible part of an element: what lies within the window, and within all elements around it that clip their
+/// content.
 const PART: &str = "(element) => {
     const part = {left: 0, top: 0, right: document.documentElement.clientWidth, bottom: innerHeight};
     const rects = [element.getBoundingClientRect()];
@@ -101,7 +102,7 @@ impl Page {
         }
     }
 
-    /// Presses a key, named as in `KeyboardEvent.key`, which `Shift+` may come before.
+    /// Presses a key, named as in `KeyboardEvent.key`, with an optional prefix `Shift+`.
     pub async fn press(&self, key: &str) {
         let (key, modifiers) = match key.strip_prefix("Shift+") {
             Some(key) => (key, 8),

@@ -10,7 +10,7 @@ use crate::rig::server::RedisServer;
 /// How long a past may take to be recorded, while the machine is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The incidents whose demos tests share.
+/// The incidents with one demo that several tests share.
 const SHARED: [&str; 2] = ["slow_query", "bad_deploy"];
 
 /// A running demo.
@@ -51,7 +51,7 @@ impl Shop {
         Self::start(&[("DEMO_HISTORY", history), ("DEMO_INCIDENT", incident)]).await
     }
 
-    /// The demo in which this goes wrong that all tests of this process look at, so none may change anything in it.
+    /// The demo with this incident. All tests of this process share the demo, so none may change anything in it.
     pub async fn with(incident: &str) -> &'static Self {
         static SHOPS: [OnceCell<Shop>; SHARED.len()] = [const { OnceCell::const_new() }; _];
         let number = SHARED.iter().position(|name| *name == incident);

@@ -25,7 +25,7 @@ const NODE_TIMEOUT_MILLIS: &str = "3000";
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<Node>,
-    /// One slot at a time: two nodes that send each other keys at once wait for each other.
+    /// Held while a slot moves: two nodes that send keys to each other at the same time would block each other.
     moving: Mutex<()>,
 }
 
@@ -116,7 +116,7 @@ impl RedisCluster {
     /// Lets nodes that do not know each other form a cluster.
     async fn join(&self) {
         for (at, node) in self.nodes.iter().enumerate() {
-            // As no two nodes may begin with the same epoch, they need not agree on others first.
+            // Each node gets an epoch of its own, so the nodes need not first resolve a conflict between equal epochs.
             let epoch = (at + 1).to_string();
             node.tell(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
         }

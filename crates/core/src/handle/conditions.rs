@@ -74,7 +74,8 @@ impl Watch {
             };
             let is_recent = |at| clock.since(at) < LOGGED_EVERY;
             if matches!(condition, Condition::Configuration | Condition::Overflow) {
-                // The log already has the setting or the first name.
+                // For these two conditions, the log already names the cause: the setting, or the first name that was
+                // too many.
             } else if !seen.is_ongoing {
                 tracing::info!("{event}");
             } else if !seen.logged_at.is_some_and(is_recent) {

@@ -110,7 +110,8 @@ impl Stages {
         warnings
     }
 
-    /// Why samples do not reach the store. Each warning ends with the error, which other stages may have as well.
+    /// Why samples do not reach the store. Each warning ends with the error; warnings of other stages may have the same
+    /// error.
     fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.store.explains_failures() {
@@ -227,8 +228,8 @@ impl QueueSince {
 }
 
 impl Stages {
-    /// The warning that requests to routes seem to have no route, or that no request to a route is recorded although
-    /// the layer is in use.
+    /// The warning that the layer seems not to see the routes of requests, or that no request to a route is recorded
+    /// although the layer is in use.
     fn layer_warning(&self) -> Option<Warning> {
         let recording = &self.recorder.recording;
         let is_due = recording.has_layer() && recording.age() >= NO_ROUTES_AFTER;

@@ -99,7 +99,7 @@ impl Reader {
         Box::pin(async { answers::health(&self.0).await.health })
     }
 
-    /// Answers with the moment up to which the answer includes all samples.
+    /// Adds to an answer the moment up to which it includes all samples.
     pub(super) fn in_time<'a, T: Send + 'a>(
         &'a self,
         mut answering: BoxFuture<'a, Result<T, QueryError>>,

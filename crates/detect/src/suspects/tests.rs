@@ -176,7 +176,7 @@ fn marks_near_the_start_of_a_change_are_suspects() {
 
 #[test]
 fn a_version_confirms_a_change_of_which_it_shows_a_part() {
-    // In logarithms, 1.52 is three tenths of a change to four times as much.
+    // ln 1.52 is three tenths of ln 4.
     assert!(is_confirmed(4.0, 1.52) && !is_confirmed(4.0, 1.51));
     assert!(is_confirmed(0.25, 0.65) && !is_confirmed(0.25, 0.67));
     assert!(!is_confirmed(4.0, 0.25) && !is_confirmed(1.0, 4.0));
@@ -264,7 +264,7 @@ fn what_covers_the_difference_is_suspected() {
         suspect("db", 50.0, 90.0, 40.0),
     ];
     assert_eq!(in_code((100, 50), (200, 90)), both);
-    // The timer is faster, so the code's part is more than the whole.
+    // The timer became faster, so the code took more extra time than the whole slowdown; its share is limited to 100 %.
     assert_eq!(
         in_code((100, 50), (200, 20)),
         [suspect("code", 50.0, 180.0, 100.0)]

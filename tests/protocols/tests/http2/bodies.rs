@@ -15,7 +15,7 @@ async fn a_body_is_one_request_however_it_ends() {
         for _ in 0..3 {
             bodies.push(connection.body("/large").await);
         }
-        // No window is open for what is left of them.
+        // The flow-control windows are full, so the rest of the bodies cannot be sent.
         wait_for_in_flight(&service.pulse, service.sent(3)).await;
         for (body, _sending) in bodies {
             assert_eq!(read_all(body).await.expect("a body").0, LARGE);

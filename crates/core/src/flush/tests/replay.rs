@@ -29,7 +29,8 @@ async fn a_store_that_loses_the_same_call_again_and_again_is_a_failure() {
     flushing.record(1);
     let error = flushing.flusher.flush().await.expect_err("it never ends");
     assert_eq!(error.kind(), StoreErrorKind::Unexpected);
-    // Three rounds, one for the replayed call, and the one that is too many.
+    // Five rounds of two calls: the three that may be in vain, one for the call in the replay buffer, and the one
+    // beyond the limit.
     assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
 }
 

@@ -91,8 +91,8 @@ impl Compared {
         }
     }
 
-    /// A context in both parts of a window, with the additions of other programs to the hour that begins at a given
-    /// time.
+    /// Compares a context in the two parts of a window. `added` returns what other programs have added to the hour that
+    /// begins at a given time.
     pub(super) fn of<'a>(
         context: &ContextId,
         sums: &WindowSums,

@@ -113,7 +113,8 @@ fn rounded(number: f64) -> f64 {
         return 0.0;
     }
     let place = DIGITS - 1 - number.abs().log10().floor() as i32;
-    // The power is exact up to 10^22, and the division gives the number with the fewest digits.
+    // Powers of ten are exact up to 10^22, so dividing by one, instead of multiplying by its inverse, gives the float
+    // that prints with the fewest digits.
     match place {
         0.. => (number * 10f64.powi(place)).round() / 10f64.powi(place),
         _ => (number / 10f64.powi(-place)).round() * 10f64.powi(-place),

@@ -26,7 +26,8 @@ pub struct Slowest {
 pub struct SlowContext {
     /// The context.
     pub context: String,
-    /// The kind of the context; `None` if neither hour has samples, or if a page and a timer share the name.
+    /// The kind of the context; `None` if it has no samples in the current hour or the hour before, or if a page and a
+    /// timer share the name.
     pub kind: Option<Kind>,
     /// The HTTP method, if the context has one.
     pub method: Option<String>,

@@ -11,7 +11,7 @@ use tower_pulse_model::records::RecordId;
 /// looks these up faster than records of alternating slices.
 const MAX_CONTEXTS: usize = 1_000;
 
-/// The maximum number of records that are read at once, unless a group has more contexts.
+/// The maximum number of records that are read at once.
 const RECORDS_AT_ONCE: usize = 8_000;
 
 /// The approximate maximum size, in bytes, of the records that are read at once, unless the records of a group in one
