@@ -68,9 +68,10 @@ impl ContextHandle {
         details: &RequestDetails<'_>,
         measured: impl Measured,
     ) {
-        let is_slow = self.cells.is_slow(thread, nanos);
-        if is_slow || ended.is_error {
-            self.record_listed(is_slow, (thread, nanos), ended, details, measured);
+        if self.cells.is_slow(thread, nanos) {
+            self.record_slow(thread, nanos, ended, details, measured);
+        } else if ended.is_error {
+            self.record_failed(thread, nanos, ended, details, measured);
         } else {
             let sample = Sample(nanos, ended.outcome, false);
             self.cells.record(thread, sample, measured);
@@ -99,29 +100,45 @@ impl ContextHandle {
         clock.nanos_between(start, clock.tick())
     }
 
-    /// Records a request, and adds it to the list of the slow ones, or to that of the failed ones if there is room.
+    /// Records a request, and adds it to the list of the slow ones.
     #[cold]
     #[inline(never)]
-    fn record_listed(
+    fn record_slow(
         &self,
-        is_slow: bool,
-        (thread, nanos): (usize, u64),
+        thread: usize,
+        nanos: u64,
         ended: Ended,
         details: &RequestDetails<'_>,
         measured: impl Measured,
     ) {
         let sample = Sample(nanos, ended.outcome, ended.is_error);
         self.cells.record(thread, sample, measured);
-        let Some(slow) = &self.slow else { return };
-        if is_slow {
+        if let Some(slow) = &self.slow {
             slow.add(&self.cells, self.listed(nanos, ended, details));
-        } else if slow.has_room_for_failed() {
-            slow.add_failed(self.listed(nanos, ended, details));
-        } else {
-            return;
+            // A drain may have run since the sample was recorded.
+            self.cells.touch();
         }
-        // A drain may have run since the sample was recorded.
-        self.cells.touch();
+    }
+
+    /// Records a request that failed and is not slow, and adds it to the list if there is room.
+    #[cold]
+    #[inline(never)]
+    fn record_failed(
+        &self,
+        thread: usize,
+        nanos: u64,
+        ended: Ended,
+        details: &RequestDetails<'_>,
+        measured: impl Measured,
+    ) {
+        let sample = Sample(nanos, ended.outcome, true);
+        self.cells.record(thread, sample, measured);
+        if let Some(slow) = &self.slow
+            && slow.has_room_for_failed()
+        {
+            slow.add_failed(self.listed(nanos, ended, details));
+            self.cells.touch();
+        }
     }
 
     /// The list entry of a request that ends now.
