@@ -185,8 +185,9 @@ impl Batch {
 
     /// The number of contexts, counters, rankings, reports and marks.
     pub fn len(&self) -> usize {
-        let names = self.contexts.len() + self.counters.len() + self.rankings.len();
-        names + self.reports.len() + self.marks.len()
+        let sections = self.sections();
+        let names = sections.iter().map(|section| section.len());
+        self.contexts.len() + names.sum::<usize>()
     }
 
     /// The amounts of all kinds.

@@ -57,6 +57,10 @@ impl Section for CounterDeltas {
         part
     }
 
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
     fn bytes(&self) -> usize {
         const PER_SLICE: usize = 32;
         let counters = self.iter().map(|(name, delta)| {

@@ -177,6 +177,10 @@ impl Section for PendingMarks {
         part
     }
 
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
     fn bytes(&self) -> usize {
         let marks = self.values();
         let marks = marks.map(|mark| PER_MARK + mark.id.len() + mark.text.len());

@@ -190,6 +190,10 @@ impl Section for Vec<MinuteReport> {
         part
     }
 
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
     fn bytes(&self) -> usize {
         self.iter().map(MinuteReport::bytes).sum()
     }

@@ -20,6 +20,9 @@ pub(crate) trait Section {
     where
         Self: Sized;
 
+    /// The number of names.
+    fn len(&self) -> usize;
+
     /// The approximate bytes in memory.
     fn bytes(&self) -> usize;
 

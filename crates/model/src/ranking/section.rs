@@ -36,6 +36,10 @@ impl Section for Map<Arc<str>, RankingDelta> {
         part
     }
 
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
     fn bytes(&self) -> usize {
         let rankings = self.iter();
         let rankings = rankings.map(|(name, delta)| PER_NAME + name.len() + delta.bytes());
