@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::pulse::PageOptions;
 use tower_pulse_core::handle::HandleOptions;
+use tower_pulse_core::health::Notices;
 use tower_pulse_core::query::answers::Reader;
 use tower_pulse_core::query::{Source, reader};
 use tower_pulse_core::skew;
@@ -53,7 +54,8 @@ impl Dashboard {
             skew::following(options.clock),
             options.targets,
             options.query_bytes,
-            options.notices,
+            // Dashboards that clones of one builder make do not share their warnings.
+            Notices::default(),
             None,
         ));
         Self { query, page }

@@ -58,6 +58,22 @@ async fn its_page_links_traces() {
     assert!(page.contains(&config), "{page}");
 }
 
+#[tokio::test]
+async fn dashboards_of_one_builder_count_wrong_credentials_apart() {
+    let builder = Dashboard::builder().redis("redis://127.0.0.1:1/");
+    let access = || Access::token("Jh7kQ2mVb9xTz4Lp");
+    let [first, second] = [(); 2].map(|()| builder.clone().build().unwrap().router(access()));
+    let wrong = [("authorization", "Bearer wrong")];
+    let refused = asking::send(&first, "GET", "/metrics", &wrong, "").await;
+    assert_eq!(refused.status, http::StatusCode::UNAUTHORIZED);
+    let right = [("authorization", "Bearer Jh7kQ2mVb9xTz4Lp")];
+    for (router, count) in [(first, 1), (second, 0)] {
+        let metrics = asking::send(&router, "GET", "/metrics", &right, "").await;
+        let line = format!("pulse_wrong_credentials_total {count}\n");
+        assert!(metrics.text.contains(&line), "{}", metrics.text);
+    }
+}
+
 #[test]
 fn a_path_that_cannot_work_is_an_error() {
     // No runtime is needed, as there is no task.
