@@ -12,6 +12,9 @@ use tower_pulse_model::tier::tier_for;
 /// The second of each test.
 pub(crate) const NOW: i64 = 1_700_001_000;
 
+/// A context, its requests by outcome, and its errors.
+pub(crate) type Counted<'a> = (&'a str, &'a [(Outcome, u64)], u64);
+
 /// A pulse in memory whose clock stands still.
 pub(crate) fn pulse() -> Pulse {
     let (clock, _hand) = Clock::manual(NOW);
@@ -20,11 +23,15 @@ pub(crate) fn pulse() -> Pulse {
 
 /// Fails unless these contexts, and no others, count these requests by outcome, and these errors, when no request is in
 /// flight any more.
-pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[(&str, &[(Outcome, u64)], u64)]) {
+pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[Counted<'_>]) {
     wait_for_in_flight(pulse, 0).await;
     pulse.flush().await.expect("a store in memory");
     let store: Arc<dyn Store> = pulse.store().clone().into();
-    let index = store.record_index(NOW).await.expect("a store in memory");
+    let index = store
+        .query()
+        .record_index(NOW)
+        .await
+        .expect("a store in memory");
     let contexts = index.contexts.into_iter();
     let query = RecordQuery {
         contexts: contexts.filter(|id| id.kind == Kind::Http).collect(),
@@ -32,7 +39,11 @@ pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[(&str, &[(Outcome, 
         tier: tier_for(60).expect("records have minutes"),
         now: NOW,
     };
-    let records = store.records(&query).await.expect("a store in memory");
+    let records = store
+        .query()
+        .records(&query)
+        .await
+        .expect("a store in memory");
     let mut counts = BTreeMap::new();
     for (context, slices) in query.contexts.iter().zip(records) {
         let [slice] = &slices[..] else {
