@@ -2,7 +2,7 @@
 //! format, and the process that holds the file. The database begins behind it.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -55,13 +55,27 @@ pub(super) struct PlainIo;
 
 impl FileIo for PlainIo {}
 
+#[cfg(unix)]
+fn read_at(file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+#[cfg(unix)]
+fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
 // The store's thread is the only user of the file, so nothing else moves its cursor.
+#[cfg(not(unix))]
 fn read_at(mut file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
     file.seek(SeekFrom::Start(offset))?;
     file.read_exact(out)
 }
 
+#[cfg(not(unix))]
 fn write_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
     file.seek(SeekFrom::Start(offset))?;
     file.write_all(bytes)
 }
