@@ -323,7 +323,7 @@ impl Pulse {
         self.0.handle.health()
     }
 
-    /// Stops the background tasks, flushes all pending samples, and returns when both is done. Samples recorded
+    /// Stops the background tasks, flushes all pending samples, and returns when both are done. Samples recorded
     /// afterwards are counted as dropped. A second call returns when the first one is done.
     ///
     /// # Errors

@@ -87,7 +87,7 @@ impl RedisStore {
             let _large = self.connections.large().await;
             (self.connections.pipeline(Role::Large, &pipeline)).await?
         } else {
-            self.connections.connect_soon(Role::Read).await?;
+            self.connections.connect_soon().await?;
             self.read(&mut pipeline).await?
         };
         let mut replies = replies.into_iter().map(|reply| reply.unwrap_or(Value::Nil));

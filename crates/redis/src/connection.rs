@@ -251,7 +251,8 @@ impl Connections {
         self.permissions.check(ALL, connection).await
     }
 
-    /// Converts an error of the client or the server to a [`StoreError`], and drops an unusable connection.
+    /// Converts an error of the client or the server to a [`StoreError`], and drops an unusable connection. If a key of
+    /// a script is of another type, asks the server which one.
     async fn fail(
         &self,
         role: Role,

@@ -121,8 +121,10 @@ impl ServerInfo {
         };
         let detail = error.detail().unwrap_or_default();
         let answer = shown(format!("{code} {detail}").as_bytes());
+        // One of several keys may be of another type, and a proxy may answer anything: only one key can be told apart.
+        let is_its_type = matches!(keys, [_]) && !is_script && is_of_another_type(error);
         let keys = named(keys);
-        let message = match !is_script && is_of_another_type(error) {
+        let message = match is_its_type {
             true => format!("{keys} holds something of another type: delete it ({answer})"),
             false => format!("it answered with an error about {keys} ({answer})"),
         };

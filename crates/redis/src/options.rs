@@ -30,7 +30,7 @@ pub struct RedisOptions {
     pub(super) info: ConnectionInfo,
     pub(super) layout: Layout,
     /// The servers that name the server with the keys: nodes of the cluster, or the Sentinels.
-    pub(super) asked: Vec<Address>,
+    pub(super) seeds: Vec<Address>,
     /// The transport and the credentials of the Sentinels.
     pub(super) sentinel_info: Option<ConnectionInfo>,
     pub(super) credentials: Option<CredentialsCallback>,
@@ -79,7 +79,7 @@ impl RedisOptions {
             return Err(BuildError::new("redis_cluster", value, allowed));
         }
         let mut options = Self::from(info);
-        (options.layout, options.asked) = (Layout::Cluster, seeds);
+        (options.layout, options.seeds) = (Layout::Cluster, seeds);
         Ok(options)
     }
 
@@ -114,7 +114,7 @@ impl RedisOptions {
         }
         let (info, service) = url::parse_service(FIELD, service, sentinel_info.addr())?;
         let mut options = Self::from(info);
-        (options.layout, options.asked) = (Layout::Sentinel(service), sentinels);
+        (options.layout, options.seeds) = (Layout::Sentinel(service), sentinels);
         options.sentinel_info = Some(Self::from(sentinel_info).info);
         Ok(options)
     }
@@ -302,8 +302,8 @@ impl RedisOptions {
 
     /// The location of the server, without user and password, for messages.
     pub(super) fn place(&self) -> String {
-        let nodes: Vec<_> = self.asked.iter().take(3).map(Address::to_string).collect();
-        let more = if self.asked.len() > 3 { ", …" } else { "" };
+        let nodes: Vec<_> = self.seeds.iter().take(3).map(Address::to_string).collect();
+        let more = if self.seeds.len() > 3 { ", …" } else { "" };
         let (nodes, db) = (nodes.join(", ") + more, self.info.redis_settings().db());
         match &self.layout {
             Layout::Standalone => format!("{}/{db}", self.info.addr()),
@@ -332,7 +332,7 @@ impl From<ConnectionInfo> for RedisOptions {
         Self {
             info: info.set_redis_settings(protocol).set_tcp_settings(tcp),
             layout: Layout::Standalone,
-            asked: Vec::new(),
+            seeds: Vec::new(),
             sentinel_info: None,
             credentials: None,
             address_map: None,

@@ -44,8 +44,25 @@ const MAX_SILENT: usize = 5;
 const MAX_COMPARED: usize = 100;
 
 /// The fields of the state that are read.
-const FIELDS: &str = "created since head low oldest late skewed quarantined took set_aside hole orphaned folder newer \
-                      untrimmed memory gone";
+const FIELDS: [&str; 17] = [
+    "created",
+    "since",
+    "head",
+    "low",
+    "oldest",
+    "late",
+    "skewed",
+    "quarantined",
+    "took",
+    "set_aside",
+    "hole",
+    "orphaned",
+    "folder",
+    "newer",
+    "untrimmed",
+    "memory",
+    "gone",
+];
 
 /// The seconds between two attempts to read facts that the server refused, and between two inspections by the folder.
 const ASKED_AFTER: i64 = 5;
@@ -84,10 +101,7 @@ impl RedisStore {
     /// Adds the commands whose replies [`status_of`](Self::status_of) takes.
     pub(super) fn ask_status(&self, pipeline: &mut Pipeline, now: i64) {
         let keys = &self.keys;
-        pipeline
-            .cmd("HMGET")
-            .arg(keys.state())
-            .arg(FIELDS.split(' ').collect::<Vec<_>>());
+        pipeline.cmd("HMGET").arg(keys.state()).arg(&FIELDS[..]);
         pipeline.cmd("XLEN").arg(keys.journal());
         let folder = pipeline.cmd("GETRANGE").arg(keys.fold_lease());
         folder.arg(0).arg(MAX_NAME_BYTES - 1);
@@ -238,7 +252,7 @@ impl RedisStore {
         };
         let state = items(state);
         let field = |name: &str| {
-            let at = FIELDS.split(' ').position(|field| field == name)?;
+            let at = FIELDS.iter().position(|field| *field == name)?;
             text(state.get(at)?)
         };
         let counted = |name| field(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);

@@ -1,6 +1,6 @@
 //! Reads replies without trusting them.
 
-use redis::{Value, from_redis_value_ref};
+use redis::Value;
 
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::snapshot::Problem;
@@ -27,7 +27,10 @@ pub(super) fn text(value: &Value) -> Option<&str> {
 }
 
 pub(super) fn int(value: &Value) -> Option<i64> {
-    from_redis_value_ref(value).ok()
+    match value {
+        Value::Int(n) => Some(*n),
+        _ => text(value)?.parse().ok(),
+    }
 }
 
 /// A number; 0 if the value is not a number, or is negative.

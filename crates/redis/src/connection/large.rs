@@ -25,9 +25,9 @@ impl Connections {
     }
 
     /// Connects within the response timeout, as the store may be unreachable.
-    pub(crate) async fn connect_soon(&self, role: Role) -> Result<()> {
-        let patience = self.dialer.response_timeout(role);
-        let connected = tokio::time::timeout(patience, self.connection(role)).await;
+    pub(crate) async fn connect_soon(&self) -> Result<()> {
+        let patience = self.dialer.response_timeout(Role::Read);
+        let connected = tokio::time::timeout(patience, self.connection(Role::Read)).await;
         let message = || format!("no answer within {patience:?}");
         connected.map_err(|_| StoreError::new(StoreErrorKind::TimedOut, message()))??;
         Ok(())

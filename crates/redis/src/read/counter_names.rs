@@ -31,18 +31,20 @@ impl Range {
     fn of_user_counters(precision: u32) -> Vec<Self> {
         let mut reserved = Metric::ALL.map(Metric::as_str);
         reserved.order();
-        let mut bounds = vec![format!("[{precision}:")];
+        let mut bounds = Vec::new();
+        let mut min = format!("[{precision}:");
         for name in reserved {
             let counter = format!("{precision}:{name}");
             // `;` follows `:` in ASCII. A name such as `hits!` lies between `hits` and `hits:`.
-            bounds.extend([format!("({counter}"), format!("({counter}")]);
-            bounds.extend([format!("({counter}:"), format!("[{counter};")]);
+            bounds.push((min, format!("({counter}")));
+            bounds.push((format!("({counter}"), format!("({counter}:")));
+            min = format!("[{counter};");
         }
-        bounds.push(format!("({precision};"));
-        let ranges = bounds.chunks_exact(2).map(|bounds| Self {
+        bounds.push((min, format!("({precision};")));
+        let ranges = bounds.into_iter().map(|(min, max)| Self {
             precision,
-            min: bounds[0].clone().into_bytes(),
-            max: bounds[1].clone().into_bytes(),
+            min: min.into_bytes(),
+            max: max.into_bytes(),
         });
         ranges.collect()
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{RedisResult, Value, cmd};
+use redis::{Cmd, RedisResult, Value, cmd};
 use tokio::sync::Notify;
 
 pub(crate) use self::address::{Address, AddressMap};
@@ -56,7 +56,7 @@ pub(crate) struct Topology {
     /// The slot of all keys.
     slot: u16,
     /// The servers to ask: the seeds of a cluster, or the Sentinels.
-    asked: Vec<Address>,
+    seeds: Vec<Address>,
     /// Connects to the servers to ask.
     dialer: Arc<Dialer>,
     map: Option<AddressMap>,
@@ -103,16 +103,16 @@ impl Topology {
             }
             None => dialer.clone(),
         };
-        let asked = options.asked.clone();
+        let seeds = options.seeds.clone();
         let found = Found {
             // The keys of the hasher are random.
-            first: RandomState::new().build_hasher().finish() as usize % asked.len().max(1),
+            first: RandomState::new().build_hasher().finish() as usize % seeds.len().max(1),
             ..Found::default()
         };
         Self {
             layout: options.layout.clone(),
             slot: slot_of(&options.prefix),
-            asked,
+            seeds,
             dialer,
             map: options.address_map.clone(),
             found: Mutex::new(found),
@@ -207,7 +207,7 @@ impl Topology {
     ) -> Result<Connection> {
         let dialled = dialer.dial(Some(node), role).await;
         dialled.map_err(|error| {
-            if error.kind() != StoreErrorKind::Unreachable || self.asked.contains(node) {
+            if error.kind() != StoreErrorKind::Unreachable || self.seeds.contains(node) {
                 return error;
             }
             let namer = match &self.layout {
@@ -278,9 +278,9 @@ impl Topology {
     /// others.
     fn candidates(&self) -> Vec<Address> {
         let found = lock(&self.found);
-        let mut candidates = self.asked.clone();
+        let mut candidates = self.seeds.clone();
         let others = found.nodes.iter();
-        candidates.extend(others.filter(|node| !self.asked.contains(node)).cloned());
+        candidates.extend(others.filter(|node| !self.seeds.contains(node)).cloned());
         let first = found.first % candidates.len().max(1);
         candidates.rotate_left(first);
         candidates.sort_by_key(|node| Some(node) == found.server.as_ref());
@@ -297,7 +297,7 @@ impl Topology {
         let mut found = lock(&self.found);
         found.trouble = answer.as_ref().err().map(StoreError::to_string);
         let (asked, server, nodes) = answer?;
-        if let Some(place) = self.asked.iter().position(|it| *it == asked) {
+        if let Some(place) = self.seeds.iter().position(|it| *it == asked) {
             found.first = place;
         }
         if !nodes.is_empty() {
@@ -310,12 +310,14 @@ impl Topology {
     async fn ask_one(&self, asked: Address) -> Result<(Address, Address, Vec<Address>)> {
         let mut connection = self.dialer.dial(Some(&asked), Role::Read).await?;
         let server_info = self.dialer.server_info.of_node(&asked);
-        let mut question = cmd("CLUSTER");
-        question.arg("SLOTS");
-        if let Layout::Sentinel(service) = &self.layout {
-            question = cmd("SENTINEL");
-            question.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-        }
+        let mut question = Cmd::new();
+        match &self.layout {
+            Layout::Sentinel(service) => question
+                .arg("SENTINEL")
+                .arg("GET-MASTER-ADDR-BY-NAME")
+                .arg(service),
+            Layout::Cluster | Layout::Standalone => question.arg("CLUSTER").arg("SLOTS"),
+        };
         let (server, nodes) = match question.query_async(&mut connection.commands).await {
             Ok(reply) if self.is_cluster() => named_by_node(&reply, self.slot, &asked.host),
             Ok(reply) => (named_by_sentinel(&reply), Vec::new()),
