@@ -47,8 +47,6 @@ pub struct Judge {
     folder: Arc<Folder>,
     /// Knows which samples of this instance may not be in the store yet.
     recorder: Arc<Recorder>,
-    /// The contexts that are judged.
-    scope: JudgedScope,
     /// Taken out while a minute is judged. If the future is dropped meanwhile, the slot stays empty, and the next call
     /// resumes from the store.
     session: tokio::sync::Mutex<Option<Session>>,
@@ -77,16 +75,11 @@ impl Judge {
         folder: Arc<Folder>,
         recorder: Arc<Recorder>,
     ) -> Self {
-        let scope = JudgedScope {
-            max_contexts: recorder.limits.max_contexts,
-            has_queue: recorder.limits.queue_header.is_some(),
-        };
         Self {
             store,
             clock,
             folder,
             recorder,
-            scope,
             session: tokio::sync::Mutex::default(),
             callbacks: Callbacks::new("on_change"),
             ahead: Mutex::default(),
@@ -165,7 +158,14 @@ impl Judge {
             let session = session.filter(|s| s.goes_on_to(end));
             let session = match session {
                 Some(session) => session,
-                None => Session::resume(&*self.store, journal, (end, now), self.scope).await?,
+                None => {
+                    let limits = &self.recorder.limits;
+                    let scope = JudgedScope {
+                        max_contexts: limits.max_contexts,
+                        has_queue: limits.queue_header.is_some(),
+                    };
+                    Session::resume(&*self.store, journal, (end, now), scope).await?
+                }
             };
             let (session, write, events) = session.judge(&*self.store, end, now).await?;
             let written = match by_hand {

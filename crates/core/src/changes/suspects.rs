@@ -73,7 +73,8 @@ async fn sides(store: &dyn Store, change: &Change, end: i64) -> Result<Sides> {
         now: end,
     };
     let records = store.query().records(&query).await?;
-    Ok(Sides::new(&records.concat(), change.since, end, PAST))
+    let records: Vec<_> = records.into_iter().flatten().collect();
+    Ok(Sides::new(&records, change.since, end, PAST))
 }
 
 fn id_of(change: &Change) -> RecordId {

@@ -1,4 +1,4 @@
-//! The validated configuration of an instance.
+//! The configuration of an instance. The builder checks it, and derives the precisions and the name when it builds.
 
 use std::time::Duration;
 

@@ -121,16 +121,16 @@ impl Stages {
         };
         let heartbeat = (self.flusher.clone()).heartbeat_at_intervals(stopped.admission());
         let judge = self.judge.clone().judge_at_intervals(stopped.admission());
-        let task = |name, task| Task::new(name, stopped.clone().run(task));
+        let stoppable = |name, future| Task::new(name, stopped.clone().run(future));
         vec![
-            task("drain", boxed(self.recorder.clone().drain_each_second())),
+            stoppable("drain", boxed(self.recorder.clone().drain_each_second())),
             Task::new("flush", flush),
-            task("fold", boxed(fold)),
-            task("heartbeat", boxed(heartbeat)),
-            task("judge", boxed(judge)),
-            task("watch", boxed(self.clone().watch_conditions())),
-            task("machine", boxed(machine::measure(self.recorder.clone()))),
-            task(
+            stoppable("fold", boxed(fold)),
+            stoppable("heartbeat", boxed(heartbeat)),
+            stoppable("judge", boxed(judge)),
+            stoppable("watch", boxed(self.clone().watch_conditions())),
+            stoppable("machine", boxed(machine::measure(self.recorder.clone()))),
+            stoppable(
                 "clean",
                 boxed(cleaner.clean_at_intervals(stopped.admission())),
             ),

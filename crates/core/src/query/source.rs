@@ -49,8 +49,8 @@ pub trait Process: Send + Sync {
 }
 
 impl Source {
-    /// The data of a store. `query_bytes` bounds the caches. A process that is not an instance checks its clock here,
-    /// and uses the store's time if its clock is wrong.
+    /// The data of a store. `query_bytes` bounds the caches. A process that is not an instance gives a clock of
+    /// [`skew::following`](crate::skew::following), which the reader checks, and sets to the store's time if it is wrong.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -60,9 +60,16 @@ impl Source {
         process: Option<Arc<dyn Process>>,
     ) -> Self {
         let targets = Arc::new(targets);
-        let shared = (store.clone(), clock.clone(), targets.clone());
+        let (of_store, of_clock) = (store.clone(), clock.clone());
+        let reader = StoreReader::new(
+            of_store,
+            of_clock,
+            targets.clone(),
+            query_bytes,
+            process.clone(),
+        );
         Self {
-            reader: StoreReader::new(shared, query_bytes, process.clone()),
+            reader,
             store,
             clock,
             targets,

@@ -87,8 +87,10 @@ pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
 
 impl StoreReader {
     /// Creates a reader of a store. `query_bytes` bounds its caches.
-    pub fn new(
-        (store, clock, targets): (Arc<dyn Store>, Clock, Arc<Targets>),
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        targets: Arc<Targets>,
         query_bytes: usize,
         process: Option<Arc<dyn Process>>,
     ) -> Self {
@@ -169,7 +171,7 @@ impl StoreReader {
                 now: self.now(),
             };
             let records = self.store.query().records(&query).await?;
-            Ok::<_, StoreError>(records.concat())
+            Ok::<Vec<_>, StoreError>(records.into_iter().flatten().collect())
         };
         let key = Key::Records(context.clone(), width, tier);
         self.reads.list(key, |slice| slice.sums.bytes(), read).await

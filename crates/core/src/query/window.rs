@@ -146,7 +146,7 @@ impl Window {
 
     /// The slices that cover the window at `now`. Their tier is the finest that still has the first slice, and for a
     /// moving window also the first slice of the window before it. If no tier still has them, the tier that goes back
-    /// furthest is chosen. No slice starts after `now`.
+    /// furthest is chosen. No slice starts after `now`, except in a UTC hour and in a window in the future.
     pub(super) fn slices(self, tiers: Tiers, now: i64) -> WindowSlices {
         let bounds = self.bounds(now);
         if self.is_hour() {

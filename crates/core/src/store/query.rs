@@ -155,8 +155,8 @@ pub trait Query: Send + Sync {
         read::minute_reports(self.tables(), minutes)
     }
 
-    /// The records of each version of the application in those of the minutes in which several versions ran side by
-    /// side, in the order of the minutes, and within a minute by version.
+    /// A list for each minute, in the order of the minutes: the records of each version of the application, by version;
+    /// empty if no instance reported a version.
     fn version_records<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<VersionRecords>> {
         read::version_records(self.tables(), minutes)
     }

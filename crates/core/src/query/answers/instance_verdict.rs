@@ -19,7 +19,7 @@ pub enum Spread {
     Some,
     /// On more than half of the paths.
     Most,
-    /// On all paths that have enough requests to tell: the cause is the instance, not a path.
+    /// On at least half of the paths, and surely lacking on none: the cause is the instance, not a path.
     All,
 }
 

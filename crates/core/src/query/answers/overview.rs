@@ -31,7 +31,7 @@ pub struct Overview {
     /// Requests per second over the last ten complete seconds, or over the last complete slice of the finest counters
     /// if it is longer; `None` if recent requests cannot be read.
     pub requests_per_second: Option<f64>,
-    /// Number of pages and timers that the fleet has recorded.
+    /// Number of pages and timers that the fleet, or another program, has recorded.
     pub contexts: usize,
     /// Number of timers that the fleet has recorded.
     pub timers: usize,
