@@ -52,8 +52,8 @@ for server in $servers; do
     # test needs a minute for 100,000 ids that differ in their last six bytes. It counts `CLIENT SETINFO`, which it does not
     # know, with the commands that it refuses. And it has no settings by which two tests make it fail.
     "Redis 6"*)
-      for test in a_server_without_its_replicas a_server_with_too_few_replicas a_folder_that_loses_a_permission \
-        revoked_permissions_are_reported a_slice_of_100_000_long_ids tried_again_by_one_command a_server_that_cannot_save \
+      for test in a_server_without_its_replicas a_server_with_too_few_replicas \
+        a_command_that_a_script_is_denied a_slice_of_100_000_long_ids tried_again_by_one_command \
         a_server_that_is_loading; do skip+=(--skip "$test"); done
       ;;
   esac
