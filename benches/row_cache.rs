@@ -128,7 +128,7 @@ async fn reads() {
     pulse.shutdown().await.unwrap();
 }
 
-/// Measures as many refreshes as there is time for: all rows are always late.
+/// Measures how many refreshes are made per second if all rows are always late.
 async fn refreshes() {
     const SPAN: Duration = Duration::from_secs(5);
     let server = RedisServer::start().await;
@@ -213,7 +213,7 @@ async fn lateness() {
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` only checks that it starts.
+    // `cargo test --benches` only checks that the bench starts.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }

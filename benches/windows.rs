@@ -1,7 +1,7 @@
 //! The cost of the page's windows with 2,000 busy contexts and two weeks of records in Redis:
-//! `cargo bench -p pulse-benches --bench windows`. The bench measures first and later looks with their goals, the times
-//! for which they hold a worker, the times of the host's own requests meanwhile, the first answer about each window, an
-//! answer and the commands of a second in steady state, and memory.
+//! `cargo bench -p pulse-benches --bench windows`. A *look* is a question of the page about a window. The bench
+//! measures the first look of a new process and later looks, how long looks hold a worker, the host's own requests
+//! during looks, the first answer about each window, and answers, commands and memory in steady state.
 //!
 //! The bench writes the records into Redis as the fold would, and replaces the newest slices each second.
 //! `WINDOWS_CONTEXTS` and `WINDOWS_SECONDS` change the size. No instance folds or cleans meanwhile.
@@ -206,8 +206,9 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The number of looks, whose median counts, and the window that they read.
+/// The number of tries of each measurement.
 const LOOKS: usize = 7;
+/// The window of the looks that have goals.
 const LOOKED_AT: &str = "1h";
 
 fn verdict(value: f64, goal: f64) -> String {
@@ -227,7 +228,7 @@ fn new_page(bench: &Bench) -> Router {
     pulse.router(Access::open())
 }
 
-/// Measures first looks at a window and the one before it, each by a new reader.
+/// Measures first looks at a window and the window before it, each in a new page.
 async fn first_looks(bench: &mut Bench) {
     let (mut commands, mut redis, mut took) = (Vec::new(), Vec::new(), Vec::new());
     let began = processor_millis(std::process::id());
@@ -268,9 +269,9 @@ async fn look(app: &Router, uri: &str, looks: usize, pause: Duration) {
     }
 }
 
-/// The longest time after which a runtime of one thread returned to a task that is always ready, during a first look
-/// and during later ones, without waits for a processor. The shortest of several tries counts, as other processes use
-/// the machine too.
+/// The longest time between two polls of a task that is always ready, on a runtime of one thread, during a first look
+/// and during later looks, without waits for a processor. The shortest of several tries counts, because other processes
+/// use the machine too.
 fn longest_holds(bench: &Bench, uri: &str) -> [f64; 2] {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();

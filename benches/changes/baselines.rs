@@ -33,9 +33,9 @@ impl Sums {
 /// A rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {
-    /// The mean of 5 minutes is above 1.5 times that of the hour.
+    /// The mean of 5 minutes is above 1.5 times the mean of the hour before.
     Mean,
-    /// Welch's t of 10 minutes against the hour, and a ratio of at least 1.2.
+    /// Welch's t of 10 minutes against the hour before, and a ratio of at least 1.2.
     Recent,
     /// Welch's t of this hour against the last.
     Hours,
@@ -52,7 +52,7 @@ impl Rule {
         }
     }
 
-    /// (minutes now, minutes before them)
+    /// The lengths in minutes of the recent span and of the span before it.
     fn windows(self) -> (usize, usize) {
         match self {
             Self::Mean => (5, 60),

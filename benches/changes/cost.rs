@@ -40,7 +40,7 @@ pub(crate) fn print(seed: u64) -> bool {
         let contexts = 0..CONTEXTS;
         contexts.map(|_| aggregate(&mut random, &shares)).collect()
     };
-    // The memory of a minute's requests is used again by the next minute.
+    // Each minute reuses the memory of this allocation, so the measurement does not include it.
     drop(requests());
     let before = resident_bytes(std::process::id());
     for minute in 0..MINUTES {

@@ -58,7 +58,7 @@ pub(crate) struct Label {
     pub(crate) mean: f64,
     /// The minutes in which the change grows.
     pub(crate) growing: usize,
-    /// The requests per minute of the page.
+    /// The page's requests per minute.
     pub(crate) rate: f64,
 }
 
@@ -74,7 +74,7 @@ impl Label {
     }
 }
 
-/// Labels some pages, each with at most one change, so that no change is in the past of another. Pages whose tail or
+/// Labels some pages, each with at most one change, so that no change is compared with another one. Pages whose tail or
 /// cache changes get one of the three distributions in turn, and 30 to 300 requests per minute, so that the change can
 /// be seen.
 pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {

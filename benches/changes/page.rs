@@ -2,13 +2,13 @@
 
 use crate::rng::Random;
 
-/// The distribution of the time of one request, in logarithms of the median.
+/// The distribution of the time of one request. A value is the logarithm of the ratio to the median.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
     LogNormal {
         sigma: f64,
     },
-    /// Log-normal, with a share of the requests under a power law above it.
+    /// Log-normal, except for a share of slow requests that follow a power law.
     Pareto {
         sigma: f64,
         share: f64,
@@ -20,7 +20,7 @@ pub(crate) enum Shape {
         misses: f64,
         factor: f64,
     },
-    /// A fixed part and an exponential one.
+    /// A fixed part plus an exponential part.
     Shifted {
         fixed: f64,
     },
@@ -60,7 +60,7 @@ impl Shape {
         }
     }
 
-    /// A draw. `miss_odds` multiplies the odds of the slow mode.
+    /// A random value. `miss_odds` multiplies the odds of the slow mode.
     pub(crate) fn draw(self, random: &mut Random, miss_odds: f64) -> f64 {
         match self {
             Self::LogNormal { sigma } => sigma * random.normal(),
@@ -141,7 +141,7 @@ impl Regime {
     }
 }
 
-/// The effect of an hour on a page.
+/// The rise and fall of a page's times and traffic within each hour.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Season {
     size: f64,
@@ -191,7 +191,7 @@ pub(crate) struct Page {
     pub(crate) group: usize,
     pub(crate) regime: Regime,
     pub(crate) season: Season,
-    /// The 0.9-quantile of its draws.
+    /// The 0.9-quantile of values drawn from `shape`.
     pub(crate) upper_tenth: f64,
 }
 

@@ -15,11 +15,11 @@ use crate::START;
 use crate::rng::Random;
 use crate::workload::id_of;
 
-/// The number of runs of each series, each with other requests.
+/// The number of runs of each series, each with different random requests.
 const RUNS: u64 = 8;
 /// The requests per minute.
 const RATE: f64 = 60.0;
-/// The deviation of the logarithm of their times.
+/// The standard deviation of the logarithm of the request times.
 const SIGMA: f64 = 0.5;
 /// The minutes after a label in which it may still be found.
 const GRACE: usize = 10;
@@ -28,7 +28,7 @@ const FEWEST: usize = 3;
 /// The least factor between the median of a clear label and the median of the hour before it.
 const LEAST: f64 = 1.15;
 
-/// A page, with the times that a person marked.
+/// A page's times, with the anomalies that a person labelled.
 struct Series {
     /// The mean seconds of each minute.
     means: Vec<f64>,

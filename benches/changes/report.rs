@@ -10,12 +10,12 @@ fn delay(outcome: &Outcome) -> Option<f64> {
     outcome.delay.map(|delay| delay as f64)
 }
 
-/// Slowdowns of all requests by at least 1.3, on pages with at least 30 requests per minute.
+/// Slowdowns of all requests by a factor of at least 1.3, on pages with at least 30 requests per minute.
 fn clear(label: &Label) -> bool {
     is_slower(label, Part::Body) && label.ratio >= 1.29 && label.rate >= 30.0
 }
 
-/// The slowdowns of [`clear`], and those of a share of the requests with such a ratio of means.
+/// The slowdowns of [`clear`], and slowdowns of a share of the requests that raise the mean by the same factor.
 fn mixed(label: &Label) -> bool {
     let parts = [Part::Mix, Part::Misses];
     let of_share = parts.iter().any(|part| is_slower(label, *part));
@@ -253,7 +253,7 @@ fn ratio_off(outcome: &Outcome) -> Option<f64> {
     outcome.ratio_error.map(|ratio| ratio.ln().abs())
 }
 
-/// Prints the figures that have goals, of each design.
+/// Prints each design's figures that have goals.
 pub(crate) fn summary(designs: &[(Design, Scores)]) {
     println!(
         "\n| Noise | false alarms / 1,000 page-hours | found, >= 1.3 at >= 30/min | slowest tenth x 2 | all but that | drift | delay | delay, >= 1.5 at >= 30/min | ratio off, median (log) | surges x 3 below 30/min |"

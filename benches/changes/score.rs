@@ -9,7 +9,7 @@ use crate::labels::{Label, LabelKind, Part};
 pub(crate) struct Standing {
     pub(crate) page: usize,
     pub(crate) kind: LabelKind,
-    /// The minute in which it began, if the detector reports it.
+    /// The minute in which the change began, if the detector reports that minute.
     pub(crate) since: Option<i64>,
     pub(crate) ratio: f64,
 }
@@ -105,7 +105,7 @@ impl Follower {
         }
     }
 
-    /// The pages that are watched at the end of a minute.
+    /// Notes the pages that are watched at the end of a minute.
     pub(crate) fn watched(&mut self, minute: usize, pages: impl Iterator<Item = usize>) {
         let pages: Vec<_> = pages.collect();
         for page in &pages {
@@ -145,10 +145,10 @@ impl Follower {
         self.standing = standing;
     }
 
-    /// Whether the verdict is about a label.
+    /// Whether the verdict is about a label. Updates the outcome of that label.
     fn compare(&mut self, minute: usize, verdict: &Standing, new: bool) -> bool {
         let outcomes = self.outcomes.iter_mut();
-        // A step on a growing page is another change, from its own start on.
+        // On a growing page, a verdict is about the step only if the verdict began with the step.
         let same = outcomes.filter(|outcome| {
             let label = &outcome.label;
             let begun = label.part != Part::Step
@@ -194,7 +194,7 @@ pub(crate) fn found(outcomes: &[Outcome]) -> f64 {
     found.count() as f64 / outcomes.len() as f64
 }
 
-/// A quantile of some figure of the outcomes that have it.
+/// A quantile of `figure` over the outcomes that have this figure.
 pub(crate) fn quantile(
     outcomes: &[Outcome],
     q: f64,

@@ -1,5 +1,5 @@
-//! Processes of the fleet. Each is this binary, started again with its part in the environment. A process ends with its
-//! input, and so with its parent.
+//! Processes of the fleet. Each runs this binary again, with its part in an environment variable. A process ends when
+//! its input closes, so it ends with its parent.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -56,7 +56,7 @@ impl Member {
         meter::thread_cpu(self.process.id(), self.fold_thread)
     }
 
-    /// The times for which folding held its worker at each poll since the last call, shortest first.
+    /// The durations of the polls of folding since the last call, shortest first.
     pub(crate) fn polls(&mut self) -> Vec<Duration> {
         writeln!(self.input, "polls").unwrap();
         let mut line = String::new();

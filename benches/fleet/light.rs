@@ -103,7 +103,7 @@ pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
     std::future::pending::<()>().await;
 }
 
-/// The batches that end at this second, by the number of seconds that they cover.
+/// The batches that end at the second `at`, by the number of seconds that they cover.
 #[derive(Default)]
 struct Made {
     at: i64,

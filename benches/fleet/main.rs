@@ -44,7 +44,7 @@ const FLEETS: [Size; 4] = [
     },
 ];
 
-/// The instances of the largest fleet. If this machine has fewer sockets, the row gives their number.
+/// The instances of the largest fleet. If this machine has too few sockets, the fleet is smaller, as its row shows.
 const LARGEST: usize = 10_000;
 
 /// Fills the counters `ARGV[2…]` at all precisions with all slices that are retained.
@@ -111,8 +111,8 @@ async fn bench() {
     }
 }
 
-/// The number of instances that can have a connection: the open files of a process and the ports of the machine limit
-/// it.
+/// The number of instances that can have a connection, which the open files of a process and the ports of the machine
+/// limit.
 fn sockets() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let files = limits
@@ -187,7 +187,7 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// The time until `after` the next multiple of the interval.
+/// The time until the next turn. A turn comes `after` later than a multiple of the interval.
 fn until_turn(interval: Duration, after: Duration) -> Duration {
     let interval = interval.as_nanos() as i128;
     let since = since_epoch().as_nanos() as i128 - after.as_nanos() as i128;

@@ -88,7 +88,7 @@ impl Usage {
     }
 }
 
-/// The microseconds within commands and their number, by name, since the statistics were reset.
+/// The microseconds and the calls of each command since the statistics were reset, by the command's name.
 pub(crate) async fn command_times(server: &RedisServer) -> HashMap<String, (f64, f64)> {
     let stats = server.info("commandstats").await;
     let times = stats.iter().filter_map(|(name, fields)| {
@@ -107,7 +107,7 @@ pub(crate) async fn command_times(server: &RedisServer) -> HashMap<String, (f64,
     times.collect()
 }
 
-/// The times for which a future held its worker at each poll, without waits for a processor.
+/// The durations of the polls of a future, without waits for a processor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Polls(Arc<Mutex<Vec<Duration>>>);
 
@@ -120,7 +120,7 @@ impl Polls {
         }
     }
 
-    /// The times since the last call, shortest first.
+    /// The durations since the last call, shortest first.
     pub(crate) fn take(&self) -> Vec<Duration> {
         let mut polls = std::mem::take(&mut *self.0.lock().unwrap());
         polls.sort();
@@ -128,8 +128,8 @@ impl Polls {
     }
 }
 
-/// The times after which this thread's runtime returned to a task that is always ready, while `future` ran. In these
-/// times, other tasks held the thread, including the tasks that read the answers of `future`.
+/// The durations between two polls of a task that is always ready, while `future` ran, shortest first. In between,
+/// other tasks held the thread, including the tasks that read the answers of `future`.
 pub(crate) async fn turns_during(future: impl Future) -> Vec<Duration> {
     let schedule = File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
     let (mut turns, mut future) = (Vec::new(), std::pin::pin!(future));

@@ -34,9 +34,9 @@ pub(crate) struct Micro {
     pub(crate) fold_40: f64,
     pub(crate) fold_201: f64,
     pub(crate) records_per_second: f64,
-    /// The times for which folding a backlog held its worker at each poll, shortest first.
+    /// The durations of the polls of folding a backlog, shortest first.
     pub(crate) polls: Vec<Duration>,
-    /// The times for which all tasks of folding together held the worker, shortest first.
+    /// The durations for which the tasks of folding held the worker without a break, shortest first.
     pub(crate) turns: Vec<Duration>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The processor time of folding the whole backlog, and the time for which each poll held the worker.
+/// The processor time of folding the whole backlog, and the duration of each poll.
 async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
     let (process, thread, polls) = (std::process::id(), meter::this_thread(), Polls::default());
     // The kernel accounts for a thread's time when the thread sleeps.

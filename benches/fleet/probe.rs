@@ -23,7 +23,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) struct Probe {
     pulse: Pulse,
     router: Router,
-    /// Its context, which is in the partition that is folded last.
+    /// The probe's context, in one of the partitions that are folded last.
     context: String,
     recorded: u64,
 }
@@ -54,7 +54,7 @@ impl Waiting {
     }
 
     fn sorted(mut self) -> Vec<Duration> {
-        // A request that never became readable counts as if it had just become so.
+        // A request that never became readable counts as if it became readable now.
         self.took.extend(self.ends.iter().map(Instant::elapsed));
         self.took.sort();
         self.took
@@ -122,7 +122,7 @@ impl Probe {
         }
     }
 
-    /// The number of its requests in the store: in all minutes, as a run is shorter than two hours.
+    /// The number of the probe's requests in the store. A run is shorter than two hours, so the minutes have them all.
     async fn in_store(&self) -> u64 {
         let samples = self
             .pulse
@@ -137,7 +137,7 @@ impl Probe {
         hits as u64
     }
 
-    /// The number of its requests in the API.
+    /// The number of the probe's requests in the API.
     async fn in_api(&self) -> u64 {
         let uri = format!("/api/path?context={}", self.context);
         let request = Request::get(uri).body(axum::body::Body::empty()).unwrap();

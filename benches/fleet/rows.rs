@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub(crate) freshness: Freshness,
     /// Seconds between flushes, as chosen by the fleet.
     pub(crate) interval: f64,
-    /// The times for which folding held its worker at each poll, shortest first.
+    /// The durations of the polls of folding, shortest first.
     pub(crate) polls: Vec<Duration>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
 async fn assert_all_is_counted(url: &str, size: Size) {
     let store = crate::light::store(url, Duration::from_secs(10));
     let hits = store.counter("hits", 1).await.unwrap();
-    // These seconds are flushed by all instances: a large fleet flushes every ten seconds.
+    // All instances have flushed the seconds before `flushed`. A large fleet flushes only every ten seconds.
     let instances = size.real + size.light;
     let flushed = crate::now() - if instances > 1_000 { 27 } else { 7 };
     let seconds = flushed - 6..flushed;

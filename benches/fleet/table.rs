@@ -69,7 +69,7 @@ fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
         let most = match instances {
             ..1_000 => 2.5,
             1_000 => 5.0,
-            // The sum of ten seconds between flushes, a round, and an answer that is kept for a second.
+            // Ten seconds between flushes, a round of folding, and a second for which an answer is cached.
             _ => 15.0,
         };
         let is_fresh = quantile(in_api, 0.99).as_secs_f64() <= most;

@@ -125,7 +125,7 @@ pub(crate) fn batch(contexts: usize, now: i64, seconds: i64) -> Batch {
     batch
 }
 
-/// A second of a context: [`REQUESTS`] requests of up to 0.75 s.
+/// The requests of a context in one second: [`REQUESTS`] requests of up to 0.75 s.
 fn collected() -> Aggregate {
     let mut aggregate = Aggregate::default();
     let mut buckets = Vec::with_capacity(REQUESTS);

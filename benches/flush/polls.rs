@@ -16,11 +16,11 @@ use crate::stores::{NOW, PulseFile, Target, batch};
 use pulse_rig::server::RedisServer;
 
 const CONTEXTS: usize = 2_000;
-/// A day more than the window, as its first slice begins earlier.
+/// A day more than the window of seven days, because the window's first slice begins earlier.
 const DAYS: i64 = 8;
 /// The number of polls, one per second. Their median counts.
 const POLLS: usize = 30;
-/// The questions of the page in each second.
+/// The questions that the page asks each second.
 const OVERVIEW: &str = "/api/overview?window=7d";
 const PATHS: &str = "/api/paths?window=7d&limit=100&sort=change";
 
@@ -82,7 +82,7 @@ async fn row(label: &str, target: &mut Target, opened: impl AsyncFnOnce(&mut Tar
         let now = target.clock.now_seconds();
         target.flush(batch(CONTEXTS, now)).await;
         let start = Instant::now();
-        assert!(poll(&app).await >= 1.0, "it was whole before");
+        assert!(poll(&app).await >= 1.0, "the window was complete before");
         took.push(start.elapsed());
     }
     took.sort_unstable();

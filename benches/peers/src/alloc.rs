@@ -36,25 +36,25 @@ fn signed(size: usize) -> i64 {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, signed(layout.size()));
-        // SAFETY: the caller's own promise.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(1, signed(layout.size()));
-        // SAFETY: the caller's own promise.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(1, signed(size) - signed(layout.size()));
-        // SAFETY: the caller's own promise.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(0, -signed(layout.size()));
-        // SAFETY: the caller's own promise.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

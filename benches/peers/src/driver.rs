@@ -53,13 +53,13 @@ impl Ground {
         self.flush_interval
     }
 
-    /// Runs on the thread of the requests.
+    /// Runs a future on the thread of the requests.
     pub(crate) fn front<T>(&self, future: impl Future<Output = T>) -> T {
         self.front.block_on(pin!(future))
     }
 }
 
-/// The URIs of the first routes.
+/// The URIs of the first `paths` routes.
 pub(crate) fn uris(paths: usize) -> Vec<Uri> {
     (0..paths)
         .map(|route| {
@@ -140,8 +140,8 @@ pub(crate) fn nanoseconds(
     results
 }
 
-/// The allocations per request, on the thread of the request. The least of [`RUNS`] counts: on a busy machine, a
-/// delayed request may be listed as one of the slowest, which allocates.
+/// The allocations per request, on the thread of the request. The smallest of [`RUNS`] measurements is used, because on
+/// a busy machine a delayed request may be listed as one of the slowest, which allocates.
 pub(crate) fn allocations(
     ground: &Ground,
     apps: &mut [(&'static Row, App)],

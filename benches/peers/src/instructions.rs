@@ -10,8 +10,8 @@ use crate::rows::{self, App, Row};
 
 const REQUESTS: usize = 2_000;
 
-/// The number of counts of each row. The least one is used: the work of other threads may be counted as well, which
-/// only adds.
+/// The number of counts of each row. The least count is used, because the work of other threads can only add to a
+/// count.
 pub(crate) const RUNS: usize = 3;
 
 /// The flush interval while instructions are counted. The interval is long, as a flush would be counted too, and a slow

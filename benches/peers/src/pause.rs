@@ -19,7 +19,7 @@ use pulse_rig::server::RedisServer;
 const CONTEXTS: usize = 2_000;
 const WINDOW: Duration = Duration::from_millis(200);
 
-/// 99.9th percentiles of a request, in microseconds.
+/// 99.9th percentiles of the time of a request, in microseconds.
 #[derive(Debug)]
 pub(crate) struct Pause {
     /// The store that is flushed to.
@@ -28,7 +28,7 @@ pub(crate) struct Pause {
     pub(crate) without: Median,
     /// During a flush.
     pub(crate) with: Median,
-    /// The difference, window by window.
+    /// The difference between a window with flushes and the window after it without.
     pub(crate) added: Median,
     /// Number of flushes in a window.
     pub(crate) flushes: f64,

@@ -47,7 +47,7 @@ fn of_a_process() -> Result<Ratios, Failure> {
     }
 }
 
-/// The program of such a process.
+/// The program of each process that [`ratios`] starts.
 pub(crate) fn child(ground: &Ground, options: &Options) -> Result<(), Failure> {
     let mut apps = Vec::new();
     for row in rows::selected(&ROWS.map(str::to_owned))? {

@@ -216,7 +216,7 @@ pub(crate) fn build(row: &Row, ground: &Ground) -> Result<App, String> {
     Ok(App { router, ..app })
 }
 
-/// The rows with these ids, and those that they are compared with.
+/// The rows with these ids, and the rows that they are compared with.
 pub(crate) fn selected(only: &[String]) -> Result<Vec<&'static Row>, String> {
     if let Some(unknown) = only.iter().find(|id| ROWS.iter().all(|row| row.id != **id)) {
         return Err(format!("there is no row `{unknown}`; see --help"));

@@ -25,8 +25,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The requests that the admin router answers. A router cannot be served without an `Access`. The guide's page about
-/// [access](https://docs.rs/tower-pulse/latest/tower_pulse/guide/access/index.html) shows each kind in a complete
+/// Decides which requests the admin router answers. A router cannot be served without an `Access`. The guide's page
+/// about [access](https://docs.rs/tower-pulse/latest/tower_pulse/guide/access/index.html) shows each kind in a complete
 /// service.
 ///
 /// Secrets are stored as digests, compared in constant time, and never printed.
@@ -170,9 +170,9 @@ impl Access {
         Self::of(Rule::Basic(user, Secret::new(password.as_ref())))
     }
 
-    /// Allows requests for which `allows` returns `true` or a [`Permission`]; others are answered 403. The function
-    /// gets the head of the request ([`http::request::Parts`]), runs for each request to the admin router, and must not
-    /// block. Use [`custom_async`](Self::custom_async) for a check that has to wait.
+    /// Lets `allows` decide about each request, by a `bool` or a [`Permission`]. A refused request is answered 403. The
+    /// function gets the head of the request ([`http::request::Parts`]), runs for each request to the admin router, and
+    /// must not block. Use [`custom_async`](Self::custom_async) for a check that has to wait.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -187,9 +187,10 @@ impl Access {
         Self::of(Rule::Custom(Arc::new(move |parts| allows(parts).into())))
     }
 
-    /// Allows requests for which the future of `allows` returns `true` or a [`Permission`]; others are answered 403.
-    /// Use it for a check that has to wait, such as looking up a session in a database. `allows` must copy values out
-    /// of the head of the request. If the future takes longer than 5 s, the request is answered 503.
+    /// Lets the future of `allows` decide about each request, by a `bool` or a [`Permission`]. A refused request is
+    /// answered 403. Use this function for a check that has to wait, such as looking up a session in a database.
+    /// `allows` must copy values out of the head of the request. If the future takes longer than 5 s, the request is
+    /// answered 503.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -233,9 +234,9 @@ impl Access {
     }
 
     /// Allows requests to an [open](Self::open) router that name this host, such as `pulse.internal`. Case, a port and
-    /// a trailing dot are ignored, and IP addresses need no name. `X-Forwarded-Host` is not trusted: behind a proxy,
-    /// name the host that the proxy sends. Creating the router with an invalid host fails. An access with credentials,
-    /// or with a function of the application, checks no host.
+    /// a trailing dot are ignored, and IP addresses are always allowed. `X-Forwarded-Host` is not trusted: behind a
+    /// proxy, name the host that the proxy sends. Creating the router with an invalid host fails. An access with
+    /// credentials, or with a function of the application, checks no host.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -325,7 +326,7 @@ impl Access {
             }
             Rule::Basic(user, password) => {
                 let permission = match credentials(parts) {
-                    // Both are compared, whatever the first comparison returns, so that the time reveals nothing.
+                    // Both are always compared, so that the time does not reveal which of them is wrong.
                     Some((Some(name), given))
                         if bool::from(user.matches(&name) & password.matches(&given)) =>
                     {
@@ -368,7 +369,7 @@ impl fmt::Debug for Access {
     }
 }
 
-/// A digest of fixed length, so that a comparison does not reveal the length of the secret.
+/// A secret as a digest of fixed length, so that a comparison does not reveal the secret's length.
 #[derive(Clone)]
 struct Secret {
     digest: [u8; 32],
@@ -384,7 +385,7 @@ impl Secret {
         Self {
             digest: Hash::hash(secret.as_bytes()),
             usable: !secret.trim().is_empty(),
-            // This covers "change me" of the documentation.
+            // By this rule, "change me" from the documentation is weak.
             is_weak: secret.chars().count() < STRONG,
         }
     }

@@ -87,8 +87,8 @@ impl Clock {
         }
     }
 
-    /// This clock, but all its clones follow the same time: if one of them is told to [`follow`](Self::follow) another
-    /// time, all do.
+    /// Returns a clock whose clones all follow the same time: a call of [`follow`](Self::follow) on one of them affects
+    /// all.
     pub(crate) fn following(self) -> Self {
         let followed = Some(Arc::new(AtomicI64::new(NOT_FOLLOWED)));
         Self { followed, ..self }

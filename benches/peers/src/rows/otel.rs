@@ -57,7 +57,7 @@ pub(super) fn axum_otel_metrics(routes: Router, _: &Ground) -> Result<App, Strin
     Ok(App::keeping(routes.layer(layer), provider))
 }
 
-/// opentelemetry-instrumentation-tower, the OpenTelemetry project's own, without its spans.
+/// opentelemetry-instrumentation-tower, the layer of the OpenTelemetry project itself, without its spans.
 pub(super) fn instrumentation_tower(routes: Router, _: &Ground) -> Result<App, String> {
     use opentelemetry_instrumentation_tower::http::server::LayerBuilder;
     let provider = sdk_033::provider();

@@ -1,5 +1,5 @@
-//! The `metrics` crate in a `from_fn`, as axum's own example has it, and axum-prometheus. Both
-//! record into metrics-exporter-prometheus. axum-prometheus installs it for the process, and runs its upkeep every 5 s.
+//! The `metrics` crate in a `from_fn`, as in axum's own example, and axum-prometheus. Both record into
+//! metrics-exporter-prometheus. axum-prometheus installs this exporter for the process, and runs its upkeep every 5 s.
 
 use std::sync::OnceLock;
 use std::time::Instant;

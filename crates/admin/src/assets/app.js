@@ -39,7 +39,7 @@ const shown = { at: 0, asOf: 0, failure: null };
 const isPaused = () => state.paused === 1;
 let styled = null; // settles when the style of the other screens is there
 
-/** Shows a note on the range, or none. */
+/** Shows a note on the range; without `said`, hides it. */
 const note = (said) => say($('complete'), said);
 
 /** The functions that screens call. */
@@ -50,7 +50,7 @@ const page = {
 		write(values, inPlace);
 		changed();
 	},
-	/** Asks again now, as the questions have changed. A failed question is retried in its own time. */
+	/** Asks again now, because the questions have changed. After a failure, the next retry asks instead. */
 	ask: () => setTimeout(() => shown.failure || poller.now()),
 	/** Shows how much of the range was recorded, and how many requests are missing. */
 	complete(covered, any) {
@@ -96,7 +96,7 @@ async function load(signal) {
  * is unreachable.
  */
 function restore(questions) {
-	const isAsked = view.place !== location.hash + rangeName(); // by the user; the page itself shows newer data
+	const isAsked = view.place !== location.hash + rangeName(); // by the user, not by the page itself
 	view.place = location.hash + rangeName();
 	if (view.questions === questions) return;
 	view.questions = questions;
@@ -125,7 +125,7 @@ function accept(answers, asOf) {
 		throw new UnexpectedAnswer(error.message);
 	}
 	if (shown.failure) return;
-	// The answers are also found by their place, whose questions may have changed.
+	// The answers can also be found by their place, in case its questions change.
 	for (const key of [view.place, view.questions]) {
 		lastAnswers.delete(key);
 		lastAnswers.set(key, { answers: view.answers, asOf, at: shown.at });

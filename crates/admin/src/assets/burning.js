@@ -1,4 +1,4 @@
-// The paths that burn their error budget faster than it lasts.
+// The paths that use up their error budget too fast.
 
 import { card } from './card.js';
 import { contextParts } from './context.js';
@@ -7,7 +7,7 @@ import { duration, times } from './format.js';
 import { linkTo } from './table.js';
 
 /**
- * Adds a card with the list of these paths after a node.
+ * Adds a card that lists these paths after the node `before`.
  * @param {HTMLElement} before
  * @returns {{ draw(paths: object[]): void }} `draw` takes `burning` of `api/overview`
  */

@@ -1,4 +1,4 @@
-// A change in words: its size, its begin, its confidence, and its suspects.
+// A change in words: its size, its start, its confidence, and its suspects.
 
 import { delta, duration, moment, percent, rate, span, visible } from './format.js';
 
@@ -43,7 +43,7 @@ export function values({ kind, then, now }) {
 	return `${format(then)} → ${format(now)}`;
 }
 
-/** The extra time from slower requests, without that from more requests: the time that "Fix first" says is saved. */
+/** The extra time from slower requests, without the time from more requests. "Fix first" names it as the saving. */
 export const cost = ({ kind, from_code: code }) =>
 	kind === 'slower' && code > 0.0005 ? `, ${duration(code)} more work each minute` : '';
 
@@ -82,7 +82,7 @@ export function deployVerdict({ deploy }) {
 		: '';
 }
 
-/** The suspects, and the verdict on a deploy, in sentences. `timers`: those of the page, some of which may fail. */
+/** The suspects, and the verdict on a deploy, in sentences. `timers`: the page's timers, some of which may fail. */
 export function explanation(change, marks, now, timers = []) {
 	const failing = timers.filter((timer) => timer.failing && change.kind === 'failing' && change.stands);
 	const fails = ({ timer, error_share: part }) => `${visible(timer)}, which fails in ${percent(part, 1)} of its runs`;

@@ -42,7 +42,7 @@ export class TimeChart {
 	#readTip = null; // redraws the tooltip
 	/** Draws the table while it is shown. */
 	drawTable = null;
-	/** Shows the chart or its table, as the state asks. */
+	/** Shows the chart or its table, according to the state. */
 	follow = null;
 	#svg;
 	#parts = {};

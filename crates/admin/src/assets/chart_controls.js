@@ -1,4 +1,4 @@
-// The controls of a chart over time, except for reading it: the view of latencies, and the table.
+// The controls of a chart over time: the view of latencies, and the table.
 
 import { toggled } from './chart.js';
 import { attr, el, labelled, show } from './dom.js';

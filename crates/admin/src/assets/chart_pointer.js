@@ -3,7 +3,7 @@
 import { readout, when } from './chart_readout.js';
 import { attr, el, labelled, show } from './dom.js';
 
-const DRAG = 4; // pixels that a pointer moves before its press is a drag
+const DRAG = 4; // pixels that a pointer moves before its press counts as a drag
 
 /**
  * `view` is the content of a TimeChart: { plot, state, slices, box, x, swatch }. Returns the function that redraws the
@@ -60,7 +60,7 @@ export function connectPointer(view, cursor) {
 		return Math.max(from, Math.min(from + share * (to - from), to - precision / 1000));
 	}
 
-	/** The whole slices between the begin of the selection and `at`. */
+	/** The whole slices between the start of the selection and `at`. */
 	function span(at) {
 		if (anchor === null) return null;
 		const { precision } = view.state;

@@ -1,4 +1,4 @@
-// Instructions while nothing was ever recorded.
+// Instructions that are shown while no request is recorded.
 
 import { el, show, text } from './dom.js';
 import { span } from './format.js';

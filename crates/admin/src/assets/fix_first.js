@@ -4,7 +4,7 @@ import { serverNow } from './api.js';
 import { delta, duration, moment, percent, rate, visible } from './format.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
 
-/** The reason for a row in words, and its begin: the figures of the row cover the time since then. */
+/** The reason for a row in words, and its start: the figures of the row cover the time since then. */
 function why({ reason, cause, instance }) {
 	const words = {
 		instance: () => `${visible(instance)} is out of line`,

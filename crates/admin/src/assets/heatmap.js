@@ -1,5 +1,5 @@
 // The heat map of latencies: the number of requests by duration, drawn under the lines of a chart over time. A click on
-// a cell lists its requests that are kept.
+// a cell lists those of its requests that are kept one by one.
 
 import { axisTicks } from './axis.js';
 import { when } from './chart_readout.js';
@@ -9,7 +9,7 @@ import { requestColumns, requestKey } from './requests.js';
 import { Table } from './table.js';
 
 const LEVELS = 7; // of colour
-const FEWEST_ROWS = 8; // that the axis has room for
+const FEWEST_ROWS = 8; // the axis always has room for so many
 const HOUR = 3600;
 const HINT = 'Click a cell to list its requests, or go from cell to cell with the arrow keys and press Enter.';
 

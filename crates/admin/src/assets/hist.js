@@ -1,4 +1,5 @@
-// Access times on a logarithmic axis: now filled, before as an outline, each as shares of its own total.
+// A histogram of access times on a logarithmic axis: a filled area for now, an outline for before, each as shares of
+// its own total.
 
 import { logTicks } from './axis.js';
 import { attr, button, el, show, svg, text } from './dom.js';
@@ -32,7 +33,7 @@ function columnsOf({ now = [], before }) {
 	if (!all.length) return null;
 	const first = Math.min(...all.map(([low]) => low));
 	const span = Math.max(...all.map(([, high]) => high)) - first;
-	const per = [16, 8, 4, 2].find((n) => n * span <= COLUMNS) ?? 1; // of an octave
+	const per = [16, 8, 4, 2].find((n) => n * span <= COLUMNS) ?? 1; // columns of an octave
 	const length = Math.max(Math.ceil(span * per - 1e-6), 8);
 	const sets = octaves
 		.map((buckets, i) => {

@@ -21,7 +21,7 @@ export function mount(root, page) {
 	all.className = 'button quiet';
 	const panel = card('fix-first', 'Fix first', { head: [all], parts: [first.node] });
 	let isEmpty = false; // the range has no requests
-	let drawMore = null; // draws the rare parts, once one of them was needed
+	let drawMore = null; // draws the rare parts, once one of them is needed
 	root.append(attention.node, tiles.node, trends.node, panel);
 	return {
 		remove: () => trends.remove(),

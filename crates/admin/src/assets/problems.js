@@ -21,7 +21,7 @@ const LOSSES = {
  * begin with the text of `advice`.
  */
 export function problems(health, failure, advice = []) {
-	// The failure and the warning begin with the action that failed.
+	// Failures and warnings name the failed action before the error: "action: error".
 	const [, error] = /^[^:]*: (.*)$/s.exec(failure?.message ?? '') ?? [];
 	const isShown = (warning) =>
 		(error && warning.endsWith(error)) || advice.some(({ text }) => warning.startsWith(text));

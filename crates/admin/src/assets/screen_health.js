@@ -50,7 +50,7 @@ export function mount(root, page) {
 			overview: 'overview',
 		}),
 		draw({ instances: fleet, overview, changes }, now, { asOf, health: own }) {
-			// Any instance of the fleet may be the one that judges.
+			// Another instance may judge, so the state of judging comes from the answer about changes.
 			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
 			const health = own && { ...own, changes: { ...own.changes, ...judged } };
 			const began = changes?.changes.find((one) => one.stands && one.instance)?.since ?? 0;
@@ -95,7 +95,7 @@ export function mount(root, page) {
 
 const ago = (seconds) => (seconds < 2 ? 'just now' : `${span(seconds)} ago`);
 
-/** The most important questions, each as [topic, sentence, whether it is well]. */
+/** The most important facts, each as [topic, sentence, whether all is well]. */
 function wellness(health, { asOf, fleet, overview, changes }, now) {
 	const { store, recording, fold } = health;
 	const losses = problems({ recording, flush: health.flush, fold }, null);

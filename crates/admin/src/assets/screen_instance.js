@@ -46,7 +46,7 @@ export function mount(root, page) {
 	const change = changePanel(page);
 	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
 	const charts = el('div', 'pair');
-	const all = new Trends(page, name); // of a service that has one instance
+	const all = new Trends(page, name); // shown if the service has only this instance
 	const [requests, latency] = [
 		['requests', 'Requests', REQUESTS, count],
 		['latency', 'Latency', LATENCY, duration],

@@ -3,7 +3,7 @@
 /** The sentence for a time in which no instance recorded. */
 export const NOT_RUNNING = 'not recorded: the service was not running';
 
-/** The begin of the recorded part of a window. The part ends now, and may have gaps. */
+/** The start of the recorded part of a window. The part ends now, and may have gaps. */
 export function beginOf({ from, to, complete, not_running_seconds: missing = 0 }, now) {
 	const end = Math.min(to, now);
 	return end - complete * (end - from) - missing;

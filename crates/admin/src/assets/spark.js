@@ -35,6 +35,6 @@ function spark(picture, values) {
 	const line = values.map(point).join('');
 	const gaps = values.includes(null) || !line;
 	attr(picture.firstChild, 'class', gaps ? 'gaps' : null);
-	// a line without gaps bounds a surface, whose sides and base lie outside the picture
+	// A line without gaps is the upper edge of an area, whose other edges lie outside the picture.
 	attr(picture.firstChild, 'd', gaps ? line : `${line.replace('M0.0 ', 'M-3 25V')}H99V25`);
 }

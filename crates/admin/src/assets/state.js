@@ -106,7 +106,7 @@ let automatic = '1h'; // the range while none is chosen
 /** The name of the range that moves with the clock. */
 export const rangeName = () => state.range || automatic;
 
-/** Unless a range is chosen, selects one that a recording of `age` seconds fills. Returns whether the range changed. */
+/** If no range is chosen, selects one that a recording of `age` seconds fills. Returns whether the range changed. */
 export function recordedFor(age) {
 	const old = rangeName();
 	automatic = age < 330 ? '5m' : age < 960 ? '15m' : '1h';

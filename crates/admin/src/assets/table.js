@@ -10,8 +10,8 @@ import { ENOUGH } from './tiles.js';
 
 /**
  * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is the exported value; `sort`
- * makes the heading a button; `title` explains it. The first column names the row. `href` makes a click open it.
- * `allRows()` resolves to the rows of all pages, for a file.
+ * makes the heading a button; `title` explains it. The first column names the row. `href` makes a click on a row open
+ * its link. `allRows()` resolves to the rows of all pages, for a file.
  */
 export class Table {
 	#columns;

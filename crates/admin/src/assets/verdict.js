@@ -1,4 +1,4 @@
-// The changes of a path: the size, the begin, the confidence, the suspects, and the verdict on a deploy.
+// The changes of a path: the size, the start, the confidence, the suspects, and the verdict on a deploy.
 
 import { cost, explanation, headline, isOfAll, level, since, sure, values } from './change.js';
 import { attr, el, labelled, say, sync, text } from './dom.js';
@@ -19,7 +19,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 	node.dataset.panel = 'change';
 	return {
 		node,
-		/** `timers`: those of the page; the API says which of them fail more often than before. */
+		/** `timers`: the page's timers; the API says which of them fail more often than before. */
 		draw(changes, marks, now, log, timers = []) {
 			const stand = changes.filter((one) => one.stands);
 			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];

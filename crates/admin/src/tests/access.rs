@@ -1,4 +1,4 @@
-//! Tests of which requests are answered.
+//! Tests of access control.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +36,7 @@ async fn a_token_is_accepted_as_bearer_or_as_password() {
     let access = Access::token("s3cret");
     assert_eq!(status(&access, "Bearer s3cret").await, 200);
     assert_eq!(status(&access, "bearer  s3cret").await, 200);
-    // As read from a file, with the line end.
+    // A token from a file may end with a line break.
     assert_eq!(
         status(&Access::token("s3cret\n"), "Bearer s3cret").await,
         200
@@ -161,7 +161,7 @@ fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
     }
 }
 
-/// A build with debug assertions is not a deployment.
+/// A build with debug assertions does not warn, because it is for development.
 #[test]
 fn a_secret_that_others_guess_is_told() {
     let told = |access: Access, has_debug_assertions| {

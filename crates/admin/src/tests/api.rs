@@ -100,7 +100,7 @@ async fn invalid_parameters_are_named() {
     );
     let long = format!("/api/counters?name={}", "x".repeat(2_000));
     assert_eq!(get(&bench.router, &long).await.status, 400);
-    // A wrong question is refused whatever the store does.
+    // An invalid question is answered 400, even while the store fails.
     bench.store.set(store::FaultMode::Failing);
     let refused = get(&bench.router, "/api/paths?limit=1001").await;
     assert_eq!(refused.status, 400);

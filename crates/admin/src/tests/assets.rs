@@ -41,7 +41,7 @@ async fn a_file_is_kept_for_ever_under_the_hash_of_its_content_only() {
         assert_eq!(get(&router, &uri).await.status, 404, "{uri}");
     }
     assert_eq!(get(&router, "/assets/0.1.0/app.js").await.status, 404);
-    // The page is not kept, so that its new URLs are seen at once.
+    // Browsers do not cache the page, so they see its new URLs at once.
     let page = get(&router, "/").await;
     assert_eq!(page.header("cache-control"), "no-store");
     assert!(page.body.contains(&current[1..]));

@@ -9,7 +9,7 @@ mod mount;
 mod openmetrics;
 #[cfg(feature = "prometheus")]
 mod prometheus;
-// Its counts of reads include those of rankings.
+// The tests count the store's reads, including those of rankings.
 #[cfg(feature = "rankings")]
 mod reading;
 mod screen;
@@ -86,7 +86,7 @@ pub(super) fn query_of(
     query_with(store, clock, targets, process)
 }
 
-/// As [`query_of`], with any targets.
+/// Like [`query_of`], with the given targets.
 pub(super) fn query_with(
     store: Arc<dyn Store>,
     clock: Clock,
@@ -178,7 +178,7 @@ pub(super) fn source_with(query: Reader) -> Source {
     }
 }
 
-/// A ranking of the store, and one without additions.
+/// A ranking that the store has too, and a ranking without additions.
 #[cfg(feature = "rankings")]
 fn rankings() -> Vec<(Arc<str>, RankingSpec)> {
     let spec = RankingSpec {

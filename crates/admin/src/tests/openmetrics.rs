@@ -69,7 +69,7 @@ fn router() -> Router {
     super::router(source, Access::open()).expect("open")
 }
 
-/// The lines that begin with one of these.
+/// The lines that begin with one of `beginnings`.
 fn lines<'a>(text: &'a str, beginnings: &[&str]) -> Vec<&'a str> {
     let is_one = |line: &&str| {
         beginnings
@@ -92,7 +92,7 @@ async fn openmetrics_is_the_same_with_exemplars_and_an_end() {
     assert!(open.body.ends_with("\n# EOF\n") && !plain.body.contains("# EOF"));
     assert!(!plain.body.contains(" # {"), "exemplars");
 
-    // Without its additions, it equals the other text: Prometheus stores the same series for both.
+    // Without its additions, OpenMetrics equals the Prometheus text: Prometheus stores the same series for both.
     let mut counters = Vec::new();
     let mut same = String::new();
     for line in open.body.lines().filter(|line| *line != "# EOF") {
@@ -131,7 +131,7 @@ async fn an_exemplar_stands_in_the_bucket_that_has_its_duration() {
         of(&errors),
         format!("{errors} 1 # {{trace_id=\"failed\"}} 0.09 1700000001.000")
     );
-    // From 50 to 100 ms there are two, of which the newer one is the exemplar.
+    // 60 and 90 ms are both in the bucket from 50 to 100 ms, which has the newer one as its exemplar.
     let newer = "7 # {trace_id=\"failed\"} 0.09 1700000001.000";
     assert!(lines(&open, &[&format!("{bucket}0.1\"}} 6 ")])[0].ends_with(&newer[2..]));
     let escaped = LONGEST_ID.replace('\\', "\\\\").replace('"', "\\\"");
@@ -142,7 +142,7 @@ async fn an_exemplar_stands_in_the_bucket_that_has_its_duration() {
     assert_eq!("trace_id".len() + LONGEST_ID.len(), 72, "128 at most");
     assert_eq!(open.matches(" # {").count(), 3, "nowhere else");
 
-    // With other bounds each has its own bucket.
+    // OpenTelemetry's bounds put 60 and 90 ms into different buckets.
     let named = ask(&router, "/metrics?names=opentelemetry", &[ACCEPT])
         .await
         .body;
@@ -208,7 +208,7 @@ async fn opentelemetrys_names_are_a_choice_of_the_scraper() {
         1
     );
     for old in ["pulse_request_duration_seconds", "pulse_in_flight"] {
-        assert!(!text.contains(old), "{old} as well");
+        assert!(!text.contains(old), "{old} is there too");
     }
     assert_eq!(
         get(&router, "/metrics?names=pulse").await.body,
@@ -233,7 +233,7 @@ async fn a_target_is_counted_from_the_start() {
     assert_eq!(lines(&text, &["pulse_target_"]), expected);
 }
 
-/// A path with a trace id at each place that takes one.
+/// The path has an exemplar with the longest trace id wherever it can have one.
 #[tokio::test]
 async fn the_answer_is_bounded_by_the_number_of_contexts() {
     const LINES: usize = 20;
@@ -256,7 +256,7 @@ async fn the_answer_is_bounded_by_the_number_of_contexts() {
         let of_path = open.lines().filter(|line| line.contains("/api/v1/things"));
         let of_path: Vec<_> = of_path.collect();
         assert!((10..=LINES).contains(&of_path.len()), "{uri}: {of_path:#?}");
-        // The names of its metric and its labels, its value, and an exemplar whose id is escaped.
+        // A line has the names of its metric and its labels, a value, and an exemplar whose id is escaped.
         let most = 130 + 2 * 30 + 2 * LONGEST_ID.len() + 60;
         assert!(
             of_path.iter().all(|line| line.len() < most),

@@ -21,7 +21,7 @@ async fn without_the_store_the_fleet_is_left_out() {
     assert_eq!(text.matches("\npulse_requests_total{").count(), 3);
 }
 
-/// The indexes of the buckets with this crate's names.
+/// The indexes in `Totals::buckets` at which the buckets of this crate's histogram end.
 const PLACES_OF_PULSE: [usize; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17];
 
 /// Rows of every kind and outcome, with names that need an escape anywhere and with numbers of every length.
@@ -88,7 +88,7 @@ async fn the_text_is_what_it_has_always_been() {
     assert_eq!(text.len(), expected.len());
 }
 
-/// The totals wait for another task of the same thread.
+/// Collecting the totals blocks until another task of the same thread has run.
 #[tokio::test]
 async fn writing_leaves_the_thread_to_other_tasks() {
     let (mut source, _, _) = source(Canned::default());

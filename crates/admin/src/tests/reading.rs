@@ -30,14 +30,14 @@ async fn many_dashboards_ask_once_a_second() {
     for answered in all().await {
         assert_eq!(answered.status, 200);
     }
-    // The index, the four half hours of two hours by two, the fleet, and the contexts without records.
+    // The reads: the index, the four half hours of two hours in two reads, the fleet, and the contexts without records.
     assert_eq!(bench.store.asked(), 5);
     bench.manual_clock.advance(Duration::from_millis(900));
     all().await;
     assert_eq!(bench.store.asked(), 5);
     bench.manual_clock.advance(Duration::from_millis(100));
     all().await;
-    // The index and the fleet: no half hour has changed.
+    // Only the index and the fleet are read again, because no half hour has changed.
     assert_eq!(bench.store.asked(), 7);
     bench.manual_clock.set_wall(NOW + 3_600);
     all().await;
@@ -48,9 +48,9 @@ async fn many_dashboards_ask_once_a_second() {
     for _ in 0..3 {
         join_all(STORE_READERS.map(|uri| get(&bench.router, uri))).await;
     }
-    // A context, its slowest requests of two hours and those of all, the slowest, the names of the rankings and each,
-    // one of them, a counter, the names and the values of all counters, a metric, a histogram, the reports of sixty
-    // minutes by four.
+    // The reads: a context, its slowest requests in two hours, the slowest requests of all contexts, the slowest
+    // contexts, the rankings' names and each ranking, one ranking alone, a counter, the names and the values of all
+    // counters, a metric, a histogram, and the reports of sixty minutes, four minutes at a time.
     assert_eq!(bench.store.asked() - before, 29);
 }
 

@@ -38,7 +38,7 @@ use tower_pulse_model::tier::TierSlice;
 /// Eight minutes and ten seconds into an hour.
 pub(crate) const NOW: i64 = 1_336_374_000 + 490;
 
-/// The half hours that hold the requests of this hour and of the last.
+/// The half hours that hold the requests of this hour and of the last hour.
 const HALF_HOURS: [i64; 2] = [NOW - 490, NOW - 490 - 1_800];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl Query for Canned {
             taken_at: now,
             contexts: 4,
             timers: 1,
-            // Not readable or just ended; ten complete slices, most of them missing; too old.
+            // Three slices that are unreadable or have just ended, four of the ten that count, and one that is too old.
             recent: [
                 (0, 900),
                 (-1, 300),
@@ -286,7 +286,7 @@ impl Query for Canned {
 
 impl Upkeep for Canned {
     fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus> {
-        // Neither counted nor failing, as the tests are about the calls after this one.
+        // This call is not counted and never fails, because the tests are about the calls after it.
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
             created: Some(NOW - 1_000_000),

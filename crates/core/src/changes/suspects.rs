@@ -39,7 +39,7 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
     if is_of_a_page {
         let sides = sides(store, change, end).await?;
         suspects.extend(instance(change, &sides, &reports));
-        // On a slow instance all timers take longer.
+        // Timers are suspects only if no instance and no machine is one: on a slow instance, all timers take longer.
         let is_of_speed = matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster);
         let machines = machines(change, &suspects, &reports);
         if suspects.is_empty() && machines.is_empty() && is_of_speed {

@@ -18,7 +18,7 @@ use tower_pulse_detect::detector::DetectorState;
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::pack::pack;
 
-/// About how many bytes one step writes.
+/// The approximate number of bytes that one step writes.
 const STEP_BYTES: usize = 256 * 1024;
 
 /// The fields in the store.

@@ -334,7 +334,7 @@ mod tests {
             "{}",
             buffer.old_counts.len()
         );
-        // For calls that were added up, it is not known which of them the store lacks.
+        // Of calls that were added up, the buffer does not know which ones the store lacks.
         let fence = buffer.old_counts.back().map_or(0, |count| count.seq) - 10;
         let lost = buffer.after(fence, &clock).lost.requests;
         assert!((calls - fence..calls - fence + 3).contains(&lost), "{lost}");
@@ -348,7 +348,7 @@ mod tests {
         let (clock, hand) = Clock::manual(0);
         let size = call(1).batch.approximate_bytes();
         let mut buffer = ReplayBuffer::new(2 * size, SECOND);
-        // Added up by the minute, remembered apart, and buffered.
+        // In the end, calls 1 to 3 are added up by the minute, 4 and 5 are remembered separately, 6 and 7 are buffered.
         for seq in 1..=3 {
             buffer.push(&clock, call(seq), Moment::now(&clock));
         }
@@ -387,7 +387,7 @@ mod tests {
         for seq in 2..=5 {
             buffer.push(&clock, call(seq), Moment::now(&clock));
         }
-        // 1 is too old, 2 had no room.
+        // Call 1 is too old, and there was no room for call 2.
         assert_eq!(buffer.after(0, &clock), plan(Some(3), 2));
         assert_eq!(buffer.after(0, &clock), plan(Some(3), 0));
         let again = buffer

@@ -17,7 +17,7 @@ async fn flushing_shows_what_is_taken_and_not_acknowledged() {
     flushing.store.set(Behaviour::Hanging);
     flushing.record(3);
     assert!(timeout(MS, flushing.flusher.flush()).await.is_err());
-    // The context and `<all>`.
+    // The two series are the context and `<all>`.
     let status = flushing.flusher.status();
     assert_eq!(status.series, 2);
     assert!(status.in_doubt_age.is_some() && status.flushed_age.is_none());
@@ -50,7 +50,7 @@ async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
 #[tokio::test]
 async fn a_flush_of_nothing_asks_for_the_newest_call() {
     let flushing = Flushing::new();
-    flushing.flusher.flush().await.expect("nothing is asked");
+    flushing.flusher.flush().await.expect("no call is sent");
     flushing.flush(1).await;
     flushing
         .store

@@ -65,7 +65,7 @@ async fn a_flush_sends_what_a_dropped_shutdown_had_taken() {
     flushing.store.set(Behaviour::Fine);
     let flushed = flushing.flusher.flush().await.expect("the store answers");
     assert_eq!(flushed.map(|flushed| flushed.call.seq), Some(1));
-    // The shutdown may have tried it twice before it was dropped.
+    // The shutdown may have sent the call twice before the shutdown was dropped.
     let calls = flushing.store.calls().len();
     assert!((3..=4).contains(&calls), "{calls} calls");
     assert!(flushing.flusher.finish(SECOND).await.is_ok());
@@ -92,7 +92,7 @@ async fn a_flusher_without_a_pulse_flushes_once_more() {
     tokio::task::yield_now().await;
     flushing.record(2);
     drop(stop);
-    task.await.expect("it ends");
+    task.await.expect("the task ends");
     let requests: u64 = flushing.store.calls().iter().map(|call| call.2).sum();
     assert_eq!(requests, 2);
 
@@ -102,6 +102,6 @@ async fn a_flusher_without_a_pulse_flushes_once_more() {
     tokio::task::yield_now().await;
     stopping.record(2);
     stop.stop();
-    task.await.expect("it ends");
+    task.await.expect("the task ends");
     assert_eq!(stopping.store.calls(), [], "the shutdown flushes");
 }

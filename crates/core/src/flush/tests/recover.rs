@@ -37,7 +37,7 @@ async fn a_named_instance_has_an_id_of_its_own_in_the_journal() {
         assert_eq!(status.unique_name, format!("web-1:{id}"));
         ids.extend(calls.into_iter().map(|(id, ..)| id));
     }
-    // Each had to continue under another id.
+    // Each instance had to continue under a second id.
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 4);
@@ -65,8 +65,8 @@ async fn behind_a_garbled_fence_only_a_call_that_was_never_sent_is_sent_again() 
     assert_eq!((status.series, status.in_doubt_age), (0, None));
 }
 
-/// Replaces the store's generation of the age `age` ten seconds after it last answered. Returns whether the instance
-/// has another name, and how many of two requests it counts as lost.
+/// Replaces a generation that last answered at the age of `age` + 10 seconds. Returns whether the instance has another
+/// name, and how many of two requests it counts as lost.
 async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
     let (clock, manual_clock) = Clock::manual(NOW);
     let flushing = Flushing::of(Scripted::default(), clock, None);
@@ -89,7 +89,7 @@ async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
     assert!(is_sent_again);
     if !is_taken_again {
         // The next call reports the missing requests. The store is not asked for calls of the old name.
-        flushing.flusher.flush().await.expect("it is told");
+        flushing.flusher.flush().await.expect("the store answers");
         let told = lock(&flushing.store.appended).pop();
         let (_, served) = told.expect("there is a call").1.batch.served();
         assert_eq!((lock(&flushing.store.appended).len(), served), (3, 2));
@@ -109,7 +109,7 @@ async fn after_a_reset_a_call_is_sent_again_if_the_store_cannot_have_it() {
         after_reset(50, generation("next", 0, true)).await,
         (true, 0)
     );
-    // Another instance was here first, or the store was restored to an earlier state.
+    // The store was not empty when the generation began, or it was restored to an earlier state.
     assert_eq!(
         after_reset(49, generation("next", 0, false)).await,
         (true, 2)

@@ -10,11 +10,11 @@ async fn a_store_that_asks_for_the_same_call_again_and_again_is_a_failure() {
     let flushing = Flushing::new();
     flushing.record(1);
     *lock(&flushing.store.answers) = [Appended::Gap { fence: 0 }; 3].into();
-    flushing.flusher.flush().await.expect("three times may be");
+    flushing.flusher.flush().await.expect("three are allowed");
     assert_eq!(flushing.store.calls().len(), 4);
     flushing.record(1);
     *lock(&flushing.store.answers) = [Appended::Gap { fence: 1 }; 9].into();
-    let error = flushing.flusher.flush().await.expect_err("it never ends");
+    let error = flushing.flusher.flush().await.expect_err("it gives up");
     assert_eq!(error.kind(), StoreErrorKind::Unexpected);
     assert_eq!(flushing.store.calls().len(), 8);
 }
@@ -27,9 +27,9 @@ async fn a_store_that_loses_the_same_call_again_and_again_is_a_failure() {
     let answers = [Appended::Gap { fence: 0 }, done].repeat(9);
     *lock(&flushing.store.answers) = answers.into();
     flushing.record(1);
-    let error = flushing.flusher.flush().await.expect_err("it never ends");
+    let error = flushing.flusher.flush().await.expect_err("it gives up");
     assert_eq!(error.kind(), StoreErrorKind::Unexpected);
-    // Five rounds of two calls: the three that may be in vain, one for the call in the replay buffer, and the one
+    // Five rounds of two calls: three rounds that may be in vain, one for the call in the replay buffer, and the one
     // beyond the limit.
     assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
 }

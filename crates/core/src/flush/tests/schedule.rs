@@ -93,7 +93,7 @@ async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(
     }
     stop.stop();
     for task in tasks {
-        task.await.expect("it ends");
+        task.await.expect("the task ends");
     }
     flushed
 }
@@ -123,7 +123,7 @@ async fn the_shown_interval_is_that_of_a_ranking_that_flushes_early() {
         max_ids: 2_000,
     };
     let ranking = flushing.recorder.ranking("searches", spec);
-    let ranking = ranking.expect("it is the first");
+    let ranking = ranking.expect("the ranking is new");
     let flushed = flushes(&flushing, &manual_clock, |second| {
         // Crowded for 20 s.
         let ids = if second <= 20 { 250 } else { 1 };
