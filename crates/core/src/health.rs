@@ -57,7 +57,7 @@ pub struct Health {
     pub status: Status,
     /// Sentences for the operator. Each ends with what to do.
     pub warnings: Vec<String>,
-    /// The conditions that these sentences are about.
+    /// The conditions that the warnings are about.
     pub conditions: Vec<Condition>,
     /// The name of this instance: the name that `Builder::instance` sets, or the host's name with a random suffix. In a
     /// process that is not an instance, the name is empty, and null in JSON.
@@ -300,7 +300,7 @@ pub struct RecordingHealth {
     ///
     /// A removal from a ranking counts as 1.
     pub dropped_additions: u64,
-    /// Samples whose context came after `max_contexts` others.
+    /// Samples of contexts beyond `max_contexts`.
     pub overflowed: u64,
     /// Contexts and counters with pending data.
     pub pending_series: usize,
@@ -325,7 +325,7 @@ pub struct FlushHealth {
     pub interval_seconds: f64,
     /// Seconds since the store last acknowledged a call.
     pub last_flush_age_seconds: Option<f64>,
-    /// Age of the oldest sample that may not be in the store, in seconds.
+    /// Age of the oldest sample that the store may not have yet, in seconds.
     pub pending_age_seconds: Option<f64>,
     /// Seconds since the call in doubt was first sent.
     pub in_doubt_age_seconds: Option<f64>,

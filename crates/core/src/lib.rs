@@ -1,4 +1,4 @@
-//! The stages of an instance: it records, flushes, folds, judges and answers. The store in memory is here as well. This
+//! The stages of an instance: it records, flushes, folds, judges and answers. The store in memory is also here. This
 //! crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`. The crate is independent of
 //! Redis, files, axum and tower, and of how an answer is rendered.
 //!

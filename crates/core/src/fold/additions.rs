@@ -1,5 +1,5 @@
-//! The additions of a step to counters and statistics: the part of the round in the step's partitions. Other programs
-//! may add to the same keys, so a step adds to the values in these keys. Fields of tables are replaced instead.
+//! Collects the additions of a step to counters and statistics, from the partitions of the round that the step writes.
+//! Other programs may add to the same keys, so the step adds to their values. Fields of tables are replaced instead.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tower_pulse_model::sorted;
 /// Additions to counters by precision and slice.
 type BySlice = Vec<((Precision, i64), Vec<(Arc<str>, i128)>)>;
 
-/// Adds the costs of the additions of a round to the plans.
+/// Adds the cost of the additions of a round to the plans of their partitions.
 pub(super) async fn plan(leased: &LeasedStore<'_>, round: &Round, plans: &mut Plans) {
     let mut seen = 0;
     for group in &round.groups {
@@ -85,7 +85,7 @@ pub(super) fn additions(
     additions
 }
 
-/// Adds to the counters of a context: hits, errors, microseconds.
+/// Adds the hits, errors and microseconds of a context to its counters.
 fn count_requests(
     counters: &mut BySlice,
     group: &Group,
@@ -98,7 +98,7 @@ fn count_requests(
             let into = sorted::entry(counters, (*precision, slice), Vec::new);
             for (metric, name) in &names {
                 let n = of_metric(*metric, counts);
-                // An addition of 0 must not create a slice.
+                // An addition of 0 errors or microseconds must not create a slice.
                 if n > 0 || *metric == Metric::Hits {
                     into.push((Arc::clone(name), i128::from(n)));
                 }

@@ -19,8 +19,8 @@ pub(super) const TAKEOVERS: usize = 5;
 const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 
 impl Folder {
-    /// Makes this instance fold unless another one does, even without waiting entries. This also does the work that is
-    /// due between rounds.
+    /// Makes this instance fold, even if no entries wait, unless another instance folds. Folding includes the work that
+    /// is due between rounds.
     pub fn wake(&self) {
         self.leaderless.notify_one();
     }
@@ -53,8 +53,8 @@ impl Folder {
         Ok(written)
     }
 
-    /// Ends the lease of another instance, whose steps then have no effect until it has acquired the lease again.
-    /// Returns `false` if no other instance holds the lease.
+    /// Ends the lease of another instance. The steps of that instance have no effect until it has acquired the lease
+    /// again. Returns `false` if no other instance holds the lease.
     pub(super) async fn end_lease_of_another(&self) -> Result<bool, StoreError> {
         let status = self.store.upkeep().status(self.clock.now_seconds()).await?;
         let holder = status.journal.and_then(|journal| journal.folder);
@@ -107,7 +107,8 @@ impl LeasedStore<'_> {
         for step in &write.steps {
             self.write(step).await?;
         }
-        // A write to a key that holds something else is dropped, and the key is quarantined. Reading back detects that.
+        // A write to a key that holds a foreign value is dropped, and the key is quarantined. Reading the fields back
+        // detects this.
         let writes = write.steps.iter().flatten();
         let last_set = writes.filter_map(|writes| Some((&writes.table, writes.set.last()?)));
         let of_table: Map<_, _> = last_set.collect();

@@ -41,7 +41,7 @@ impl LeasedStore<'_> {
             let read = step.await?.done()?;
             let mut entries = read.entries;
             (gathered.head, gathered.now) = (read.head, read.now);
-            // The later of the two clocks, as that of the store may be behind.
+            // The later of the two times, because the store's clock may be behind.
             let bound = read.now.max(own_now).saturating_add(STAMP_AHEAD);
             let bound = *newest.get_or_insert(bound);
             for entry in &mut entries {

@@ -20,7 +20,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 impl Folder {
     /// Takes over folding when the store keeps fewer days than this instance asks for.
     pub async fn ask_for_history(self: Arc<Self>) {
-        // In one process each instance folds what it flushes.
+        // If all instances are in one process, each instance folds its own flushes.
         let (Some(days), Some(_)) = (self.limits.history_days, self.store.locality().read_every)
         else {
             return;
@@ -38,7 +38,7 @@ impl Folder {
         }
     }
 
-    /// Returns whether the lease of another instance had to be ended.
+    /// Takes over folding if the history is too short. Returns whether the lease of another instance had to be ended.
     async fn look_at_history(&self, days: u32) -> Result<bool, StoreError> {
         let kept = history::read(self.store.journal(), Purpose::Fold).await?;
         let now = self.clock.now_seconds();

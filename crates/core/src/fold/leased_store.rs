@@ -9,7 +9,7 @@ use crate::store::table::Table;
 use crate::store::{Position, Store};
 use tower_pulse_model::round::PARTITIONS;
 
-/// The right to fold, which ends when the journal's state has another version.
+/// The right to fold, which ends when the journal's state gets another version.
 pub(super) struct Lease {
     pub(super) progress: Progress,
     /// Positions of entries that are folded and may be trimmed, oldest first.

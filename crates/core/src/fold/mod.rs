@@ -50,7 +50,7 @@ use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, Position, Readable, Store, StoreFuture};
 use crate::task::{Admission, DENIED_WAIT, lock};
 
-/// The journal is read this long after the start of a second: most instances have flushed by then.
+/// The journal is read this long after each multiple of the read interval, when most instances have flushed.
 const READ_DELAY: Duration = Duration::from_millis(150);
 /// The waits after an error, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
@@ -74,8 +74,8 @@ pub struct Folder {
     /// The name of this instance in the lease.
     instance: String,
     limits: FoldLimits,
-    /// The lease, and the features with the data that they remember under it. Taken out of the slot during a step. If
-    /// the future is dropped meanwhile, the slot stays empty, and the next call begins by acquiring the lease.
+    /// The lease, and the features with the data that they remember under it. During a step, the slot is empty. If the
+    /// future is dropped meanwhile, the slot stays empty, and the next call begins by acquiring the lease.
     leadership: tokio::sync::Mutex<Option<(Lease, Features)>>,
     /// Notified when entries wait and no instance seems to fold.
     leaderless: Arc<Notify>,
@@ -157,7 +157,7 @@ impl Folder {
         Ok(self.rounds(None, None).await?.leader)
     }
 
-    /// Folds entries up to `position`, or all of them. With a write, folds the waiting entries, and then writes.
+    /// Folds entries up to `position`, or all entries. If there is a write, folds all waiting entries, and then writes.
     // Boxed, as several modules await it: see `BoxFuture`.
     #[inline(never)]
     fn rounds<'a>(
@@ -201,7 +201,7 @@ impl Folder {
             },
             _ => self.leadership.lock().await,
         };
-        // After the lease is lost, tries twice more. A step of this instance may have caused the loss: the step took
+        // After a loss of the lease, tries twice more. A step of this instance may have caused the loss: the step took
         // effect and changed the version, but its answer did not arrive.
         let mut losses = 0;
         loop {

@@ -27,8 +27,8 @@ impl LeasedStore<'_> {
             match self.gather(own_now, stop_before).await? {
                 Read::Gathered(gathered) => break gathered,
                 Read::Newer(entry) => return Ok(Outcome::Newer(entry)),
-                // The entries before this one are folded first, unless they are in a round that was begun: its end is
-                // fixed.
+                // The entries before this entry are folded first, in a round of their own. A round that was begun
+                // cannot be shortened, because its end is fixed.
                 Read::Garbled(entry, false) if self.lease.progress.round_end.is_none() => {
                     stop_before = Some(entry.position);
                 }
@@ -114,7 +114,7 @@ impl LeasedStore<'_> {
         if lease.progress.round_end.is_none() && head == lease.progress.committed {
             let is_trimmed = lease.is_trimmed && self.journal.has_trimmed();
             if !is_trimmed || !lease.folded.is_empty() {
-                // A full journal takes no entries, so no later round would trim these.
+                // If the journal is full, it accepts no entries, so no later round would trim the folded ones.
                 lease.folded.push_back(lease.progress.committed);
                 self.trim().await?;
                 self.lease.is_trimmed = true;

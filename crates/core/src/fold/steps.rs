@@ -129,7 +129,7 @@ impl LeasedStore<'_> {
                 Ok(Step::Done(())) => return Ok(()),
                 Ok(Step::Stale(version)) if version == step.next => return Ok(()),
                 Ok(_) => return Err(Interrupted::Lost),
-                // The answer to the next try tells whether this one took effect.
+                // The answer to the next try shows whether this try took effect.
                 Err(error) if tries < MAX_TRIES && error.kind().is_without_answer() => {
                     tries += 1;
                     tokio::time::sleep(RETRY_DELAY).await;

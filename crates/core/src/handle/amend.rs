@@ -1,8 +1,8 @@
 //! Amendments by people: acknowledging a change, and removing a mark that was a mistake.
 //!
-//! An amendment is written between two rounds of folding, unless the same field was written meanwhile. So the amendment
-//! is stored when the answer comes, even if another instance folds and judges. If two people amend at the same time,
-//! the later one gets an error.
+//! An amendment is written between two rounds of folding. So the amendment is stored when the answer comes, even if
+//! another instance folds and judges. If the same field was written meanwhile, the amendment is tried again with the
+//! new value.
 
 use super::{FLUSH_DEADLINE, Handle};
 use crate::error::{AmendError, StoreError, StoreErrorKind};

@@ -23,7 +23,7 @@ impl Handle {
         self.0.stages.judge.on_change(on_change);
     }
 
-    /// The changes of the fleet: first the ongoing ones, in the order of the time that they cost, then the ended ones.
+    /// The changes of the fleet: ongoing changes, ordered by the time that they cost, and then ended changes.
     ///
     /// # Errors
     /// The store failed.
@@ -104,11 +104,11 @@ impl Handle {
     /// Judges the minutes that have ended, which finds the pages that have changed. A background task does this 15 s
     /// after each minute. Callers that move the clock themselves call this method after a [`flush`](Self::flush).
     /// Returns the number of minutes that this instance has judged; other instances may have judged other minutes. The
-    /// result is written between two rounds of folding: if another instance folds, it is interrupted briefly, and
-    /// continues.
+    /// result is written between two rounds of folding: if another instance folds, that instance is interrupted
+    /// briefly, and then continues.
     ///
     /// # Errors
-    /// The store failed. The next call judges the minutes that this one has not judged.
+    /// The store failed. The next call judges the minutes that this call has not judged.
     ///
     /// # Panics
     /// Without a tokio runtime that has its timers enabled.

@@ -43,7 +43,8 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Compares the current warnings with the conditions in progress. Returns those that begin and those that end.
+    /// Compares the current warnings with the conditions in progress. Returns an event for each condition that begins
+    /// or ends.
     fn look(&self, instance: &str, clock: &Clock, warnings: Vec<Warning>) -> Vec<ConditionEvent> {
         let mut seen = lock(&self.seen);
         for warning in &warnings {
@@ -74,8 +75,8 @@ impl Watch {
             };
             let is_recent = |at| clock.since(at) < LOGGED_EVERY;
             if matches!(condition, Condition::Configuration | Condition::Overflow) {
-                // For these two conditions, the log already names the cause: the setting, or the first name that was
-                // too many.
+                // For these two conditions, the log already names the cause: the setting, or the first name beyond the
+                // limit.
             } else if !seen.is_ongoing {
                 tracing::info!("{event}");
             } else if !seen.logged_at.is_some_and(is_recent) {

@@ -110,8 +110,8 @@ impl Stages {
         warnings
     }
 
-    /// Why samples do not reach the store. Each warning ends with the error; warnings of other stages may have the same
-    /// error.
+    /// Warnings that explain why samples do not reach the store. Each ends with the error; warnings of other stages may
+    /// have the same error.
     fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.store.explains_failures() {
@@ -147,7 +147,7 @@ impl Stages {
     }
 }
 
-/// How long a store may be without an answer before there is a warning.
+/// The least time without an answer of the store before there is a warning.
 const AWAY_AFTER: Duration = Duration::from_secs(5);
 
 /// The time after the start at which there is a warning about a layer without any request to a route.
@@ -158,8 +158,8 @@ const NO_ROUTES_AFTER: Duration = Duration::from_secs(10);
 const SENSELESS_OF: u64 = 100;
 
 impl Stages {
-    /// Warnings about waits in front of this instance that made no sense in the last seconds, if many requests had
-    /// them.
+    /// Warnings about waits in front of this instance that make no sense, if many requests of the last seconds had such
+    /// a wait.
     fn queue_warnings(&self) -> Vec<Warning> {
         let (Some(_), Some(header)) = (&self.recorder.queue, &self.recorder.limits.queue_header)
         else {
@@ -202,11 +202,11 @@ impl Stages {
     }
 }
 
-/// Earlier counts of the header of the queue.
+/// Counts of the requests with the queue-time header, at two earlier moments.
 #[derive(Default)]
 pub(super) struct QueueSince(Mutex<[Option<(Tick, QueueHealth)>; 2]>);
 
-/// The least time between two of these counts.
+/// The least time between these two moments.
 const QUEUE_COUNTED_FOR: Duration = Duration::from_secs(4);
 
 impl QueueSince {

@@ -83,7 +83,7 @@ impl Handle {
         joined.extend(tasks);
     }
 
-    /// Where samples are recorded.
+    /// The recorder of samples.
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.0.stages.recorder
     }
@@ -118,7 +118,7 @@ impl Handle {
     ///
     /// # Errors
     /// The store failed, or no instance has folded the data within 5 s: nothing is lost, and the next flush tries
-    /// again. There is an error too if a key holds something else, and data for this key was dropped meanwhile.
+    /// again. Also returns an error if data was dropped meanwhile because its key holds a foreign value.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing and counts nothing twice.
@@ -140,7 +140,8 @@ impl Handle {
         Box::pin(async {
             let stages = &self.0.stages;
             let flushing = Box::pin(async {
-                // Read before the flush waits: a flush in progress may take data that was added before this call.
+                // The count is read before this call waits for a flush in progress, which may already send data of the
+                // caller.
                 let before = stages.flusher.known_quarantined().await;
                 self.0.flushes.run(stages.flush()).await?;
                 Ok(stages.flusher.quarantined_since(before))
@@ -158,7 +159,7 @@ impl Handle {
     /// Stops the background tasks, flushes what is left, and waits for both.
     ///
     /// # Errors
-    /// The store did not take everything within the timeout of a shutdown, or has lost data that it had taken.
+    /// The store did not acknowledge all data within the timeout of a shutdown, or has lost acknowledged data.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: call this method again.
@@ -177,7 +178,8 @@ impl Handle {
             }
             let start = std::time::Instant::now();
             let result = stages.flusher.finish(stages.options.shutdown_timeout).await;
-            // The journal is safe, and another instance could fold it. Folding it now makes it readable sooner.
+            // The flushed data is safe in the journal, and another instance could fold it. Folding now makes the data
+            // readable sooner.
             let left = stages
                 .options
                 .shutdown_timeout
@@ -206,7 +208,8 @@ fn not_readable() -> StoreError {
 
 impl Stages {
     async fn flush(&self) -> Result<(), StoreError> {
-        // Another iteration follows if the store has lost acknowledged data, or got data again at another position.
+        // Another iteration follows if the store has lost acknowledged data, or if calls were replayed and have another
+        // position.
         let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
             let readable = self.folder.until_readable(&newest.call);
@@ -217,8 +220,8 @@ impl Stages {
             tokio::time::sleep(wait).await;
             wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
         }
-        // Health then shows at once which samples folding could not use. Otherwise the next heartbeat would read that
-        // state.
+        // Refreshes the state of folding, so that health shows at once which samples folding could not use. The next
+        // heartbeat would refresh it later.
         let _ = self.flusher.refresh_fleet().await;
         Ok(())
     }

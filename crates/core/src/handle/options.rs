@@ -1,4 +1,4 @@
-//! The configuration of an instance. The builder checks it, and derives the precisions and the name when it builds.
+//! The configuration of an instance. The builder checks the configuration, and derives the precisions and the name.
 
 use std::time::Duration;
 

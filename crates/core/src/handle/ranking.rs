@@ -50,8 +50,8 @@ impl RankingBuilder {
     }
 
     /// The length of the window: a multiple of the interval, up to 366 days and 1,500 intervals. 24 hours by default.
-    /// If instances use different periods, the longest one applies, until no instance has added anything with it for
-    /// one such period.
+    /// If instances use different periods, the longest period applies, until the instances that use it have added
+    /// nothing for that long.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
@@ -171,7 +171,7 @@ pub enum RankingError {
     /// The store did not confirm the change. The change stays recorded, and is sent again automatically: do not repeat
     /// it.
     Unconfirmed(String, StoreError),
-    /// The change, or a part of it, was dropped: a key of the ranking holds something else.
+    /// The change, or a part of it, was dropped: a key of the ranking holds a foreign value.
     Refused(String, StoreError),
     /// The `Pulse` is shut down. The change was dropped, unless it was made while the shutdown began.
     ShutDown(String),
@@ -247,12 +247,12 @@ impl Ranking {
 
     async fn flush(&self) -> Result<(), RankingError> {
         let name = || self.entry.name.to_string();
-        // A flush would take the lease to fold, which the shutdown has given up.
+        // A flush would acquire the lease to fold again, which the shutdown has released.
         if self.entry.is_closed() {
             return Err(RankingError::ShutDown(name()));
         }
         let flushed = self.handle.flush_all().await;
-        // A flush during a shutdown does not tell whether later additions were stored.
+        // If a shutdown has begun meanwhile, the result of the flush does not show whether the change was stored.
         if self.entry.is_closed() {
             return Err(RankingError::ShutDown(name()));
         }
@@ -266,7 +266,7 @@ impl Ranking {
         }
     }
 
-    /// Whether additions that are made now are written to a key.
+    /// Whether an addition made now is written to this key.
     fn has_key(&self, key: &str) -> bool {
         let interval = Precision::new(self.entry.spec.interval, 1);
         let (ranking, start) = (self.entry.name.clone(), interval.slice(self.entry.now()));

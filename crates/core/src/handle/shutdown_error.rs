@@ -3,8 +3,8 @@
 use crate::error::StoreError;
 use tower_pulse_model::amounts::Amounts;
 
-/// A shutdown could not flush everything that was recorded, or has found that the store lost data that it had taken.
-/// The text says why, and the [`source`](std::error::Error::source) is the cause.
+/// A shutdown could not flush everything that was recorded, or has found that the store lost acknowledged data. The
+/// text says why, and the [`source`](std::error::Error::source) is the cause.
 #[derive(Debug)]
 pub struct ShutdownError {
     lost: Amounts,

@@ -108,7 +108,8 @@ impl Stages {
             let flushing = self.flusher.clone().flush_at_intervals(stopped.clone());
             async move {
                 flushing.await;
-                // In one process, there may be no other instance to fold what the last flush has appended.
+                // If the store is in this process, there may be no other instance to fold the entries of the last
+                // flush.
                 if store.locality().read_every.is_none() {
                     let _ = folder.fold().await;
                 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The most delays of a minute that are kept: one for each 100 ms. Further ones count only for the worst.
+/// The most delays of a minute that are kept: one for each 100 ms. Further delays count only for the worst delay.
 const MOST: usize = 600;
 
 /// The scheduling delays of a minute, in microseconds.
@@ -21,7 +21,7 @@ impl Delays {
         }
     }
 
-    /// Takes the median and the worst; `None` if there are no delays.
+    /// Takes all delays, and returns the median and the worst; `None` if there are no delays.
     pub(super) fn take(&mut self) -> Option<(u64, u64)> {
         let mut delays = std::mem::take(&mut self.micros);
         let worst = std::mem::take(&mut self.worst);

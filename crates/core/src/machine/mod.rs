@@ -118,7 +118,7 @@ fn busy(clock: &Clock) -> Option<Duration> {
     })
 }
 
-/// The runtime counts only on targets with 64-bit atomics.
+/// tokio counts the busy time only on targets with 64-bit atomics.
 #[cfg(not(target_has_atomic = "64"))]
 fn busy(_: &Clock) -> Option<Duration> {
     None
@@ -184,9 +184,9 @@ mod tests {
         assert_eq!(machine.worst_delay_micros, Some(900_000));
         assert!(machine.is_delayed() && machine.cpus >= 1);
         assert_eq!((machine.workers, machine.alive_tasks), (1, 1));
-        // The system does not know a manual clock.
+        // CPU time and busy time are real time, which a manual clock does not measure.
         assert_eq!((machine.cpu_millis, machine.busy_millis), (None, None));
-        // Without any delay.
+        // A minute without delays.
         for _ in 0..600 {
             settle().await;
             hand.advance(EVERY);

@@ -50,7 +50,7 @@ impl Process {
     }
 }
 
-/// The number behind a name in `/proc/self/status`.
+/// The number after a name in `/proc/self/status`.
 #[cfg(any(test, all(feature = "process", unix)))]
 fn number_in(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -93,7 +93,7 @@ mod tests {
         let files: Vec<_> = (0..20)
             .map(|_| std::fs::File::open("/proc/self/status"))
             .collect();
-        // Until the system has counted some CPU time.
+        // Spins until the system has counted some CPU time.
         let mut spun = 0u64;
         let now = loop {
             (0..1_000_000).for_each(|n| spun = std::hint::black_box(spun.wrapping_add(n)));

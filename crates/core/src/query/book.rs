@@ -79,8 +79,8 @@ impl Book {
         self.offset
     }
 
-    /// The time until the next page is read, with about 50 commands. Shorter at the start, because contexts that only
-    /// other programs have recorded come first, and a small service has few contexts.
+    /// The time until the next page is read, with about 50 commands. The time is shorter at the start, because contexts
+    /// that only other programs have recorded come first, and a small service has few contexts.
     pub fn pause(&self) -> Duration {
         Duration::from_secs(match self.round {
             0 if self.offset < self.foreign => 1,
@@ -126,7 +126,8 @@ pub(super) fn added_hours(context: &ContextSnapshot) -> Vec<(i64, AccessTimeStat
 fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
     let recorded = AccessTimeStats::from(&hour.aggregate.times);
     let count = hour.times.count - recorded.count;
-    // Counts are whole numbers, except for invalid values of other programs. Late samples are only in the records.
+    // The difference is at least 1 if other programs have added samples, and below 0 if late samples are only in the
+    // records. Counts that other programs have written may be invalid.
     (count > 0.5 && count.is_finite()).then(|| AccessTimeStats {
         count,
         sum: (hour.times.sum - recorded.sum).max(0.0),
@@ -237,6 +238,6 @@ mod tests {
             .map(|n| context(&n.to_string(), &[1], &[1]))
             .collect();
         let book = Book::default().with(page(many, 9_000));
-        assert_eq!(book.pause().as_secs(), 10, "a large service has time");
+        assert_eq!(book.pause().as_secs(), 10, "later pages wait for 10 s");
     }
 }

@@ -1,4 +1,4 @@
-//! The cooperative budget of a task: the time that it works before it lets others run.
+//! The cooperative budget of a task: the time that it works before it lets other tasks run.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl<'a> CoopBudget<'a> {
         }
     }
 
-    /// Lets other tasks run if this one has worked for [`BUDGET`].
+    /// Lets other tasks run if this task has worked for [`BUDGET`].
     pub(super) async fn yield_if_spent(&mut self) {
         if self.clock.since(self.since) >= BUDGET {
             tokio::task::yield_now().await;

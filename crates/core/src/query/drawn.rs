@@ -1,4 +1,4 @@
-//! The answers that only the dashboard draws. Users get them as JSON.
+//! The answers whose types only the dashboard uses. Applications get these answers as JSON.
 
 pub use super::answers::changes::WatchedRow;
 pub use super::answers::counters::{CounterSamples, CounterSamplesQuery};

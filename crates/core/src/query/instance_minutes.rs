@@ -136,8 +136,8 @@ impl InstanceMinutes {
         }
     }
 
-    /// The sums of each instance over the minutes that begin within `minutes`, on a context or on all reported ones, by
-    /// name. `created` is the start of the store's generation.
+    /// The sums of each instance over the minutes that begin within `minutes`, on a context or on all reported
+    /// contexts, by name. `created` is the start of the store's generation.
     ///
     /// Cancel safe: minutes that were read are kept.
     pub(super) async fn sums(
@@ -430,7 +430,7 @@ mod tests {
             minute("b", &[("x", 90, 10)]),
             minute("c", &[("y", 90, 10)]),
         ]];
-        // For b, the others are the nine requests of a.
+        // For b, the others have only the nine requests of a.
         assert_eq!(ratios(&few, None), [None; 3]);
         assert_eq!(ratios(&few, Some("y")), [None]);
     }

@@ -87,7 +87,7 @@ pub(super) fn answer<'a, Q: Question>(
     in_time(reader, writing)
 }
 
-// Compiled once, because it does not depend on the type of the question.
+// This function is compiled once, because it does not depend on the type of the question.
 fn in_time<'a>(
     reader: &'a Reader,
     writing: BoxFuture<'a, Result<Vec<u8>, QueryError>>,
@@ -101,8 +101,8 @@ fn in_time<'a>(
     })
 }
 
-/// Adds to the error of a question without parameters how to ask for less, because another question of the same name
-/// may have the parameter.
+/// If the error is that the question has no parameters, adds how to ask for less: another question of the same name may
+/// have the parameter.
 fn or_less(error: QueryError, (_, how): Less) -> QueryError {
     match error {
         QueryError::Parameter { name, message } if message.ends_with(NO_PARAMETER) => {
@@ -282,7 +282,7 @@ mod tests {
         }
         let refused = error(screen.to_json(&"x".repeat(MAX_BYTES), LESS));
         assert!(refused.contains("4194304"), "{refused}");
-        assert!(screen.check().is_ok(), "what is refused takes nothing");
+        assert!(screen.check().is_ok(), "a refused answer counts no bytes");
 
         let add = |points| screen.add(&screen.points, points, MAX_SCREEN_POINTS);
         for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! The keys of reads.
+//! The keys of cached reads.
 
 use std::ops::Range;
 use std::sync::Arc;

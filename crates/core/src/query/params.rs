@@ -54,7 +54,7 @@ pub fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
         .collect()
 }
 
-/// The parameters. Refuses those that are given more than once.
+/// The parameters. Refuses parameters that are given more than once or are too long.
 fn checked(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
     let pairs = pairs(query)?;
     for (at, (name, value)) in pairs.iter().enumerate() {
@@ -207,7 +207,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns `None` if the text is not percent-encoded UTF-8.
+/// Decodes a name or a value. Returns `None` if the text is not percent-encoded UTF-8.
 fn decode(text: &str) -> Option<String> {
     let text = text.replace('+', " ");
     let is_hex = |rest: &str| {

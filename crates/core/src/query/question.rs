@@ -139,7 +139,7 @@ macro_rules! answered {
 }
 questions!(answered);
 
-/// Reads a `T`, or returns `None` for the text `all`.
+/// Reads a `T`, or returns `None` if the text is the value of `all`.
 fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     all: &str,
     from: D,

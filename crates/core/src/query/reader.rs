@@ -83,7 +83,7 @@ impl Reader {
     /// questions and their answers.
     ///
     /// # Errors
-    /// The errors of [`ask`](Self::ask); [`QueryError::NotFound`] if the API has no question of the name;
+    /// The errors of [`ask`](Self::ask); [`QueryError::NotFound`] if the API has no question of this name;
     /// [`QueryError::Parameter`] if the question does not have a given parameter.
     pub fn json<'a>(&'a self, question: &'a str) -> BoxFuture<'a, Result<String, QueryError>> {
         Box::pin(async move {
@@ -106,7 +106,7 @@ impl Reader {
     ) -> Answering<'a, T> {
         Box::pin(async move {
             let source = &self.0;
-            // `as_of` is read before the data. The data is then at least as new.
+            // `as_of` is read before the data, so the data is at least as new.
             let answered = match source.reader.as_of().await {
                 Ok(as_of) => answering.await.map(|value| Answer { value, as_of }),
                 // A wrong question is refused even if the store fails.

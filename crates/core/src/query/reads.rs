@@ -20,7 +20,7 @@ use crate::task::{BoxFuture, lock};
 /// The age up to which most answers of the store are reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The maximum number of cached keys of each kind. Further keys are read each time.
+/// The maximum number of cached keys of each kind. Reads with further keys are not cached.
 const MAX_KEYS: usize = 64;
 
 /// Approximate bytes of the strings of an item in a list.
@@ -76,7 +76,7 @@ impl Reads {
     }
 
     /// Returns the last answer to `key` if it is fresh, or a new answer. `bytes` computes the approximate size of an
-    /// answer, 0 for a key without a share. The waits for the lock and for the store together take at most the
+    /// answer; 0 if the size needs no bound. The waits for the lock and for the store together take at most the
     /// deadline. All answers to a key must have the same type.
     ///
     /// Cancel safe: another waiting task then makes the read.
@@ -123,7 +123,7 @@ impl Reads {
             if let Some(answer) = self.fresh_answer(&key) {
                 return answer;
             }
-            // Other tasks run between the reads of an answer that needs several.
+            // Lets other tasks run between the reads of an answer that needs several reads.
             yield_now().await;
             let answer = tokio::select! {
                 biased;

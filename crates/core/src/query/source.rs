@@ -49,8 +49,9 @@ pub trait Process: Send + Sync {
 }
 
 impl Source {
-    /// The data of a store. `query_bytes` bounds the caches. A process that is not an instance gives a clock of
-    /// [`skew::following`](crate::skew::following), which the reader checks, and sets to the store's time if it is wrong.
+    /// The data of a store. `query_bytes` bounds the caches. A process that is not an instance passes a clock of
+    /// [`skew::following`](crate::skew::following). The reader checks this clock, and sets it to the store's time if it
+    /// is wrong.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,

@@ -81,7 +81,8 @@ impl Covered {
         source: &Source,
         span: &Span,
     ) -> Result<Self, QueryError> {
-        // The slices of the answer may be slices of counters, so slices of records are chosen.
+        // Missing requests are in the records, but the slices of the answer may be slices of counters. So slices of
+        // records are chosen.
         let slices = Window::of(self.from, self.to).slices(span.tiers, span.now);
         let all = source.reader.sums(&ContextId::all(), slices).await?;
         let missing = all.measures.get(Measure::Missing);

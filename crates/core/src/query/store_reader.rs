@@ -222,7 +222,7 @@ impl StoreReader {
         self.reads.list(key, |_| 0, read).await
     }
 
-    /// The counts of requests by the targets of single contexts in a window.
+    /// The requests of a window, counted by the targets of single contexts.
     pub async fn path_targets(&self, window: Window) -> Shared<TargetSums> {
         let span = self.recorded_span().await?;
         let read = self.windows.targets(window, span);
@@ -380,8 +380,8 @@ impl StoreReader {
         let read = async {
             let now = self.now();
             let sent = self.clock.wall_nanos();
-            // Taken before the store is asked, because the store's answer may include samples that are sent in the
-            // meantime.
+            // This is read before the store is asked, because the store's answer may include samples that are sent in
+            // the meantime.
             let unsent = self.process.as_ref().and_then(|process| process.unsent());
             let (mut store, tiers) = tokio::try_join!(
                 async { Ok(self.store.upkeep().status(now).await?) },
@@ -445,7 +445,8 @@ impl StoreReader {
         self.reads.get(key, Versions::bytes, read).await
     }
 
-    /// The sums of each instance over the minutes that begin within `minutes`, on a context or on all reported ones.
+    /// The sums of each instance over the minutes that begin within `minutes`, on a context or on all reported
+    /// contexts.
     pub async fn instances(
         &self,
         minutes: Range<i64>,

@@ -1,4 +1,5 @@
-//! Folding marks: keeps the newest, and drops a version's mark that repeats the one before it.
+//! Folding marks: keeps the newest marks, and drops a mark of a version if the mark before or after it has the same
+//! version.
 
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};

@@ -1,5 +1,5 @@
 //! Folding minute reports: merges the report of an instance with the report that the store has for the same minute. The
-//! reports of versions of the application are merged likewise.
+//! reports of versions of the application are merged in the same way.
 
 use crate::fold::leased_store::{Leased, LeasedStore, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};

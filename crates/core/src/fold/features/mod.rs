@@ -49,7 +49,7 @@ type Folding<'a> = BoxFuture<'a, Leased<()>>;
 /// The methods are called in this order, again and again: [`between_rounds`](Self::between_rounds); then
 /// [`while_idle`](Self::while_idle) if there are no entries, or else [`before_round`](Self::before_round),
 /// [`plan`](Self::plan), [`writes`](Self::writes) for each step, [`after_round`](Self::after_round) and
-/// [`forget`](Self::forget). A folder that finishes a round which was begun earlier skips the first three.
+/// [`forget`](Self::forget). A folder that finishes a round that was begun earlier skips the first three methods.
 pub(super) struct Features {
     rankings: Rankings,
     records: RecordTables,

@@ -93,7 +93,7 @@ struct Scripted {
     entries_per_read: usize,
     /// Whether a context has records in every slice.
     is_recorded: bool,
-    /// The newest entry, if it is missing.
+    /// The position of the newest entry, if that entry is missing.
     head: Option<Position>,
     /// Seconds since `NOW`.
     since_now: Mutex<i64>,
@@ -104,12 +104,12 @@ struct Scripted {
     released: Mutex<Vec<i64>>,
     /// The additions of each step.
     additions: Mutex<Vec<Additions>>,
-    /// Steps that fail, and how.
+    /// The errors with which the next steps fail.
     failing_steps: Mutex<VecDeque<StoreErrorKind>>,
     /// An incident of the next step.
     incident: Mutex<Option<Incident>>,
     behaviour: Mutex<Behaviour>,
-    /// The answers to the next questions whether a call is readable, the last one first.
+    /// The answers to the next calls of `readable`, the last answer first.
     readable: Mutex<Vec<Readable>>,
     calls: Mutex<Vec<(Instant, Call)>>,
 }
@@ -197,7 +197,7 @@ impl Journal for Scripted {
     ) -> StoreFuture<'a, Step<Entries>> {
         assert!(
             (MIB / 8..=MIB).contains(&bytes),
-            "{bytes} bytes take a server too long, or too many reads"
+            "a read of {bytes} bytes takes too long, or needs too many reads"
         );
         let entries = lock(&self.entries);
         let round_end = lock(&self.progress).round_end;

@@ -29,7 +29,7 @@ async fn a_call_is_waited_for_until_it_can_be_read_or_is_lost() {
             gaps,
             [5, 10, 20, 40, 80, 100, 100].map(|millis| millis * MS)
         );
-        // The instance would fold if no other did.
+        // Before each check, the instance tries to acquire the lease.
         assert_eq!(folding.journal.times(&Call::Acquire).len(), 8);
     }
 }

@@ -7,7 +7,7 @@ use crate::fold::Leader;
 use crate::task::lock;
 use tower_pulse_model::tier::FINEST;
 
-/// A folder that has folded an entry, where every slice has a record.
+/// A folder that has folded an entry of a journal in which every slice has a record.
 async fn with_records_everywhere() -> Folding {
     let journal = Scripted {
         is_recorded: true,
@@ -24,7 +24,7 @@ async fn only_slices_that_are_rolled_up_may_expire() {
     let folding = with_records_everywhere().await;
     let released = lock(&folding.journal.released);
     assert_eq!(released.len(), 129);
-    // Clocks may be ahead, so later slices may exist too.
+    // Later slices may have records too, because clocks may be ahead. These slices must not expire.
     let newest = released.iter().max();
     assert_eq!(newest, Some(&(FINEST.slice(NOW) - 60)));
 }

@@ -1,4 +1,4 @@
-//! Which entries a round has, and where it ends.
+//! The entries of a round, and its end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -91,12 +91,12 @@ async fn other_tasks_run_while_a_large_entry_is_folded() {
     });
     assert_eq!(folding.fold().await, Leader::This);
     other.abort();
-    // Its names are merged, planned, searched for slow requests, and added to records.
+    // The names of the entry are merged, planned, searched for slow requests, and added to records.
     let turns = turns.load(Ordering::Relaxed);
     assert!(turns >= 4 * 1_500 / NAMES_AT_ONCE, "{turns} turns");
 }
 
-/// An entry is not divided, and a round that was begun ends where it was to end.
+/// An entry is not divided, and a round that was begun keeps its end.
 #[tokio::test]
 async fn a_round_ends_at_16_384_names() {
     for begun in [None, Some(at(2_200_000))] {
@@ -172,7 +172,7 @@ async fn entries_before_a_garbled_one_are_folded_first() {
     assert_eq!(order, [Some(100), Some(200), Some(300)]);
     assert_eq!(changes[1], Call::SetAside(200));
 
-    // A round that was begun contains them together.
+    // A round that was begun contains all three entries, so the garbled entry is set aside first.
     let folding = Folding::one_by_one(vec![first, garbled(200), last]);
     lock(&folding.journal.progress).round_end = Some(at(300));
     assert_eq!(folding.fold().await, Leader::This);
@@ -202,7 +202,7 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
         "{changes:?}"
     );
 
-    // Once the first entries have waited long enough, new ones still wait.
+    // Although earlier entries of a newer version have waited long enough, a new one still waits.
     for (appended_at, is_set_aside) in [
         (NOW - 600, true),
         (NOW - 599, false),

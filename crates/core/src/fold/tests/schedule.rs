@@ -1,4 +1,4 @@
-//! When a folder reads, and how long it waits after an error.
+//! The times at which a folder reads, and its waits after errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
 async fn the_folder_reads_at_intervals_and_removes_fences_every_hour() {
     let folding = Folding::new(Behaviour::Free);
     let stop = folding.start();
-    // From now on no read is a multiple of the interval after the start.
+    // The notification shifts all later reads, so that they come at no multiple of the interval after the start.
     sleep(333 * MS).await;
     folding.leaderless.notify_one();
     sleep(5 * HOUR / 2).await;

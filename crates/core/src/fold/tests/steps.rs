@@ -1,4 +1,4 @@
-//! The steps of a round: their sizes, what is sent again, and the trimming of entries.
+//! The steps of a round: their sizes, repeated sends, and the trimming of entries.
 
 use std::sync::{Arc, Mutex};
 
@@ -64,7 +64,7 @@ async fn the_version_tells_whether_a_step_without_an_answer_took_effect() {
         assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
         assert_eq!(lock(&folding.journal.progress).committed, at(100));
 
-        // The next step only trims.
+        // The same incidents in a step that only trims.
         let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
         assert_eq!(folding.fold().await, Leader::This);
         *lock(&folding.journal.incident) = Some(incident);
@@ -100,7 +100,7 @@ async fn counters_are_folded_in_steps_too() {
     let folding = Folding::one_by_one(vec![counters]);
     assert_eq!(folding.fold().await, Leader::This);
     let steps = lock(&folding.journal.additions).len();
-    // Seven slices each.
+    // Each counter has seven slices.
     assert!((15..30).contains(&steps), "{steps}");
 }
 
@@ -108,7 +108,7 @@ async fn counters_are_folded_in_steps_too() {
 async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
     let names: Vec<_> = (0..1_000).map(|number| format!("GET /{number}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    // The contexts of each step of the first round, and of the last one.
+    // The number of contexts of each step, for the first round and for the last round.
     let contexts_of_steps = async |step| {
         let journal = Arc::new(Scripted::default());
         let (clock, _) = Clock::manual(NOW);
@@ -120,7 +120,7 @@ async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
         let folder = Folder::new(journal.clone(), clock, instance, limits, Arc::default());
         let mut rounds = Vec::new();
         for number in 1..=4 {
-            // As many as a call has, twice.
+            // Two entries, each with as many contexts as a call has.
             let halves = names
                 .chunks(500)
                 .zip([100_000 * number, 100_000 * number + 50_000]);
@@ -139,7 +139,7 @@ async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
     assert!(largest.is_some(), "{largest:?}");
     let (first, last) = contexts_of_steps(Some(8)).await;
     assert!(first.len() < 200, "{first:?}");
-    // About four contexts share a partition, which is not divided.
+    // About four contexts share a partition, and a step does not divide a partition.
     for contexts in first.into_iter().chain(last) {
         assert!((1..=16).contains(&contexts), "{contexts}");
     }

@@ -179,7 +179,7 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     Ok(urgencies)
 }
 
-/// The changes of a page, or those of which a timer is a suspect. Ongoing changes come first.
+/// The changes of a page, or the changes in which a timer is a suspect. Ongoing changes come first.
 pub(super) async fn changes_of(
     source: &Source,
     id: &ContextId,

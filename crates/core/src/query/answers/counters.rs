@@ -99,8 +99,8 @@ pub struct CountersQuery {
     pub offset: usize,
 }
 
-/// The counters of this process, and the store's counters at the precision or at the coarsest precision, whose slices
-/// are retained for longest.
+/// Lists the counters of this process, and the store's counters that have slices at the chosen precision or at the
+/// coarsest precision, which retains slices for longest.
 pub(in crate::query) async fn counters(
     source: &Source,
     query: &CountersQuery,
@@ -152,7 +152,7 @@ pub(in crate::query) async fn counters(
     })
 }
 
-/// The requested precision, which must be one of the counters'.
+/// The requested precision, which must be a precision of counters.
 fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, QueryError> {
     let finest = precisions.counters.first().copied();
     let precision = match asked {
@@ -255,7 +255,7 @@ struct RateSpan {
     cutoff: i64,
     from: i64,
     to: i64,
-    /// Number of recorded seconds until now.
+    /// Number of recorded seconds from `from` until now.
     seconds: i64,
     /// The start of the last slice that has ended and can be read, if it was recorded.
     last: Option<i64>,

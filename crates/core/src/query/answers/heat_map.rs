@@ -16,7 +16,7 @@ use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 /// rows per octave.
 const MAX_ROWS: u16 = 48;
 
-/// The requests of a context, or of all, by time and by duration.
+/// The requests of a context, or of all contexts, by time and by duration.
 ///
 /// The answer to [`HeatMapQuery`](crate::query::drawn::HeatMapQuery).
 #[derive(Debug, Serialize)]
@@ -49,9 +49,9 @@ pub struct HeatMap {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatSlice {
-    /// Its start, in Unix seconds.
+    /// The start of the slice, in Unix seconds.
     pub start: i64,
-    /// The statistics of its access times.
+    /// The statistics of the slice's access times.
     #[serde(flatten)]
     pub times: SliceTimes,
     /// The index of each row with requests, and the number of its requests. The shortest durations come first.
@@ -241,7 +241,7 @@ mod tests {
                 for (row, n) in &cells {
                     let (low, high) = (bounds[usize::from(*row)], bounds[usize::from(*row) + 1]);
                     let within = |nanos: &&u64| {
-                        // Durations beyond the buckets count in the outermost.
+                        // Durations beyond the buckets count in the outermost buckets.
                         let seconds = (**nanos as f64 / 1e9).clamp(1e-6, 3_599.0);
                         (low..high).contains(&seconds)
                     };

@@ -49,12 +49,13 @@ pub struct Instance {
     pub precision: u32,
     /// The start, in Unix seconds, of each minute with requests, and its figures, oldest first.
     pub points: Vec<(i64, InstancePoint)>,
-    /// The start, in Unix seconds, of each minute in which it was alive, and the state of its runtime and process,
-    /// oldest first.
+    /// The start, in Unix seconds, of each minute in which the instance was alive, and the state of its runtime and
+    /// process, oldest first.
     pub machine: Vec<(i64, MachinePoint)>,
-    /// Number of its paths, at most 256.
+    /// Number of paths of the instance, at most 256.
     pub reported_paths: usize,
-    /// Its paths: slower and failing ones first, then those with the most additional time compared with the others.
+    /// The paths of the instance: slower and failing paths first, then paths with the most additional time compared
+    /// with the others.
     pub paths: Vec<InstancePath>,
 }
 
@@ -76,7 +77,7 @@ pub struct InstancePoint {
     pub others_mean: Option<f64>,
 }
 
-/// The runtime and the process of an instance in a minute. Counts are those at the end of the minute. A value that the
+/// The runtime and the process of an instance in a minute. Counts are taken at the end of the minute. A value that the
 /// system does not provide is `None`. Without the feature `process`, all values of the process are `None`.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
@@ -158,7 +159,7 @@ pub struct InstancePath {
 pub struct InstanceQuery {
     /// The name of the instance.
     pub instance: String,
-    /// The window; the last hour by default. Only its last 130 minutes are answered.
+    /// The window; the last hour by default. The answer covers only its last 130 minutes.
     pub window: Option<Window>,
     /// The maximum number of paths, at most 1,000; 100 by default.
     pub limit: Option<usize>,

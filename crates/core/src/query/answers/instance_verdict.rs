@@ -12,14 +12,16 @@ use crate::query::instance_minutes::MIN_REQUESTS;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Spread {
-    /// On none of the paths.
+    /// No path has the property.
     #[default]
     None,
-    /// On at most half of the paths, or on the only path that can be compared: the cause is the path.
+    /// At most half of the paths have the property, or the only path that can be compared has it: the cause is the
+    /// path.
     Some,
-    /// On more than half of the paths.
+    /// More than half of the paths have the property.
     Most,
-    /// On at least half of the paths, and surely lacking on none: the cause is the instance, not a path.
+    /// At least half of the paths have the property, and no path surely lacks it: the cause is the instance, not a
+    /// path.
     All,
 }
 
@@ -42,7 +44,7 @@ pub struct InstanceVerdict {
     /// Compared paths that are surely not slower.
     #[serde(skip)]
     not_slower: usize,
-    /// Compared paths with enough requests for failures to be noticed.
+    /// Compared paths that do not fail more often, although they have enough requests for failures to be noticed.
     #[serde(skip)]
     not_failing: usize,
 }
@@ -63,8 +65,8 @@ const SURE: f64 = 3.0;
 const LIKELY: f64 = 2.0;
 
 impl Compare {
-    /// The smallest ratio of a slower path is 1.5. If the instance stands out, it is halfway between 1 and the
-    /// instance's ratio, but within 1.1 and 1.5.
+    /// A path is slower from a ratio of 1.5 on. If the instance stands out, this threshold is halfway between 1 and the
+    /// instance's ratio, but at least 1.1 and at most 1.5.
     pub(super) fn new(row: &InstanceRow) -> Self {
         let half = row.ratio.filter(|_| row.stands_out);
         let half = half.map(|ratio| f64::midpoint(1.0, ratio));
@@ -76,7 +78,7 @@ impl Compare {
         }
     }
 
-    /// Whether a path is slower than on the others.
+    /// Whether a path is slower on this instance than on the others.
     pub(super) fn is_slower(&self, ratio: Option<f64>, own: &Measured, others: &Measured) -> bool {
         ratio.is_some_and(|ratio| {
             let lowest = ratio * (1.0 - SURE * deviation(own, others));
@@ -89,12 +91,12 @@ impl Compare {
         ratio * (1.0 + LIKELY * deviation(own, others)) < self.slower
     }
 
-    /// Whether a path fails more often than on the others.
+    /// Whether a path fails more often on this instance than on the others.
     pub(super) fn is_failing(own: &Measured, others: &Measured) -> bool {
         fails_more((own.errors, own.count), (others.errors, others.count))
     }
 
-    /// Whether a path has enough requests for failures at the instance's share of errors to be noticed.
+    /// Whether a path would have enough errors to be noticed if its share of errors were the instance's.
     fn would_be_seen_to_fail(&self, own: &Measured) -> bool {
         own.count as f64 * self.error_share >= MIN_REQUESTS as f64
     }
@@ -151,7 +153,7 @@ mod tests {
 
     use super::super::measured::ContextName;
 
-    /// Requests of these durations, the first of which fail.
+    /// Requests of these durations. The first `failed` of them fail.
     fn measured(millis: &[u64], failed: usize) -> Measured {
         let mut sums = Aggregate::default();
         for (at, millis) in millis.iter().enumerate() {
@@ -220,7 +222,7 @@ mod tests {
         assert_eq!(some, (Spread::Some, 1, 3));
         let none = slower(&alike, &[(13, 300), (10, 300)]);
         assert_eq!(none, (Spread::None, 0, 2));
-        // An instance with a change is slightly slower on all paths.
+        // An instance that stands out is slightly slower on all paths.
         let slightly = slower(&of_ratio(1.3, true), &[(13, 300), (13, 300)]);
         assert_eq!(slightly, (Spread::All, 2, 2));
         assert_eq!(slower(&twice, &[(20, 300)]).0, Spread::Some);
@@ -238,7 +240,7 @@ mod tests {
         assert!(!is_failing(40, 120), "20% beside 20%");
         assert!(!is_failing(2, 3), "1% beside 0.5%: two requests");
         assert!(!is_failing(0, 600), "it fails less often");
-        assert!(is_failing(200, 0), "all of them");
-        assert!(!is_failing(200, 600), "all of them, as everywhere");
+        assert!(is_failing(200, 0), "all requests fail");
+        assert!(!is_failing(200, 600), "all requests fail on all instances");
     }
 }

@@ -63,12 +63,12 @@ pub struct InstanceRow {
     ///
     /// Needs at least two minutes in which the others had requests too.
     pub ratio: Option<f64>,
-    /// Whether a change about it is ongoing.
+    /// Whether a change about the instance is ongoing.
     pub out_of_line: bool,
-    /// Whether it needs attention: a change about it is ongoing, or `ratio` is at least 1.5, or `ratio` is above 1.1
-    /// and its version is a suspect of an ongoing change.
+    /// Whether the instance needs attention: a change about it is ongoing, or `ratio` is at least 1.5, or `ratio` is
+    /// above 1.1 and its version is a suspect of an ongoing change.
     pub stands_out: bool,
-    /// The id of the ongoing change about it.
+    /// The id of the ongoing change about the instance.
     pub change: Option<Arc<str>>,
     /// Seconds by which the clock of the instance is ahead of the store's; `None` if this is unknown, or if the
     /// instance is not alive.
@@ -83,7 +83,7 @@ pub struct InstanceRow {
 pub struct InstancesQuery {
     /// Only requests on this context. By default, requests on all reported contexts.
     pub context: Option<String>,
-    /// The window; the last hour by default. Only its last 130 minutes are answered.
+    /// The window; the last hour by default. The answer covers only its last 130 minutes.
     pub window: Option<Window>,
     /// The maximum number of instances, at most 1,000; 100 by default.
     pub limit: Option<usize>,
@@ -128,7 +128,7 @@ pub(in crate::query) async fn instances(
     })
 }
 
-/// The window of a question, an hour by default.
+/// The window of a question, the last hour by default.
 pub(super) fn reported(asked: Option<Window>) -> Window {
     asked.unwrap_or_else(|| Window::last(Duration::from_secs(HOUR.unsigned_abs())))
 }
@@ -290,7 +290,7 @@ impl InstanceRow {
     }
 }
 
-/// The most urgent ongoing change about an instance, on a context or on any.
+/// The most urgent ongoing change about an instance, on one context or on any context.
 fn out_of_line<'a>(
     changes: &'a [Change],
     instance: &str,
@@ -307,7 +307,7 @@ fn out_of_line<'a>(
     changes.min_by(|a, b| a.by_urgency(b))
 }
 
-/// Whether a version of the application is a suspect of an ongoing change, on a context or on any.
+/// Whether a version of the application is a suspect of an ongoing change, on one context or on any context.
 fn is_suspect(changes: &[Change], version: &str, context: Option<&str>) -> bool {
     let is_about =
         |change: &&Change| context.is_none_or(|context| [context, ALL].contains(&&*change.context));

@@ -131,11 +131,11 @@ impl Times {
 pub struct PollTimes {
     /// The mean time of a request within its polls, in which the request computes or blocks its worker.
     ///
-    /// Wall time, which includes time in which the system ran other threads.
+    /// This is wall time, and includes time in which the system ran other threads.
     pub computing: Option<f64>,
     /// The mean time of a request outside of its polls, in which the request waits.
     pub waiting: Option<f64>,
-    /// The longest poll, exact to a microsecond; `None` for the window before after slices have left it.
+    /// The longest poll, exact to a microsecond; `None` for the window before, once slices have left that window.
     pub longest: Option<f64>,
     /// The mean duration of a poll.
     pub mean: f64,

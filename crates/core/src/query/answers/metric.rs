@@ -39,7 +39,7 @@ pub enum SeriesMetric {
     Max,
     /// Counts by outcome.
     Outcomes,
-    /// The count, the mean and percentiles of the same slices.
+    /// The count, the mean and percentiles of each slice.
     Times,
     /// The mean time of a request within its polls, in seconds.
     Computing,

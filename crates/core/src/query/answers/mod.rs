@@ -1,5 +1,5 @@
-//! The answers: a file for each question, and the types that answers share. The types that `pub use` names are public
-//! in Rust; [`drawn`](super::drawn) has the others.
+//! The answers: a file for each question, and the types that answers share. The types that this file reexports are the
+//! public ones; [`drawn`](super::drawn) has the other types.
 
 pub(super) mod changes;
 pub(super) mod compared;
@@ -114,7 +114,7 @@ impl NameFilter {
     }
 }
 
-/// Chooses the context of a kind among those of one name. Without a kind, prefers a page to a timer.
+/// Chooses the context of a kind among the contexts of one name. Without a kind, prefers a page to a timer.
 fn of_kind(contexts: &[ContextSnapshot], kind: Option<Kind>) -> Option<&ContextSnapshot> {
     let contexts = contexts.iter();
     contexts

@@ -18,7 +18,7 @@ const BUDGET_SECONDS: i64 = 30 * DAY as i64;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct TargetBurn {
-    /// The time that a good request stays below, in seconds.
+    /// The duration below which a request is good, in seconds.
     pub duration: f64,
     /// The share of the requests that should be good, 0 to 1.
     pub share: f64,
@@ -107,7 +107,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     let [one_hour, six_hours] = [HOUR, 6 * HOUR].map(|length| async move {
         match source.reader.path_targets(Window::seconds(length)).await {
             Ok(sums) => Ok(Some(sums)),
-            // The answer has the other window.
+            // The answer then has only the other window.
             Err(QueryError::NoRoom(_)) => Ok(None),
             Err(error) => Err(error),
         }

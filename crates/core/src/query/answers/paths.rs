@@ -56,8 +56,8 @@ pub enum Sort {
     /// The number of responses with a 4xx status.
     #[serde(rename = "4xx")]
     ClientErrors,
-    /// The urgency of the ongoing change. Contexts without a change come last. A timer has the change of which it is a
-    /// suspect.
+    /// The urgency of the ongoing change. Contexts without a change come last. For a timer, this is the change in which
+    /// the timer is a suspect.
     Changed,
     /// The mean time within polls.
     Computing,
@@ -388,8 +388,8 @@ async fn rows(
             rows.push(row);
         }
     }
-    // Added up in a fixed order, because the last digits of the sum depend on the order, and an unchanged answer must
-    // stay the same.
+    // The totals are added up in a fixed order, because the last digits of the sum depend on the order, and an
+    // unchanged answer must stay the same.
     totals.order_by(f64::total_cmp);
     Ok((rows, totals.iter().sum()))
 }

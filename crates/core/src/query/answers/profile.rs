@@ -9,7 +9,7 @@ use crate::query::{QueryError, Source};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::profile::{Profile as Stored, ProfileHour};
 
-/// A profile is meaningful from this number of recorded hours of the week on.
+/// A profile is meaningful if at least this number of hours of the week were recorded.
 const ENOUGH_HOURS: usize = 24;
 
 /// Number of significant digits of a figure.
@@ -113,8 +113,8 @@ fn rounded(number: f64) -> f64 {
         return 0.0;
     }
     let place = DIGITS - 1 - number.abs().log10().floor() as i32;
-    // Powers of ten are exact up to 10^22, so dividing by one, instead of multiplying by its inverse, gives the float
-    // that prints with the fewest digits.
+    // Powers of ten are exact up to 10^22, so dividing by a power, instead of multiplying by its inverse, gives the
+    // float that prints with the fewest digits.
     match place {
         0.. => (number * 10f64.powi(place)).round() / 10f64.powi(place),
         _ => (number / 10f64.powi(-place)).round() * 10f64.powi(-place),

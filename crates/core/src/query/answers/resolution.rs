@@ -110,8 +110,8 @@ impl Resolution {
         precisions.find(|one| *one == DEFAULT_PRECISION).or(finest)
     }
 
-    /// The finest slices that cover a window by a limited number of points. If no slices go back far enough, the slices
-    /// that are kept for longest.
+    /// The finest slices that cover a window by a limited number of points. If no slices go back far enough, returns
+    /// the slices that are kept for longest.
     fn finest(
         all: impl Iterator<Item = Self> + Clone,
         max_points: i64,
@@ -125,7 +125,8 @@ impl Resolution {
         Self::reaching(few, bounds, now)
     }
 
-    /// The first resolution that covers a window. If none covers it, the first of those that are kept for longest.
+    /// The first resolution that covers a window. If none covers it, returns the first resolution whose slices are kept
+    /// for longest.
     fn reaching(all: impl Iterator<Item = Self> + Clone, bounds: &Range<i64>, now: i64) -> Self {
         let mut covering = all
             .clone()

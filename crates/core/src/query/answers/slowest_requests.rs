@@ -2,9 +2,9 @@
 //!
 //! The store keeps few requests: a list of the slowest requests of all contexts, and for each context its own list of
 //! the slowest and the newest failed requests. The list of all contexts may be full of one page's requests, so a
-//! question with a filter also reads the own lists of the contexts with the slowest requests. The maximum number of
-//! these lists is that of requests in an answer. The answer therefore has the slowest request of each context that
-//! belongs in it, and the number of reads does not grow with the number of contexts.
+//! question with a filter also reads the own lists of the contexts with the slowest requests. The number of these lists
+//! is at most the maximum number of requests in an answer. This is enough: the answer has the slowest request of each
+//! context that belongs in it, and the number of reads does not grow with the number of contexts.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -251,7 +251,7 @@ impl SlowestRequestsQuery {
             None => others.iter().flat_map(SlowRequests::slowest).collect(),
             Some(_) => others.iter().flat_map(SlowRequests::iter).collect(),
         };
-        // Two different requests may be equal in all recorded fields.
+        // Two different requests may be equal in all recorded fields, so each listed request matches only one other.
         let mut unmatched = requests.clone();
         for request in all.slowest() {
             match unmatched.iter().position(|other| *other == request) {

@@ -167,7 +167,8 @@ impl RequestTimers {
         }
         let mut timers = sums.timers.clone();
         timers.limit();
-        // A timer of the application may have the same name. Unlike the wait, it covers a part of the requests' time.
+        // A timer of the application may have the same name as the wait. Unlike the wait, this timer covers a part of
+        // the requests' time.
         let queue_id = queue();
         let queue = timers.get(queue_id).filter(|sums| sums.covered == 0);
         let queue = queue.copied();
@@ -240,7 +241,7 @@ impl RequestTimers {
 impl RequestTimer {
     /// `count` and `time` are the number and the time of all requests.
     fn new(timer: String, sums: &TimerSums, all: &Timers, (count, time): (u64, u64)) -> Self {
-        // The sums of `<other>` combine several timers.
+        // The sums of `<other>` combine several timers, which may run at the same time.
         let covered = sums.covered.min(all.covered).min(time);
         Self {
             repeated: timer != OTHER && is_repeated(sums.count, count),

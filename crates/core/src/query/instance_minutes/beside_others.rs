@@ -16,11 +16,11 @@ pub(in crate::query) const MAX_CONTEXTS: usize = 256;
 /// One instance compared with the others.
 #[derive(Default)]
 pub(in crate::query) struct BesideOthers {
-    /// The minutes in which it had requests, oldest first.
+    /// The minutes in which the instance had requests, oldest first.
     pub minutes: Vec<MinuteBeside>,
     /// The contexts that the instance reported first, at most [`MAX_CONTEXTS`].
     pub contexts: HashMap<RecordId, ContextBeside>,
-    /// Its runtime and its process, by the starts of the minutes, oldest first.
+    /// The start of each minute, and the state of the runtime and process of the instance, oldest first.
     pub machine: Vec<(i64, MachineMinute)>,
 }
 
@@ -28,13 +28,14 @@ pub(in crate::query) struct BesideOthers {
 pub(in crate::query) struct MinuteBeside {
     /// The start of the minute, in Unix seconds.
     pub start: i64,
-    /// The sums over all contexts that it reported.
+    /// The sums over all contexts that the instance reported.
     pub sums: Aggregate,
     /// The number of other instances that had requests.
     pub others: usize,
-    /// The total number of requests of these others.
+    /// The total number of requests of these other instances.
     pub others_count: u64,
-    /// The mean that the requests of the instance would have had on the others on the same contexts, in seconds.
+    /// The mean that the instance's requests would have had at the means of the others on the same contexts, in
+    /// seconds.
     pub others_mean: Option<f64>,
 }
 
@@ -49,13 +50,13 @@ pub(in crate::query) struct ContextBeside {
 }
 
 impl ContextBeside {
-    /// The time of its requests, divided by the time that they would have taken on the others. `None` if either side
-    /// has fewer than 10 requests, or if there is only one minute.
+    /// The time of the instance's requests, divided by the time that they would have taken on the others. `None` if
+    /// either side has fewer than 10 requests, or if there is only one minute.
     pub(in crate::query) fn ratio(&self) -> Option<f64> {
         self.pace.ratio()
     }
 
-    /// The additional time of its requests, compared with the others, in seconds.
+    /// The additional time of the instance's requests, compared with the others, in seconds.
     pub(in crate::query) fn extra(&self) -> Option<f64> {
         let Pace { own, expected, .. } = &self.pace;
         self.ratio()

@@ -8,7 +8,7 @@ pub(in crate::query) const MIN_REQUESTS: u64 = 10;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub(super) count: u64,
-    /// In nanoseconds.
+    /// The total time, in nanoseconds.
     pub(super) sum: u64,
 }
 
@@ -40,7 +40,8 @@ pub(super) struct Pace {
     last: i64,
 }
 
-/// More than one minute, because a process shares one minute with the process that it replaces.
+/// The fewest minutes for a ratio. One minute is too few, because a process shares one minute with the process that it
+/// replaces.
 const FEWEST_MINUTES: u32 = 2;
 
 impl Pace {

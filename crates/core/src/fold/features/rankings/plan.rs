@@ -124,8 +124,8 @@ impl Rankings {
             if !added.may_drop() {
                 continue;
             }
-            // Steps are written in the order of their partitions, so the sum of dropped additions in each step includes
-            // those of the steps before.
+            // Steps are written in the order of their partitions, so each step writes the sum of its own dropped
+            // additions and those of earlier steps.
             let (before, mut sum) = (stored.next(&Table::RankingsDropped), 0u64);
             for (partition, more) in dropped {
                 sum = sum.saturating_add(more);
@@ -258,7 +258,7 @@ struct Added<'a> {
     delta: &'a RankingDelta,
     /// Whether this round has to count additions that instances have dropped for lack of room.
     counts_dropped: bool,
-    /// The slices that may contain a removed id.
+    /// The slices of the ranking before this round, which may contain a removed id.
     before: Vec<i64>,
     /// The configuration in effect.
     spec: RankingSpec,
@@ -305,7 +305,7 @@ impl<'a> Added<'a> {
         })
     }
 
-    /// Merges the additions to an id with the store's.
+    /// Merges the additions to an id with the numbers in the store.
     fn plan_id(
         &self,
         id: &str,
@@ -352,7 +352,7 @@ impl Stored {
         Self(tables.zip(values.into_iter().map(Vec::into_iter)).collect())
     }
 
-    /// The values of a table that are not taken yet.
+    /// The remaining values of a table.
     fn left(&self, table: &Table) -> &[Option<Vec<u8>>] {
         self.0.get(table).map_or(&[], std::vec::IntoIter::as_slice)
     }

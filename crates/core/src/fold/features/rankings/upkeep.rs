@@ -85,8 +85,8 @@ impl Rankings {
             return Ok(());
         };
         let expired: Vec<i64> = ranking.state.expired(now).collect();
-        // All slices have left the window, so the ranking is removed as a whole. This also removes the sums of missing
-        // slices, so that the next window begins without them.
+        // If all slices have left the window, the whole ranking is removed. This also removes the sums of missing
+        // slices, so that the next window begins without these sums.
         if expired.len() == ranking.state.slices.len() {
             return self.end_ranking(leased, name).await;
         }
@@ -135,7 +135,7 @@ impl Rankings {
         leased.write(&writes).await
     }
 
-    /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may, or `left` ids are
+    /// Drops the smallest counts of the oldest slices until a ranking has at most `max_ids` ids, or `left` ids are
     /// dropped. Returns whether the ranking is within its limit.
     async fn limit_ranking(
         &mut self,
@@ -233,7 +233,7 @@ impl Rankings {
         Ok(taken)
     }
 
-    /// Forgets a slice that is empty. A ranking without slices is forgotten as well.
+    /// Removes an empty slice from the state of a ranking. A ranking without slices is removed as well.
     async fn forget_slice(
         &mut self,
         leased: &mut LeasedStore<'_>,

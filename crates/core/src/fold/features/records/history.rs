@@ -47,8 +47,8 @@ impl KeptHistory {
         Ok(())
     }
 
-    /// Begins, renews, changes or ends the history. Must not be called within a round, as all partitions of a round
-    /// have the same tiers.
+    /// Begins, renews, changes or ends the history. Must not be called within a round, because all partitions of a
+    /// round must have the same tiers.
     pub(super) async fn agree(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         self.read(leased).await?;
         let (now, rolled) = (leased.lease.newest_at, &leased.lease.progress.rolled);
@@ -67,7 +67,7 @@ impl KeptHistory {
     }
 }
 
-/// Extends the time to live of the days of a history to that of a longer one.
+/// Extends the time to live of the days of a history to that of a longer history.
 async fn lengthen(leased: &mut LeasedStore<'_>, before: History, after: History) -> Leased<()> {
     let now = leased.lease.newest_at;
     let (tier, length) = (before.tier(), i64::from(before.tier().seconds));

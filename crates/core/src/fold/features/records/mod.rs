@@ -1,6 +1,6 @@
-//! Folding records: adds the samples of a round to the records of their minutes. If a minute was rolled up already, its
-//! samples are also added to the records of the coarser tiers. `roll_up` adds minutes that have ended to the coarser
-//! tiers, and `profiles` makes the hour-of-week profiles.
+//! Folding records: adds the samples of a round to the records of their minutes. If a minute was rolled up already,
+//! these samples are also added to the records of the coarser tiers. `roll_up` adds minutes that have ended to the
+//! coarser tiers, and `profiles` makes the hour-of-week profiles.
 
 mod history;
 mod profiles;
@@ -161,7 +161,7 @@ impl RecordTables {
     }
 }
 
-/// The writes of records as this folder has them.
+/// The writes that store the records with these keys.
 fn record_writes(
     records: &Records,
     keys: Vec<RecordKey>,

@@ -1,6 +1,6 @@
 //! The hour-of-week profiles. Some minutes after an hour has ended, the hour is applied to the profile of each context
-//! that has records in it. Each profile says which hours it has, so that an instance that takes over can begin an hour
-//! again.
+//! that has records in it. Each profile says which hours it has, so an instance that takes over can begin an hour again
+//! without adding it twice.
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
 use crate::fold::leased_store::{Leased, LeasedStore};

@@ -30,7 +30,7 @@ impl RecordTables {
         self.roll_up_and_apply(leased).await
     }
 
-    /// Adds the records of ended slices to the coarser tiers, and those of ended hours to the profiles.
+    /// Adds the records of ended slices to the coarser tiers, and ended hours to the profiles.
     pub(in crate::fold) async fn roll_up_and_apply(
         &mut self,
         leased: &mut LeasedStore<'_>,
@@ -98,7 +98,7 @@ impl RecordTables {
         }
         leased.lease.progress.rolled.finish();
         let rolled = &leased.lease.progress.rolled;
-        // The next step writes the progress of rolling up anyway.
+        // Nothing was rolled up, and the next step writes the progress anyway.
         if contexts.is_empty() {
             return Ok(());
         }
@@ -111,7 +111,7 @@ impl RecordTables {
     }
 }
 
-/// The contexts that have a record in each of some slices.
+/// For each slice, the contexts that have a record in it.
 pub(super) async fn recorded(
     journal: &dyn Journal,
     slices: &[TierSlice],

@@ -58,7 +58,7 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
     assert_eq!((NOW - newest.from, newest.to - NOW), (260, 40));
     let expected = [Some(0), Some(-7), Some(0), Some(0), Some(3)];
     assert_eq!(counts(newest, &[(9, 1), (3, -7), (0, 3)]), expected);
-    // The store is younger than the window, and another program counted before.
+    // The store is younger than the window, and another program had counted before.
     let expected = [Some(2), None, None, Some(0), Some(0)];
     assert_eq!(counts(series(None, 1), &[(4, 2)]), expected);
     let window = series(Some(Window::seconds(400).bounds(NOW)), 0);
