@@ -17,7 +17,7 @@ pub struct RowsQuery {
     /// Only rows whose id contains this text.
     #[cfg_attr(feature = "query", serde(rename = "q"))]
     pub contains: String,
-    /// The most rows in the answer, at most 1,000; 100 by default.
+    /// The maximum number of rows in the answer: 100 by default, at most 1,000.
     pub limit: Option<usize>,
     /// The number of rows to skip.
     pub offset: usize,

@@ -7,15 +7,15 @@ use crate::condition::{Condition, Warning};
 use crate::task::lock;
 
 const SECOND: i64 = 1_000_000_000;
-/// The skew, in seconds, from which there is a warning. A clock with less skew counts as right.
+/// The smallest skew, in seconds, that causes a warning. A clock with less skew counts as right.
 pub const TOLD: i64 = 60;
 /// The skew, in seconds, above which a process follows the time of its store. The store refuses samples that are
 /// further ahead.
 const FOLLOWED: i64 = 3_600;
 /// The number of answers in a row that must agree before the clock is changed.
 const AGREEING: u32 = 2;
-/// The longest time until an answer, in nanoseconds. Later answers are ignored, and so are answers during which the
-/// clock was set by more than this.
+/// The maximum wait for an answer, in nanoseconds. An answer that takes longer is ignored, and so is an answer if the
+/// clock was set by more than this during the wait.
 const LONGEST_ANSWER: i64 = 10 * SECOND;
 
 /// The time of a store that other processes use as well.
@@ -40,7 +40,7 @@ pub struct Skew(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     seconds: Option<i64>,
-    /// The origin of the store's time, according to the last answer.
+    /// The [origin](Clock::origin) of the store's time, according to the last answer.
     origin: i64,
     /// The number of successive answers that asked for a change of the clock.
     agreeing: u32,

@@ -159,7 +159,7 @@ impl Admission {
         };
         tokio::select! {
             biased;
-            // The sender is in `self.denials`.
+            // This never fails, because the sender is in `self.denials`.
             _ = self.admissions.changed() => {}
             permit = waiting => self.permit = Some(permit),
         }

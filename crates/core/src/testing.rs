@@ -1,4 +1,4 @@
-//! Helpers for tests and benches of this crate and of those that depend on it.
+//! Helpers for tests and benches of this crate and of crates that depend on it.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl TestFolder {
         Ok(self.folder.fold().await? == Leader::This)
     }
 
-    /// The write of a judgement that finds these changes, and removes others.
+    /// The write of a judgement that finds `changes`, and removes the changes with the ids in `removed`.
     ///
     /// # Errors
     /// The store failed.
@@ -105,7 +105,7 @@ impl TestFolder {
     }
 }
 
-/// An instance that only appends what it is given.
+/// An instance that only appends the batches that a test adds.
 #[derive(Clone)]
 pub struct TestFlusher {
     recorder: Arc<Recorder>,

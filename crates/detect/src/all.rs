@@ -8,7 +8,7 @@ use super::figures::median;
 use super::history::Tick;
 use super::state::SharedMinutes;
 
-/// The fewest pages whose level can be compared.
+/// The minimum number of pages whose levels can be compared.
 pub(crate) const FEWEST_PAGES: usize = 6;
 
 /// The weighted median of (value, weight) pairs; `None` if there are fewer than [`FEWEST_PAGES`].
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::state::SharedMinute;
 
-    /// The last minutes up to minute 100: these levels at the end, about 0.5 before.
+    /// The minutes up to minute 100: the last minutes have these levels, and earlier minutes about 0.5.
     fn minutes(last: &[f64]) -> SharedMinutes {
         let first = 101 - last.len() as Tick;
         let before = (25..first).map(|tick| (tick, 0.5 + 0.01 * f64::from(tick % 3 - 1)));
@@ -112,8 +112,8 @@ mod tests {
             let change = search(&minutes(&vec![0.8; length]), 100).expect("it is higher");
             assert_eq!(change.since, 101 - length as Tick);
             assert!((change.then - 0.5).abs() < 1e-9 && (change.effect - 0.3).abs() < 1e-9);
-            // In deviations of a minute: 1.4826 times the median distance, plus a hundredth; of the mean of eight
-            // minutes.
+            // The effect in standard deviations of the mean of eight minutes. The deviation of a minute is 1.4826 times
+            // the median distance from the median, plus 0.01.
             let strength = 0.3 / (1.4826 * 0.01 + 0.01) * 8f64.sqrt();
             assert!((change.strength - strength).abs() < 1e-3, "{change:?}");
         }

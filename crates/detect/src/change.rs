@@ -133,7 +133,7 @@ pub enum Suspect {
 }
 
 packed! {
-    /// The same figure at an earlier time of day.
+    /// The same figure at the same time of an earlier day.
     #[derive(Clone, Copy, Debug, PartialEq)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
@@ -150,7 +150,7 @@ packed! {
 }
 
 impl Earlier {
-    /// Compares `value` then with `now`.
+    /// Compares `value` at the earlier time with `now`.
     #[doc(hidden)]
     pub fn new(value: f64, now: f64, error: f64, requests: u64) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl Earlier {
     }
 }
 
-/// The longest name of the person who has acknowledged a change, in bytes.
+/// The maximum length of the name of a person who acknowledges a change, in bytes.
 pub const MAX_PERSON_BYTES: usize = 64;
 
 /// Replaces an empty name in an [`Acknowledgement`].
@@ -227,15 +227,16 @@ packed! {
         /// The figure before: seconds per request for slower, faster and a slow instance; the share of errors for
         /// failing and a failing instance; requests per minute for surging and silent.
         ///
-        /// Seconds are as expected now without the change: the mean before, times the shift that all contexts share
-        /// since, such as that of a busy host. For an instance, `then` is the figure of the others on the same pages.
+        /// Seconds are those expected now without the change: the mean before the change, times the shift that all
+        /// contexts have had since, such as on a busy host. For an instance, `then` is the figure of the other
+        /// instances on the same pages.
         pub then: f64,
         /// The figure since the change, in the same unit, over the last [`minutes`](Self::minutes).
         pub now: f64,
-        /// `now` divided by `then`. If `then` was zero, a lower bound.
+        /// `now` divided by `then`; a lower bound if `then` was zero.
         pub ratio: f64,
-        /// For slower: only the slowest tenth of the requests is slower, and `then`, `now` and `ratio` are about its
-        /// mean.
+        /// For slower: whether only the slowest tenth of the requests is slower. `then`, `now` and `ratio` are then
+        /// about the mean of this tenth.
         pub is_tail: bool,
         /// 1 minus the probability of such a difference by chance.
         pub confidence: f64,
@@ -247,7 +248,7 @@ packed! {
         pub minutes: u32,
         /// Seconds of service time per minute in these minutes, of the context or the instance.
         pub seconds_per_minute: f64,
-        /// Seconds of service time per minute beyond those before, at most `seconds_per_minute`.
+        /// Seconds of service time per minute beyond those before the change, at most `seconds_per_minute`.
         pub extra_seconds_per_minute: f64,
         /// The part of `extra_seconds_per_minute` from more requests; 0 if chance explains them.
         pub from_traffic: f64,
@@ -262,14 +263,14 @@ packed! {
         pub week_ago: Option<Earlier>,
         // Acknowledgements are stored beside the judgements, so the packed form lacks them.
         ;
-        /// The person who works on the change; `None` if the change was not acknowledged, and once it has ended.
+        /// The person who works on the change; `None` if the change was not acknowledged or has ended.
         #[cfg_attr(feature = "serde", serde(rename = "taken"))]
         pub acknowledged: Option<Acknowledgement>,
     }
 }
 
 impl Change {
-    /// Orders changes by urgency: ongoing changes first, by the time that they cost; then ended ones, latest end
+    /// Orders changes by urgency: ongoing changes first, by the time that they cost; then ended changes, latest end
     /// first.
     #[doc(hidden)]
     pub fn by_urgency(&self, other: &Self) -> Ordering {
@@ -373,7 +374,7 @@ mod tests {
         for empty in ["", " ", "\u{a0}"] {
             assert_eq!(by(empty), SOMEONE, "{empty:?}");
         }
-        // Two bytes each: 63 bytes have room for 31.
+        // `é` takes two bytes: the 63 bytes after the `x` have room for 31.
         assert_eq!(
             by(&format!("x{}", "é".repeat(40))),
             format!("x{}", "é".repeat(31))

@@ -28,8 +28,8 @@ impl Pace {
 
 impl Cost {
     /// Divides the extra time between traffic and code (Shapley's division of two factors): the difference of each
-    /// factor is multiplied by the mean of the other factor's two values. With fewer requests than before, code counts
-    /// with the requests of now, because time can be saved only on them.
+    /// factor is multiplied by the mean of the other factor's two values. With fewer requests than before, `from_code`
+    /// counts only the current requests, because time can be saved only on them.
     pub(crate) fn new(then: Pace, now: Pace, taken: f64) -> Self {
         let half = |then: f64, now: f64| (then + now) / 2.0;
         let (requests, mean) = match now.rate > then.rate {
@@ -49,7 +49,7 @@ impl Cost {
     }
 }
 
-/// `now` divided by `then`. If `then` is zero, it is divided by `least`, an upper bound of `then`.
+/// `now` divided by `then`, or by `least`, an upper bound of `then`, if `then` is zero.
 pub(crate) fn ratio(then: f64, now: f64, least: f64) -> f64 {
     let divisor = if then > 0.0 { then } else { least };
     if divisor > 0.0 { now / divisor } else { 1.0 }
@@ -70,7 +70,8 @@ pub(crate) type Weighted = (f64, f64);
 
 /// Standard deviations beyond which a difference is not chance.
 const CHANCE: f64 = 5.0;
-/// The fewest degrees of freedom, minutes less one on each side, from which the variation is estimated.
+/// The minimum number of degrees of freedom (the minutes of each side, minus one) from which the variation is
+/// estimated.
 const FEWEST_MINUTES: usize = 6;
 /// The approximate relative precision of a minute's value.
 const PRECISION: f64 = 1e-6;

@@ -1,4 +1,4 @@
-//! The detector: tells at the end of each minute which contexts have changed.
+//! The detector: finds at the end of each minute which contexts have changed.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ const CLOCK_SET: Tick = 90;
 
 impl Detector {
     /// A detector that resumes from a state. Recall the minutes before [`judged_until`](DetectorState::judged_until),
-    /// oldest first, and then judge the next.
+    /// oldest first, and then judge the next minute.
     pub fn new(state: DetectorState) -> Self {
         Self {
             instances: InstanceDetector::new(state.instances.clone()),
@@ -85,8 +85,8 @@ impl Detector {
         }
     }
 
-    /// Judges a minute that has ended. Returns all verdicts ongoing at its end. Minutes must be in order; minutes
-    /// without any request may be left out.
+    /// Judges a minute that has ended. Returns the verdicts that are ongoing at the end of the minute. Minutes must be
+    /// in order; minutes without any request may be left out.
     pub fn judge(&mut self, minute: &Minute<'_>) -> Vec<Verdict> {
         let now = tick(minute.start);
         self.state.judged_until = minute.start.saturating_add(60);
@@ -170,7 +170,7 @@ impl Detector {
         }
     }
 
-    /// Adds a minute to the histories. Returns `false` if it is not later than all others.
+    /// Adds a minute to the histories. Returns `false` if the minute is not later than all minutes before.
     fn add(&mut self, now: Tick, minute: &Minute<'_>) -> bool {
         if let Some(last) = self.last {
             if now < last - CLOCK_SET {
@@ -292,7 +292,7 @@ impl Detector {
             };
         }
         let Some(page) = self.pages.get(&alarm.context) else {
-            // A page without requests is removed after a while, but is still silent.
+            // A page without requests is removed after a while. Only its alarm of silence then continues.
             return alarm.kind != AlarmKind::Silent;
         };
         let seen = page.history.last().map_or(alarm.since, |last| last.tick);

@@ -1,4 +1,4 @@
-//! Windows: the time that a question is about, rounded outward to kept slices.
+//! Windows: the time that a question is about, rounded outward to slices that the store keeps.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use tower_pulse_model::tiers::Tiers;
 /// The latest accepted time: the end of the year 9999.
 const YEAR_9999: i64 = 253_402_300_799;
 
-/// The lengths of the windows in [`Window::NAMES`] after the two UTC hours, in seconds.
+/// The lengths, in seconds, of the windows in [`Window::NAMES`] that follow the two UTC hours.
 const LENGTHS: [i64; 8] = [
     300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000, 7_776_000,
 ];
@@ -25,7 +25,7 @@ const LENGTHS: [i64; 8] = [
 const LAG: i64 = 15;
 
 /// The end of the time that counts as recorded at `now`, if all samples until `as_of` can be read. A lag of at most
-/// [`LAG`] is ignored, unless it is `uncertain` when the lag ends.
+/// [`LAG`] counts as recorded too. With `uncertain`, no lag does, because it may last.
 pub(super) fn recorded_until(as_of: i64, now: i64, uncertain: bool) -> i64 {
     let is_recent = !uncertain && as_of.saturating_add(LAG) >= now;
     if is_recent { now } else { as_of.min(now) }
@@ -78,7 +78,7 @@ impl Window {
         "90d",
     ];
 
-    /// The last `length` before now, at least a second.
+    /// The time of `length` before now; at least a second.
     pub const fn last(length: Duration) -> Self {
         match length.as_secs() {
             0 => Self::seconds(1),
@@ -120,7 +120,8 @@ impl Window {
         matches!(self.0, Asked::HoursAgo(_))
     }
 
-    /// The same window with the bounds of its slices at `now`. Questions about similar times then share an answer.
+    /// Widens a window between two times to the bounds of its slices at `now`, so that questions about similar times
+    /// share an answer.
     #[must_use]
     pub(super) fn rounded(self, tiers: Tiers, now: i64) -> Self {
         match self.0 {
@@ -213,13 +214,14 @@ pub(super) struct WindowSlices {
     pub(super) from: i64,
     /// End of the last slice, in Unix seconds.
     pub(super) to: i64,
-    /// The time since which the tier is kept, in Unix seconds; `i64::MIN` if always. Earlier slices lack samples.
+    /// When the store began to keep the tier, in Unix seconds; `i64::MIN` for a tier that is always kept. Earlier
+    /// slices lack samples.
     pub(super) since: i64,
 }
 
 impl WindowSlices {
-    /// The slices of a length that cover the time between the bounds, at least one. They are made of slices of `tier`,
-    /// which is kept since the time `since`.
+    /// The slices of `length` seconds that cover the time between the bounds: at least one slice, made of slices of
+    /// `tier`. The store keeps the tier since the time `since`.
     pub(super) fn around(bounds: &Range<i64>, length: u32, tier: Precision, since: i64) -> Self {
         let (of, length) = (Precision::new(length, 1), i64::from(length));
         let from = of.slice(bounds.start);
@@ -305,7 +307,7 @@ impl WindowSlices {
         recorded.gaps(from, to).collect()
     }
 
-    /// From the first slice that is retained at `now`, until `until`.
+    /// The bounds of the part of these slices that is retained at `now` and lies before `until`.
     fn retained_until(&self, until: i64, now: i64) -> (i64, i64) {
         let first = self.from.max(self.since).max(self.oldest(now));
         (first, self.to.min(until).min(now))

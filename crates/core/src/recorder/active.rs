@@ -1,8 +1,9 @@
-//! The request that this thread is working on. The layer marks it, so that a second layer of the same `Pulse` and the
-//! timers within the request find it.
+//! The request that this thread is working on. The layer marks the thread, so that a second layer of the same `Pulse`
+//! and the timers within the request find the request.
 //!
-//! A request without timers costs two exchanges of one number per poll. Its first timer creates a [`Scope`], which the
-//! thread holds until the poll ends. The guard of the request then takes the scope, and gives it back at the next poll.
+//! Marking the thread costs two exchanges of one number per poll. The first timer of a request creates a [`Scope`],
+//! which the thread holds until the poll ends. The guard of the request then takes the scope, and gives it back at the
+//! next poll.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -11,23 +12,23 @@ use super::RecordingState;
 use super::scope::Scope;
 
 thread_local! {
-    /// The recorder whose request this thread is working on: its id in the lower half; in the upper half
-    /// the id of the recorder around that one, and [`UNSETTLED`].
+    /// The mark of this thread. The lower half is the id of the recorder whose request the thread is working on. The
+    /// upper half is the id of the recorder of the next outer layer, with the bit [`UNSETTLED`].
     static ACTIVE: Cell<u64> = const { Cell::new(0) };
     /// The scopes of the requests that this thread is working on, and of the futures that
     /// [`Within`](super::Within) wraps, outermost first.
     static SCOPES: RefCell<Vec<ActiveScope>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The bit of the mark which says that this thread has something for an outer layer to take. An inner layer, a timer or
-/// a [`Within`](super::Within) sets the bit. Ids of recorders do not use it.
+/// The bit of the mark which says that an outer layer must take a scope, or a context from an inner layer, off this
+/// thread. An inner layer, a timer or a [`Within`](super::Within) sets the bit. Ids of recorders do not use it.
 pub const UNSETTLED: u64 = 1 << 63;
 
 /// A scope that timers of its recorder find.
 struct ActiveScope {
     recorder: u32,
-    /// The mark when the scope was entered. `None` if the scope was created within a layer of another recorder: its
-    /// mark hides how deep the layer of the scope is.
+    /// The mark when the scope was entered. `None` if the scope was created within a layer of another recorder, whose
+    /// mark hides the depth of the scope's layer.
     mark: Option<u64>,
     scope: Arc<Scope>,
 }
@@ -45,7 +46,7 @@ pub fn enter(id: u32) -> u64 {
     ACTIVE.try_with(mark).unwrap_or(0)
 }
 
-/// Restores the mark that [`enter`] has returned. Returns whether something was left for an outer layer.
+/// Restores the mark that [`enter`] has returned. Returns whether [`UNSETTLED`] was set.
 #[inline(always)]
 pub fn leave(before: u64) -> bool {
     let left = ACTIVE.try_with(|active| active.replace(before));
@@ -70,7 +71,7 @@ fn outer(mark: u64) -> u32 {
     ((mark & !UNSETTLED) >> 32) as u32
 }
 
-/// Tells the layer that has entered last that this thread has something for an outer layer.
+/// Sets [`UNSETTLED`] in the mark of this thread.
 pub fn mark_unsettled() {
     let _ = ACTIVE.try_with(|active| active.set(active.get() | UNSETTLED));
 }
@@ -169,7 +170,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         drop(remove(|active| Arc::ptr_eq(&active.scope, self.scope)));
         if self.before == 0 {
-            // Outside of requests no layer takes what is left on this thread.
+            // Outside of requests, no layer resets the mark.
             let _ = ACTIVE.try_with(|active| active.set(0));
         }
     }

@@ -18,8 +18,8 @@ use tower_pulse_model::slices::Merge;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample(pub(super) u64, pub(super) Outcome, pub(super) bool);
 
-/// The numbers that a sample adds to measures. A cell asks for them only where it adds them. With an array of all
-/// numbers, each request would write to the stack for code paths that are rarely taken.
+/// The numbers that a sample adds to measures. A cell calls `add_to` only where it needs the numbers. With an array of
+/// all numbers, each request would write to the stack for code paths that are rarely taken.
 pub(super) trait Measured: Copy {
     /// Calls `add` with each number. `nanos` is the duration of the sample.
     fn add_to(self, nanos: u64, add: impl FnMut(Measure, u64));
@@ -67,7 +67,7 @@ fn place_of(nanos: u64) -> usize {
     bucket_of(nanos).min(BUCKETS_PER_CELL - 1)
 }
 
-/// The buckets from the shortest sample to the longest, which are a small part of all.
+/// The buckets from the shortest sample to the longest, which are a small part of all buckets.
 fn range_of(times: &DurationSums) -> Range<usize> {
     match times.count {
         0 => 0..0,
@@ -87,9 +87,9 @@ pub(super) struct Cell {
     errors: AtomicU64,
     measures: [AtomicU64; MEASURES],
     buckets: Buckets,
-    /// The failures among the samples in `buckets`. Created with the first one.
+    /// The failures among the samples in `buckets`. Created with the first failure.
     failures: OnceLock<Box<Buckets>>,
-    /// The censored samples in `buckets`: those that were cut off. Created with the first one.
+    /// The censored samples in `buckets`: those that were cut off. Created with the first censored sample.
     censored: OnceLock<Box<Buckets>>,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Scratch {
     times: DurationSums,
     outcomes: OutcomeCounts,
     measures: Measures,
-    /// Outside the range of `times`, this and the arrays below hold leftovers of earlier copies.
+    /// Outside the range of `times`, this array and those below hold leftovers of earlier copies.
     buckets: [u32; BUCKETS_PER_CELL],
     /// The failures in the buckets; valid only if `has_failures`.
     failures: [u32; BUCKETS_PER_CELL],
@@ -160,7 +160,8 @@ impl Cell {
         }
     }
 
-    /// Adds a sample to the sum of errors and to its part of the buckets. All other sums have the sample already.
+    /// Adds a sample to the sum of errors, and to the buckets of the failures or of the censored samples. All other
+    /// sums have the sample already.
     #[cold]
     fn record_unsuccessful(&self, Sample(nanos, outcome, error): Sample) {
         let errors = self.errors.load(Ordering::Relaxed);
@@ -170,7 +171,7 @@ impl Cell {
             _ if error => &self.failures,
             Outcome::ClientError => &self.failures,
             Outcome::Cancelled | Outcome::BodyAborted => &self.censored,
-            // By the user's rule, the sample is no error.
+            // The user's rule does not count the sample as an error.
             _ => return,
         };
         part.get_or_init(|| Box::new(Buckets::new())).add(nanos);

@@ -21,7 +21,7 @@ pub fn check_counter(field: &'static str, name: &str) -> Result<(), BuildError> 
 #[derive(Debug)]
 pub(super) struct Striped {
     stripes: Box<[Stripe]>,
-    /// The sum of all that was taken.
+    /// The sum of all values that were taken.
     taken: AtomicI64,
 }
 
@@ -87,7 +87,7 @@ impl Gauge {
     /// `thread` is the number of the current thread.
     #[inline]
     pub(super) fn add(&self, thread: usize, n: i64) {
-        // 0 is the number of each thread that is being torn down.
+        // Each thread that is being torn down has the number 0.
         match self.owned.get(thread.wrapping_sub(1)) {
             Some(mine) => {
                 let value = mine.0.load(Ordering::Relaxed);
@@ -116,7 +116,8 @@ pub(super) struct CounterEntry {
 }
 
 impl CounterEntry {
-    /// A counter at 0 with `stripes` stripes, a power of two. The dirty bit is set when there is something to drain.
+    /// A counter at 0 with `stripes` stripes, a power of two. The counter sets the dirty bit when it has something to
+    /// drain.
     pub(super) fn new(name: Arc<str>, stripes: usize, dirty_bit: DirtyBit) -> Self {
         Self {
             name,

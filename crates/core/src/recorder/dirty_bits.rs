@@ -60,8 +60,8 @@ impl DirtyBits {
 impl DirtyBit {
     /// Sets the dirty bit: the next drain visits the context.
     pub(super) fn set(&self) {
-        // Done even if the bit seems to be set: a drain that is about to take the bit must either see the data that was
-        // written before, or leave the bit set.
+        // Sets the bit even if it seems to be set: a drain that is about to take the bit must either see the data that
+        // was written before, or leave the bit set.
         let word = &self.dirty_bits.0[self.place / BITS];
         word.fetch_or(1 << (self.place % BITS), Ordering::AcqRel);
     }

@@ -80,7 +80,7 @@ pub struct DrainStats {
     pub overflowed: u64,
     /// Seconds by which the last drain was late.
     pub lag: f64,
-    /// The most seconds by which any drain was late.
+    /// The maximum number of seconds by which a drain was late.
     pub max_lag: f64,
 }
 
@@ -116,7 +116,8 @@ impl Drain {
         state.reports.set_instance(instance);
     }
 
-    /// Sets the current fleet. Minutes are reported only if there is something to compare them with.
+    /// Sets the current fleet. Minutes are reported only if the application has a version or the fleet has other
+    /// instances.
     pub fn set_fleet(&self, fleet: Fleet) {
         lock(&self.state).reports.set_fleet(fleet);
     }
@@ -137,7 +138,7 @@ impl Drain {
         is_crowded(&lock(&self.state).pending)
     }
 
-    /// Notes that the store has everything that was taken, or has lost it.
+    /// Notes that everything that was taken is in the store or lost.
     pub fn all_sent(&self) {
         let mut state = lock(&self.state);
         (state.taken_since, state.taken_marks) = (None, 0);
@@ -203,7 +204,7 @@ fn is_crowded(batch: &Batch) -> bool {
     })
 }
 
-/// The earlier of two times; `None` if there are none.
+/// The earlier of two times; `None` if both are `None`.
 fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     one.into_iter().chain(other).min()
 }
@@ -222,7 +223,8 @@ impl Recorder {
         self.drain_to(&mut lock(&self.drain.state));
     }
 
-    /// Moves all samples into the pending batch, takes the batch, and lets the clock follow another time.
+    /// Moves all samples into the pending batch, takes the batch, and makes the clock follow the time of `origin`, or
+    /// the wall clock if `None`.
     pub(crate) fn drain_and_follow(&self, origin: Option<i64>) -> Batch {
         let mut state = lock(&self.drain.state);
         let state = &mut *state;
@@ -261,8 +263,8 @@ impl Recorder {
                     state.slow.add(&mut state.pending, context, listed);
                 }
             }
-            // Timers are drained first. A request is recorded before its timers, so timers never arrive without their
-            // request.
+            // Timers are drained before requests. A request is recorded before its timers, so no drained timer lacks
+            // its request.
             let timers = entry.timers.drain();
             let aggregate = entry.cells.drain(&mut state.scratch);
             if aggregate.is_none() && timers.is_none() {
@@ -337,12 +339,12 @@ impl Recorder {
                 due.extend(entries.iter().map(|entry| &**entry));
             }
         }
-        // This context is in no registry, and has no dirty bit that a drain takes.
+        // This context is in no registry, so each drain visits it.
         due.push(&self.unmatched);
         due
     }
 
-    /// The totals of the counters since the start, drained or not.
+    /// The totals of the counters since the start, including additions that are not drained yet.
     #[cfg(feature = "query")]
     pub fn counter_totals(&self) -> HashMap<Arc<str>, i64> {
         let mut guard = lock(&self.drain.state);
@@ -371,8 +373,8 @@ impl Recorder {
         state.flush.lost += Amounts::of_details(details);
     }
 
-    /// Adds to the pending batch how many requests the store has lost. They count as missing in `second`, the second of
-    /// the newest of them.
+    /// Adds the number of requests that the store has lost to the pending batch. They count as missing in `second`, the
+    /// second of the newest lost request.
     pub fn add_missing(&self, (second, requests): (i64, u64)) {
         if requests > 0 {
             let mut state = lock(&self.drain.state);
@@ -403,7 +405,7 @@ impl Recorder {
         added.map_err(|error| refused(error.to_string()))
     }
 
-    /// Drains at the start of each second, with any flush interval.
+    /// Drains at the start of each second, independently of the flush interval.
     pub async fn drain_each_second(self: Arc<Self>) {
         loop {
             let clock = self.recording.clock();

@@ -34,8 +34,8 @@ impl Exemplar {
 }
 
 impl Exemplars {
-    /// The newest request in some adjacent buckets, which a scraper sees as one: longer than the bound before `places`,
-    /// and no longer than their last bound.
+    /// The newest request in adjacent buckets that a scraper sees as one bucket. Its duration is above the bound before
+    /// `places`, and at most the last bound of `places`.
     pub fn newest(&self, places: std::ops::RangeInclusive<usize>) -> Option<&Exemplar> {
         let buckets = self.buckets.get(places)?.iter().flatten();
         buckets.map(|exemplar| &**exemplar).max_by_key(|e| e.ended)
@@ -46,7 +46,8 @@ impl Exemplars {
         self.error.as_deref()
     }
 
-    /// Adds a request if it is the newest.
+    /// Makes a request the exemplar of its bucket if it is the newest there, and of the errors if it is the newest
+    /// error.
     pub fn add(&mut self, exemplar: &Exemplar, is_error: bool) {
         // The bucket of the exact duration, because readers compare the duration with the bounds.
         let seconds = exemplar.seconds();

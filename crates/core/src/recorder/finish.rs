@@ -100,7 +100,7 @@ impl ContextHandle {
         clock.nanos_between(start, clock.tick())
     }
 
-    /// Records a request, and adds it to the list of the slow ones.
+    /// Records a slow request, and adds it to the list.
     #[cold]
     #[inline(never)]
     fn record_slow(
@@ -115,7 +115,7 @@ impl ContextHandle {
         self.cells.record(thread, sample, measured);
         if let Some(slow) = &self.slow {
             slow.add(&self.cells, self.listed(nanos, ended, details));
-            // A drain may have run since the sample was recorded.
+            // If a drain has run since the sample was recorded, the dirty bit is unset.
             self.cells.touch();
         }
     }

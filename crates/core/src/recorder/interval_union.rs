@@ -1,6 +1,6 @@
 //! The time during which at least one of several intervals was in progress.
 
-/// The most intervals that are kept separate, because a later interval may join them.
+/// The maximum number of intervals that are kept separate, because a later interval may join them.
 const MAX_OPEN: usize = 64;
 
 /// The union of intervals that are added in the order of their ends. All times are nanoseconds since one moment.
@@ -36,8 +36,8 @@ impl IntervalUnion {
         }
         self.open.push((start, end));
         if self.open.len() > MAX_OPEN {
-            // The gap between them counts as well: a timer that began before the gap still runs and covers it, unless
-            // the timer is discarded.
+            // Joins the two oldest intervals. The gap between them counts as covered: a timer that began before the gap
+            // still runs and covers it, unless the timer is discarded.
             let (start, _) = self.open.remove(0);
             self.open[0].0 = start;
         }
@@ -74,7 +74,7 @@ mod tests {
             intervals.sort_unstable_by_key(|(start, end, _)| (*end, *start));
             let (mut covered, mut moments) = (IntervalUnion::default(), [false; 140]);
             for (at, (start, end, is_added)) in intervals.iter().enumerate() {
-                // The others were discarded at their end.
+                // The other intervals are of timers that were discarded when they ended.
                 if *is_added {
                     let running = intervals[at + 1..].iter().map(|(start, ..)| *start);
                     covered.add(*start, *end, running.min());

@@ -10,11 +10,11 @@ use crate::targets::PathTarget;
 /// Limits and rules of a [`Recorder`](super::Recorder).
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The most contexts.
+    /// The maximum number of contexts.
     pub max_contexts: usize,
-    /// The most counters that the user may add.
+    /// The maximum number of the user's counters.
     pub max_counters: usize,
-    /// Bytes of pending records above which they are compacted.
+    /// The size of the pending records, in bytes, above which they are compacted.
     pub pending_bytes: usize,
     /// Which responses are errors.
     pub error_rule: MaybeErrorRule,

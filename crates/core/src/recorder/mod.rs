@@ -1,13 +1,13 @@
 //! Recording in this instance.
 //!
-//! The request path ends here: the layer passes the nanoseconds of each request to this module. Once a second, a drain
-//! moves the sums to the batch. Read `cell` (the sums of a context), `shards` (where a sample is added), `registry`
-//! (under which name), and `recording` (the state that all contexts share). Then read `timer`, `counter` and `ranking`
-//! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
-//! (which timers ran within which requests), `queue` (how long requests have waited before), `slow`, `slow_drain` and
-//! `details` (the slowest and the failed requests one by one), and `finish` (where a request ends). Last, read
-//! `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the batch), `minute_reports` (the
-//! minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
+//! The layer passes the duration of each request to this module. Once a second, a drain moves the sums to the batch.
+//! Read `cell` (the sums of a context), `shards` (where a sample is added), `registry` (contexts and counters by name),
+//! and `recording` (the state that all contexts share). Then read `timer`, `counter` and `ranking` (measurements of the
+//! application's own code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and
+//! `timer_cells` (which timers ran within which requests), `queue` (how long requests have waited in front of this
+//! process), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one), and `finish` (where a
+//! request ends). Last, read `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the
+//! batch), `minute_reports` (the minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
 mod cell;
@@ -73,8 +73,8 @@ use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// The longest recorded duration of a sample that was measured elsewhere. A context may have 30,000 of them in a second
-/// before its sum of nanoseconds overflows.
+/// The longest recorded duration of a sample that was measured elsewhere. A context may have 30,000 such samples in a
+/// second before its sum of nanoseconds overflows.
 const LONGEST_MEASURED: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// How a request ended.
@@ -88,14 +88,14 @@ pub struct Ended {
     pub status: Option<StatusCode>,
 }
 
-/// The nanoseconds of a duration that was measured elsewhere. Longer ones are cut to [`LONGEST_MEASURED`], so that the
-/// sum of a cell does not overflow.
+/// The nanoseconds of a duration that was measured elsewhere. At most [`LONGEST_MEASURED`], so that the sum of a cell
+/// does not overflow.
 fn nanos_of(duration: Duration) -> u64 {
     // Seven days are less than 2^50 ns.
     duration.min(LONGEST_MEASURED).as_nanos() as u64
 }
 
-/// Marks a response that is not recorded, as an extension. Responses of the admin router have it.
+/// An extension of responses that are not recorded. Responses of the admin router have it.
 ///
 /// ```
 /// # use tower_pulse_core::recorder as tower_pulse;
@@ -136,7 +136,7 @@ pub struct Recorder {
     pub limits: Limits,
     /// The context of requests that match no route.
     pub unmatched: Arc<ContextHandle>,
-    /// The header that tells how long a request has waited in front, if one is read.
+    /// The header that says how long a request has waited in front of this process, if such a header is read.
     pub queue: Option<Queue>,
     shards: usize,
     http: Registry<ContextHandle>,
@@ -217,7 +217,7 @@ impl Recorder {
         self.http.get(name)
     }
 
-    /// The context of this name, or `<overflow>` if there are too many.
+    /// The context of this name, or `<overflow>` if there are too many contexts.
     pub fn entry(&self, kind: Kind, name: &str) -> Arc<ContextHandle> {
         let name = match kind {
             Kind::Timer => context::timer_name(name),

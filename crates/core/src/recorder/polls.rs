@@ -4,8 +4,8 @@ use super::cell::Measured;
 use crate::clock::{Clock, Tick};
 use tower_pulse_model::measures::Measure;
 
-/// The polls of a request so far. A request that is ready at its first poll reads the clock only at its beginning and
-/// its end: this poll takes all of its time.
+/// The polls of a request so far. If a request is ready at its first poll, the clock is read only at its beginning and
+/// its end, because this poll takes all of its time.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPolls {
     /// When the last poll began.
@@ -65,7 +65,7 @@ impl RequestPolls {
     #[inline(always)]
     fn add(&mut self, end: Tick) {
         let ticks = self.since.ticks_until(end);
-        // Overflows only after centuries, and after billions of polls.
+        // The time overflows only after centuries, and the number of polls after billions.
         self.time = self.time.wrapping_add(ticks);
         self.longest = self.longest.max(ticks);
         self.ended = self.ended.wrapping_add(1);

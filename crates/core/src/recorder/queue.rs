@@ -1,5 +1,4 @@
-//! The queue in front: how long a request has waited before it reached this process, according to a header of the
-//! proxy.
+//! The queue in front of this process: how long a request has waited there, according to a header of the proxy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +12,7 @@ use crate::health::QueueHealth;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::TimerSums;
 
-/// The longest wait that is recorded. A longer one is more likely due to a wrong clock, or to a client's own header.
+/// The longest wait that is recorded. A longer wait is more likely due to a wrong clock, or to a client's own header.
 const LONGEST_WAIT: i64 = 60_000_000_000;
 
 /// The longest value that is read: `t=`, 19 digits, a point, and 9 digits, with room for spaces.

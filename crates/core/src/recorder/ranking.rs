@@ -13,7 +13,7 @@ use tower_pulse_model::context::clean_name;
 use tower_pulse_model::ranking::{MIN_SHARD_IDS, RankingDelta, RankingSpec};
 use tower_pulse_model::sorted::Map;
 
-/// The most rankings of a process.
+/// The maximum number of rankings of a process.
 const MAX_RANKINGS: usize = 100;
 /// The number of drains for which the memory of an id without additions is kept.
 const IDLE_DRAINS: u8 = 8;
@@ -27,13 +27,13 @@ pub struct Rankings(Mutex<Map<Arc<str>, Arc<RankingEntry>>>);
 pub struct RankingEntry {
     /// The name of the ranking.
     pub name: Arc<str>,
-    /// Its window and its bound.
+    /// The window, and the maximum number of ids.
     pub spec: RankingSpec,
     recording: Arc<RecordingState>,
     shards: Box<[Shard]>,
-    /// The most ids of a shard.
+    /// The maximum number of ids in a shard.
     shard_ids: usize,
-    /// Removals, and the additions of shards that were full. Locked before a shard.
+    /// Removals, and the additions of shards that were full. This mutex is locked before that of a shard.
     collected: Mutex<Collected>,
 }
 

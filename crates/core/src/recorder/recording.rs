@@ -36,7 +36,7 @@ impl RecordingState {
     pub(super) fn new(clock: Clock, limits: &Limits) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         Self {
-            // 31 bits, as the marks of threads use the last bit.
+            // 31 bits, because the mark of a thread uses the highest bit.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             started: clock.tick(),
             clock,
@@ -65,7 +65,7 @@ impl RecordingState {
         &self.clock
     }
 
-    /// The time since the start.
+    /// The time since the recorder was created.
     pub fn age(&self) -> Duration {
         self.clock.since(self.started)
     }
@@ -80,7 +80,7 @@ impl RecordingState {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Notes that the user has added a layer, which [`has_layer`](Self::has_layer) returns.
+    /// Notes that the user has added a layer.
     pub fn layer_added(&self) {
         self.has_layer.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The timers of one request: which ran, how often, and which part of its time they cover.
+//! The timers of one request: which ran, how often, and which part of the request's time they cover.
 
 use std::sync::{Arc, Mutex};
 
@@ -100,7 +100,7 @@ impl Started {
 impl RequestTimers {
     /// Adds the sums to the context of the request.
     pub fn add_to(self, entry: &ContextHandle) {
-        // Time is covered only by timers, and a timer has sums.
+        // Without sums, no time is covered.
         if !self.sums.is_empty() {
             entry.add_timers(self.covered, self.sums);
         }
@@ -108,7 +108,7 @@ impl RequestTimers {
 }
 
 impl State {
-    /// The index of a timer, or that of `other()` if there are too many.
+    /// Starts a timer. Returns its index, or that of `other()` if there are too many timers.
     fn start(&mut self, id: RecordId, start: u64) -> usize {
         let place = |timers: &[OneTimer], id| timers.iter().position(|timer| timer.id == id);
         let existing = place(&self.timers, id);
@@ -127,7 +127,7 @@ impl State {
     }
 
     /// Ends a timer. `nanos` is `None` if it is discarded. Returns the sums to add to the context of the request, if
-    /// the request has ended before.
+    /// the request has already ended.
     fn finish(
         &mut self,
         at: usize,

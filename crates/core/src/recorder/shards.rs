@@ -1,10 +1,10 @@
 //! Requests add their samples to shards: each context has one [cell](super::cell) per recording shard. A thread takes a
 //! shard for a dozen additions. No thread waits while any shard is free.
 //!
-//! A shard is taken by one atomic exchange and released by one store. A drain leaves it [`EMPTY`]. The exchange then
-//! fails for the first thread that adds a sample: the thread takes the shard as an empty one, and
-//! [marks](super::dirty_bits) the context for the next drain. All later threads find it [`FILLED`], and do no extra
-//! work. So a drain knows which contexts have samples, and skips the shards that have none.
+//! A shard is taken by one atomic exchange and released by one store. A drain leaves the shard [`EMPTY`]. The exchange
+//! then fails for the first thread that adds a sample: the thread takes the shard as an empty one, and
+//! [marks](super::dirty_bits) the context for the next drain. All later threads find the shard [`FILLED`], and do no
+//! extra work. So a drain knows which contexts have samples, and skips the shards that have none.
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::AtomicUsize;
@@ -40,7 +40,7 @@ struct Shard {
     slow_from: std::sync::atomic::AtomicU64,
 }
 
-/// A shard that is taken, until this guard is dropped, which leaves it [`FILLED`].
+/// Holds a shard that is taken. Dropping this guard leaves the shard [`FILLED`].
 struct ShardGuard<'a>(&'a Shard);
 
 impl Drop for ShardGuard<'_> {
@@ -50,7 +50,7 @@ impl Drop for ShardGuard<'_> {
     }
 }
 
-/// A shard that a drain has taken, until this guard is dropped, which leaves it [`EMPTY`].
+/// Holds a shard that a drain has taken. Dropping this guard leaves the shard [`EMPTY`].
 struct Drained<'a>(&'a Shard);
 
 impl Drop for Drained<'_> {
@@ -113,7 +113,7 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// `shards` is a power of two. The dirty bit is set when there is something to drain.
+    /// `shards` is a power of two. The cells set the dirty bit when they have something to drain.
     pub(super) fn new(shards: usize, dirty_bit: DirtyBit) -> Self {
         Self {
             shards: (0..shards).map(|_| Shard::new()).collect(),

@@ -1,8 +1,8 @@
 //! The slowest and the failed requests, one by one, from the end of a request to the batch.
 //!
-//! A context has a threshold. A request that is shorter costs one comparison. A longer one is put on the context's
-//! list, which the drain moves to the batch once a second. The thresholds rise during the hour, because fewer and fewer
-//! requests can be among the slowest.
+//! Each context has a threshold. A request below the threshold costs one comparison. Any other request is put on the
+//! context's list, which the drain moves to the batch once a second. The thresholds rise during the hour, because fewer
+//! and fewer requests can be among the slowest.
 //!
 //! A failed request that is not slow is put on the list too, if it is among the first of its context since the last
 //! drain. Such a request does not affect the thresholds.
@@ -110,9 +110,9 @@ impl ListedRequests {
 /// The parameters of a drain of the lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlowDrain {
-    /// Whether the requests are of another hour than those of the last drain.
+    /// Whether these requests belong to another hour than those of the last drain.
     pub(super) begins_hour: bool,
-    /// Whether the next drain's requests are of another hour than these.
+    /// Whether the requests of the next drain belong to another hour than these requests.
     pub(super) ends_hour: bool,
     /// The threshold of all contexts together.
     pub(super) threshold_of_all: u64,
@@ -134,7 +134,7 @@ impl SlowList {
 
     /// Adds a request that reached the threshold. A full list drops its fastest request, and raises the threshold, so
     /// that a burst of slow requests does not wait for the lock. If the dropped request failed, it is listed as a
-    /// failed one.
+    /// failed request if there is room.
     pub(super) fn add(&self, cells: &Cells, request: ListedRequest) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -161,7 +161,7 @@ impl SlowList {
         }
     }
 
-    /// Whether there seems to be room for a failed request. See the field.
+    /// Whether there seems to be room for a failed request. The answer may be out of date.
     pub(super) fn has_room_for_failed(&self) -> bool {
         self.has_room_for_failed.load(Ordering::Relaxed)
     }
@@ -180,7 +180,7 @@ impl SlowList {
         self.has_room_for_failed.store(has_room, Ordering::Relaxed);
     }
 
-    /// Moves the requests out, and sets the threshold for the next ones.
+    /// Moves the requests out, and sets the threshold for later requests.
     ///
     /// Since the last call, the threshold of all contexts may have risen above that of the cells. Slow requests below
     /// the higher threshold are left out here.
@@ -292,7 +292,7 @@ mod tests {
         add(&list, &cells, 50);
         drained(&list, &cells, STAYS);
         assert_eq!(threshold(&cells), Some(11));
-        // The 100th slowest request of all contexts may be faster.
+        // The threshold of all contexts may be lower.
         let threshold_of_all = 7;
         let of_all = SlowDrain {
             threshold_of_all,
@@ -349,7 +349,7 @@ mod tests {
             add_failed(&list, &cells, nanos);
         }
         (50..68).for_each(|nanos| add(&list, &cells, nanos));
-        // The list is full: 0 is dropped, and so are 1, a success, and 2.
+        // The list is full, and has dropped 0. It drops the success of 1 ns, then the failed requests of 1 and 2 ns.
         list.add(&cells, request(1, false));
         list.add(&cells, request(68, false));
         list.add(&cells, request(69, false));

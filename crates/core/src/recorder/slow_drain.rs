@@ -59,13 +59,13 @@ impl SlowRequestDrain {
         self.drain = SlowDrain {
             begins_hour,
             ends_hour: hour != self.hour,
-            // From the last drain. Thresholds rise during the hour, so an old one is never too high.
+            // This is the threshold after the last drain. Thresholds rise during the hour, so it is never too high.
             threshold_of_all: self.longest.threshold(),
         };
     }
 
     /// Whether all lists are to be drained, including those of contexts in which nothing happened: at the start of an
-    /// hour, the threshold is reset to 0.
+    /// hour, all thresholds are reset to 0.
     pub(super) fn concerns_all(&self) -> bool {
         self.drain.begins_hour || self.drain.ends_hour
     }
@@ -75,7 +75,7 @@ impl SlowRequestDrain {
         list.drain(cells, self.drain)
     }
 
-    /// Adds requests to their context in the batch, and to the slowest of all if they are among them.
+    /// Adds requests to their context in the batch. Also collects those that are among the slowest of all contexts.
     pub(super) fn add(&mut self, pending: &mut Batch, context: ContextId, listed: ListedRequests) {
         let mut slowest = SlowRequests::of(context.kind);
         for request in listed.slow {
@@ -93,7 +93,7 @@ impl SlowRequestDrain {
     }
 
     fn request(&self, context: &ContextId, listed: ListedRequest) -> SlowRequest {
-        // The clock may have advanced since the last drain, even to another hour.
+        // The request may have ended outside of the drained second, even in another hour.
         let start = self.second.saturating_mul(1_000);
         let end = start.saturating_add(999);
         SlowRequest {
@@ -109,7 +109,7 @@ impl SlowRequestDrain {
         }
     }
 
-    /// Adds the slowest of all to the batch.
+    /// Adds the slowest requests of all contexts to the batch.
     pub(super) fn end(&mut self, pending: &mut Batch) {
         let empty = SlowRequests::of(Kind::All);
         let slowest = std::mem::replace(&mut self.slowest, empty);
@@ -198,7 +198,7 @@ mod tests {
         let in_all = list(&all).into_iter().filter(|r| r.nanos == 4_000_000);
         assert_eq!(in_all.count(), 2);
 
-        // As long as there are fewer than 100 of all, any request is one of them.
+        // While the list of all contexts has fewer than 100 requests, it takes any request.
         request(&recorder, "GET /", 3);
         request(&recorder, "GET /", 9);
         assert_eq!(slowest_millis(&recorder, &root), [[9, 3]]);
@@ -223,7 +223,7 @@ mod tests {
         manual_clock.set_wall(hour + 3_599);
         recorder.drain();
         (10..30).for_each(|millis| request(&recorder, "GET /", millis));
-        // The first drain after the start of the hour is for the second before it.
+        // The first drain after the start of the hour drains the last second of the hour before.
         manual_clock.set_wall(hour + 3_600);
         (30..32).for_each(|millis| request(&recorder, "GET /", millis));
         recorder.drain();
@@ -248,7 +248,7 @@ mod tests {
         let hour = hour_of(NOW);
         (10..30).for_each(|millis| request(&recorder, "GET /", millis));
         recorder.drain();
-        // A hundred that are slower, 20 of a second, while nothing happens in the other context.
+        // A hundred slower requests, 20 per drain, while nothing happens in the other context.
         for _ in 0..5 {
             (0..20).for_each(|_| request(&recorder, "POST /", 900));
             recorder.drain();

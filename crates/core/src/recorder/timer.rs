@@ -43,7 +43,7 @@ impl Timer {
     /// A timer that runs from now on.
     #[doc(hidden)]
     pub fn start(entry: Arc<ContextHandle>) -> Self {
-        // The scope first: its time must begin before that of its timers.
+        // The scope is created first, because its time must begin before that of its timers.
         let scope = active::scope(entry.recording());
         let start = entry.recording().clock().tick();
         let within = scope.map(|scope| Started::new(scope, &entry, start));

@@ -7,15 +7,15 @@ use tower_pulse_model::context::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
 
-/// The most tables of a context. A table is locked briefly, once per request that has timers.
+/// The maximum number of tables of a context. A table is locked briefly, once per request that has timers.
 const MAX_TABLES: usize = 4;
 
 /// The most timers of a request, or of a context between two drains, that are counted separately. Of these, the
 /// [`MAX_TIMERS`] with the most time are sent.
 pub(super) const MAX_LIVE: usize = 2 * MAX_TIMERS;
 
-/// Sums of the timers of a context since the last drain. Empty until a timer first runs within one of its requests;
-/// then one table for each of a few shards.
+/// Sums of the timers within the requests of a context since the last drain. Empty until the first timer runs, then one
+/// table for each of a few shards.
 pub(super) struct TimerCells {
     /// Number of tables, a power of two.
     shards: usize,
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_timers_with_the_most_time_leave_under_their_names() {
         let cells = TimerCells::new(2);
-        // More names than are kept, with the slow ones among the first.
+        // More timers than are kept. The slow timers are among the first.
         for number in 0..500 {
             let sum = if (10..26).contains(&number) { 1_000 } else { 1 };
             cells.add(0, sum, [(id(number), sums(sum))]);

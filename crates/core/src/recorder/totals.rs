@@ -20,7 +20,7 @@ pub const BOUNDS: [f64; 17] = [
 /// Number of buckets. The last one is beyond all bounds.
 pub const PLACES: usize = BOUNDS.len() + 1;
 
-/// For each bucket of the exponential histogram, the first of [`BOUNDS`] above its middle.
+/// For each bucket of the exponential histogram, the index of the first of [`BOUNDS`] above the bucket's middle.
 static PLACE_OF: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let low = lower_bound(index as u16, SCALE);
@@ -106,7 +106,7 @@ impl Totals {
         }
     }
 
-    /// Makes exemplars of listed requests. Scrapes share them until there are new ones.
+    /// Makes exemplars of listed requests. Scrapes share the exemplars until new ones are made.
     pub(super) fn add_exemplars(&mut self, listed: &ListedRequests) {
         let requests = || listed.slow.iter().chain(&listed.failed);
         if requests().all(|request| request.trace_id.is_none()) {

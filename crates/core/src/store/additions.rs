@@ -7,7 +7,7 @@ use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::slice::Precision;
 
-/// The additions of a step, and the number of the round's samples that it refuses.
+/// The additions of a step, and the numbers of late and of refused samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Additions {
     /// Additions to the counters of contexts and to the user's counters.
@@ -28,7 +28,8 @@ pub struct CounterAdditions {
     pub precision: Precision,
     /// The start of the slice, in Unix seconds.
     pub slice: i64,
-    /// By the name of the counter. A number that does not fit into an `i64` is refused like an overflow.
+    /// The numbers to add, by the name of the counter. A number that does not fit into an `i64` is refused like an
+    /// overflow.
     pub added: Vec<(Arc<str>, i128)>,
 }
 

@@ -112,7 +112,7 @@ pub trait Append: Send + Sync {
     /// already in the journal.
     ///
     /// # Errors
-    /// In addition to errors of the store, if the precisions of the batch differ from those of the store.
+    /// The store failed, or the precisions of the batch differ from those of the store.
     fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended>;
 
     /// Whether a call that was appended can be read.

@@ -1,7 +1,7 @@
 //! Writes between two rounds of folding that take effect only if a field has an expected value.
 //!
-//! Like the steps of a round, each of these steps gives the version of the journal's state and sets the next. A step
-//! therefore takes effect at most once, and only one of two instances that write at the same time succeeds.
+//! Like the steps of a round, each of these steps gives the version of the journal's state and sets the next version. A
+//! step therefore takes effect at most once, and only one of two instances that write at the same time succeeds.
 
 use super::table::{FieldWrites, Table};
 
@@ -13,7 +13,7 @@ pub struct ConditionalWrite {
     /// The value that the field must have; `None` if it must be missing.
     pub expected: Option<Vec<u8>>,
     /// The writes of each step. Only the last step may change data that counts. Each step must give the compared field
-    /// another value, which shows others that steps are missing.
+    /// another value, so that other instances notice if later steps are missing.
     pub steps: Vec<Vec<FieldWrites>>,
 }
 

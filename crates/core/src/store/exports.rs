@@ -1,5 +1,5 @@
 //! Exports: the book's statistics and its ranking of the slowest contexts. A store that other programs can reach writes
-//! them for these programs, which may add to them. Only this module reads the additions.
+//! them for these programs, which may add to them. Only [`Exports`] reads the additions.
 
 use crate::store::StoreFuture;
 use tower_pulse_model::access_time::AccessTimeStats;

@@ -5,8 +5,8 @@
 //! step of folding must give the version, and replaces it.
 //!
 //! - A call is appended once, because the fence of its instance says which call comes next.
-//! - A step that gives another version than the state's has no effect. If two instances take themselves for the folder,
-//!   only one can write, and a delayed step is harmless. A step without an answer is sent again: if the state has the
+//! - A step that gives another version than the state's has no effect. If two instances act as the folder, only one of
+//!   them can write, and a delayed step is harmless. A step without an answer is sent again: if the state has the
 //!   version that the step sets, the step has taken effect.
 //! - A new folder first finishes the round that was begun, without the partitions that are done.
 //! - The id of an entry depends on all entries before it. After a failover to another history, the journal does not
@@ -228,7 +228,8 @@ pub trait Journal: TableReader {
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>>;
 
-    /// Whether the last step with entries to trim has trimmed them. A server may refuse to trim, and is asked again.
+    /// Whether the last step with entries to trim has trimmed them. A server may refuse to trim. The folder then tries
+    /// again.
     fn has_trimmed(&self) -> bool {
         true
     }

@@ -23,7 +23,7 @@ pub const JUDGEMENT_TTL: i64 = 16 * 86_400;
 
 /// The maximum number of reads of the tables while other instances write them.
 const MAX_READS: usize = 3;
-/// This crate writes no larger number.
+/// The largest number of a judgement that this crate writes.
 const MAX_NUMBER: u64 = 1 << 48;
 const NUMBER_BYTES: usize = size_of::<u64>();
 
@@ -46,7 +46,7 @@ impl StoredJudged {
         }
     }
 
-    /// The number of the judgement; `None` if it is unknown, and all fields count.
+    /// The number of the judgement; `None` if it is unknown. All fields then count.
     pub fn number(&self) -> Option<u64> {
         let judged = self.value.as_deref().and_then(read);
         judged.map(|judged| judged.number)

@@ -11,7 +11,7 @@ pub struct BatchSizer {
     costs: RangeInclusive<usize>,
     /// The longest time that the server should take for a call.
     target: Duration,
-    /// The time of the fastest answer, taken as the round trip time of the network.
+    /// The time of the fastest answer, which counts as the round trip time of the network.
     fastest: Duration,
 }
 

@@ -49,7 +49,7 @@ pub async fn recorded_hours(
         .max_by_key(RecordedHours::until))
 }
 
-/// The profile of a context, with all hours applied; `None` if the context has no profile.
+/// The profile of a context, updated to the last recorded hour; `None` if the context has no profile.
 pub async fn profile(reader: &dyn TableReader, id: RecordId, now: i64) -> Result<Option<Profile>> {
     let names = [id.to_bytes().to_vec(), RECORDED.to_vec()];
     let fields = fields(reader, Purpose::Query, now, &names).await?;

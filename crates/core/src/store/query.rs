@@ -117,7 +117,7 @@ pub trait Query: Send + Sync {
         read::book_statistics(self.tables(), self.exports(), offset, now)
     }
 
-    /// The records of the contexts in a query that are retained, in the order of the query.
+    /// The retained records of the contexts in a query, in the order of the query.
     fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<Vec<SliceSums>>> {
         read::records(self.tables(), self.record_cache(), query)
     }

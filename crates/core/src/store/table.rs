@@ -6,8 +6,8 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::pack::packed_enum;
 use tower_pulse_model::tier::TierSlice;
 
-/// Declares the tables. A line has the number and the parameters by which a file names the table, which never change,
-/// and the key in Redis after the prefix.
+/// Declares the tables. A declaration has the number and the parameters by which a file names the table, and the key in
+/// Redis after the prefix. Numbers and parameters never change.
 macro_rules! tables {
     ($(
         $(#[$doc:meta])*
@@ -83,7 +83,7 @@ tables! {
         /// The name of the ranking.
         ranking: Arc<str>,
     } = "last_slot_{ranking}";
-    /// The days that the store keeps, packed: one field.
+    /// The history that the store keeps, packed, in one field.
     17 History = "pulse:history1";
     /// The hour-of-week profiles of the contexts that last had a sample in these five weeks, packed, by the ids of
     /// their records; and how much of each hour was recorded. New samples of a context move its profile to the next
@@ -150,7 +150,7 @@ pub struct FieldWrites {
 }
 
 impl FieldWrites {
-    /// Writes no field of a table.
+    /// A write to a table that sets and removes no fields yet.
     pub fn new(table: Table, ttl: Option<i64>) -> Self {
         Self {
             table,
@@ -179,7 +179,7 @@ impl FieldWrites {
         }
     }
 
-    /// Only a new time to live of a table.
+    /// A write that only sets a new time to live.
     pub fn expire(table: Table, ttl: i64) -> Self {
         Self::new(table, Some(ttl))
     }

@@ -1,5 +1,5 @@
-//! Reads of tables, which a backend answers for folding and for queries. All backends share the code that interprets
-//! the answers.
+//! Reads of tables, which a store answers for folding and for queries. All stores share the code that interprets the
+//! answers.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub enum TableRead {
     Places(Table, Vec<Vec<u8>>),
     /// The values of a [`RecordState`].
     State,
-    /// The fields of [`revisions`].
+    /// The fields from which [`revisions`] are read.
     Revisions,
 }
 
@@ -164,7 +164,7 @@ impl RecordState {
         let mut next = || values.next().flatten();
         let text = |value: Vec<u8>| String::from_utf8(value).ok();
         let rolled = match next() {
-            // The field was too large to be read.
+            // An empty value stands for a field that is too large to be read.
             Some(rolled) if rolled.is_empty() => None,
             rolled => Some(rolled.and_then(text).and_then(|rolled| from_hex(&rolled))),
         };

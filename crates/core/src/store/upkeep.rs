@@ -22,7 +22,7 @@ pub struct Exceptions {
     pub skewed: u64,
     /// How often data for a key was dropped because the key holds a foreign value.
     pub quarantined: u64,
-    /// These keys, while they hold a foreign value. A store in one process keeps all of them.
+    /// The quarantined keys, while they hold a foreign value. A store in one process keeps all of them.
     pub quarantined_keys: Vec<Problem>,
 }
 

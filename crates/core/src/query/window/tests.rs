@@ -94,7 +94,7 @@ fn a_history_has_the_windows_of_a_month_and_of_a_quarter() {
         assert_eq!(slices.before().starts(NOW).count(), points, "{name}");
         let complete = slices.before().covered(&since(i64::MIN), NOW, NOW).complete;
         assert!((complete - 1.0).abs() < 1e-9);
-        // Without a history, six hours go back furthest.
+        // Without a history, the tier of six hours goes back furthest.
         let slices = named(name).slices(Tiers::default(), NOW);
         assert_eq!((slices.tier, slices.since), (TIERS[2], i64::MIN), "{name}");
         assert!(slices.covered(&since(i64::MIN), NOW, NOW).complete < 0.51);
@@ -124,7 +124,7 @@ fn days_before_a_history_began_are_not_recorded() {
         day
     );
     let first = slices.starts(NOW).next();
-    assert_eq!(first, Some(slices.tier.slice(begun)), "it is there in part");
+    assert_eq!(first, Some(slices.tier.slice(begun)), "partly recorded");
     assert_eq!(
         slices.before().covered(&since(i64::MIN), NOW, NOW).complete,
         0.0
@@ -163,13 +163,13 @@ fn a_window_between_two_times_is_rounded_outward() {
     assert_eq!(
         between(-80, 500),
         (60, -80, 40),
-        "it ends with the slice of now"
+        "the window ends with the current slice"
     );
     assert_eq!(between(-7_700, -7_600).0, 60);
     assert_eq!(
         between(-7_900, -7_600).0,
         1_800,
-        "a minute of then is not kept"
+        "minutes of that time are not kept"
     );
     assert_eq!(between(-200_000, -100).0, 21_600);
     let old = Window::of(0, 100_000).slices(Tiers::default(), NOW);
@@ -210,7 +210,7 @@ fn a_gap_is_not_recorded() {
     assert_eq!((found(NOW), found(NOW - 300)), ((300, 300), (100, 200)));
     let gaps = slices.not_running(&recorded, NOW - 300, NOW);
     assert_eq!(gaps, [(NOW - 500, NOW - 300)]);
-    // Slices that are not retained.
+    // These slices are not retained.
     let old = Window::of(0, 100_000).slices(Tiers::default(), NOW);
     let gap = RecordedTime::new(0, [(10, 20)]);
     assert_eq!(old.covered(&gap, NOW, NOW).not_running_seconds, 0);

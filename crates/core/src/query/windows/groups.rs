@@ -1,5 +1,5 @@
-//! The contexts whose records are read, in groups. A group bounds the size of a read. New contexts get groups of their
-//! own, and other groups need not be read again.
+//! The contexts whose records are read, in groups. A group bounds the size of a read. New contexts get new groups, so
+//! that existing groups need not be read again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
-/// The maximum number of contexts in a group. Their records in one slice are read one after the other, because a server
-/// looks these up faster than records of alternating slices.
+/// The maximum number of contexts in a group. Records are read slice by slice, because a server looks up many records
+/// of one slice faster than records of alternating slices.
 const MAX_CONTEXTS: usize = 1_000;
 
 /// The maximum number of records that are read at once.
 const RECORDS_AT_ONCE: usize = 8_000;
 
-/// The approximate maximum size, in bytes, of the records that are read at once, unless the records of a group in one
-/// slice are larger.
+/// The approximate maximum size, in bytes, of the records that are read at once. The records of a group in one slice
+/// are read at once even if they are larger.
 const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
 /// The maximum number of slices whose records are read at once.
@@ -47,7 +47,7 @@ impl ContextGroups {
             }
         }
         let groups = self.groups.len() + new.len().div_ceil(MAX_CONTEXTS);
-        // Contexts that were removed are still read.
+        // Removed contexts stay in their groups until all contexts are grouped anew.
         let gone = self.places.len().saturating_sub(old.len());
         let is_regrouped = !self.groups.is_empty()
             && (groups > count.div_ceil(MAX_CONTEXTS) + SPARE_GROUPS

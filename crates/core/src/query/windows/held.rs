@@ -6,14 +6,14 @@ use crate::query::window::Window;
 use tower_pulse_model::running_sums::{PackedSums, RunningSums};
 use tower_pulse_model::tier::Revision;
 
-/// The change of a slice of a group of contexts, in the window and in the window before it.
+/// The addition or the removal of a slice of a group of contexts, in the window and in the window before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Move {
     pub start: i64,
-    /// The revision of the slice in each part; `None` if the slice is not added to the part.
+    /// The revision with which the slice is added to each part; `None` if it is not added.
     pub added: [Option<Revision>; 2],
     pub is_removed: [bool; 2],
-    /// Whether the records are those of an open slice that has settled.
+    /// Whether the records are cached, because the slice was open until it settled.
     pub was_open: bool,
 }
 

@@ -2,7 +2,7 @@
 //! subtracts the slices that have left it, and does not read the other slices again.
 //!
 //! The newest slices still change. They are *open*: their records are cached unchanged, and read again if their
-//! revision has changed. All other slices are *settled*, and in
+//! revision has changed. All other slices are *settled*: their sums are in
 //! [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If a settled slice changes, for example because an
 //! instance flushes after an outage, the sums are computed anew.
 //!
@@ -106,8 +106,8 @@ impl Windows {
         Ok([sums(0), sums(1)])
     }
 
-    /// The contexts within whose requests a timer ran in a window, with their sums. After [`sums`](Self::sums) of the
-    /// same window, nothing is read. Takes time for each context of the window.
+    /// The contexts whose requests ran a timer in a window, with their sums. After [`sums`](Self::sums) of the same
+    /// window, nothing is read. The time is proportional to the number of contexts.
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn running(
@@ -134,7 +134,7 @@ impl Windows {
         Ok(running)
     }
 
-    /// The counts of requests by the targets of single contexts in a window of the recorded time.
+    /// The request counts of each target of a single context, in a window of the recorded time.
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn targets(
@@ -327,7 +327,7 @@ impl Windows {
         }
     }
 
-    /// Applies the moves of a page: all of them at its end, or none if it is cancelled.
+    /// Applies all moves of a page at the end, or none if the future is dropped.
     async fn take_in(
         &self,
         state: &mut WindowState,
@@ -356,7 +356,7 @@ impl Windows {
                     return pack::read_record(slice.packed(*id)?);
                 }
                 let (slice, has_records) = unopened.next()?;
-                // Frees the memory of each record at once, instead of the whole page's at the end.
+                // Frees the memory of the records one by one, and not at the end of the page.
                 let packed = slice.get_mut(at)?.take()?;
                 *has_records = true;
                 pack::read_record(&packed)

@@ -93,7 +93,7 @@ impl OpenSlices {
         self.0.insert(at, slice);
     }
 
-    /// Drops slices that have settled, unless they are pending.
+    /// Drops slices that settled at least [`SETTLED_FOR`] seconds ago, unless they are pending.
     pub(super) fn retain(&mut self, now: i64, is_pending: impl Fn(TierSlice) -> bool) {
         let earlier = now.saturating_sub(SETTLED_FOR);
         self.0

@@ -101,7 +101,7 @@ mod tests {
         };
         assert_eq!(next(2), Some((0, vec![0, 1])));
         assert_eq!(next(2), Some((2, vec![0, 1])));
-        // Records may turn out to be larger or smaller.
+        // The maximum number of slices changes with the size of the records.
         assert_eq!(next(1), Some((0, vec![2])));
         assert_eq!(next(9), Some((2, vec![2])));
         assert_eq!(next(9), Some((0, vec![3, 4])));

@@ -28,7 +28,8 @@ use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
 /// The time after which the sums of an unused window are dropped.
 const UNUSED_TTL: Duration = Duration::from_secs(120);
 
-/// The maximum number of cached windows: the number of window names. A page asks for one or two windows at a time.
+/// The maximum number of cached windows: the number of window names. A page of the dashboard asks for one or two
+/// windows at a time.
 const MAX_WINDOWS: usize = 10;
 
 /// The assumed size of a record in bytes before the first is read. Most records are smaller.
@@ -55,7 +56,7 @@ impl Ready {
         self.parts[0].tier.seconds
     }
 
-    /// Whether a slice is in each of the parts and has settled.
+    /// For each part, whether a slice is in it and has settled.
     fn has_settled(&self, start: i64) -> [bool; 2] {
         let at = (self.seconds(), start);
         [0, 1].map(|part| {
@@ -73,8 +74,7 @@ pub(super) struct WindowState {
     name_bytes: usize,
     pub groups: ContextGroups,
     pub open: OpenSlices,
-    /// The start of the oldest slice, among those that were read, that has records and ended before the store was
-    /// created.
+    /// Of all slices that were read, the start of the oldest that has records and ended before the store was created.
     first: Option<i64>,
     /// When the index was read.
     pub read_at: Option<Tick>,

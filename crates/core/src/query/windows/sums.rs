@@ -16,7 +16,7 @@ use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
 
 /// The measurements of all contexts in a window, and in the window of the same length before it.
 pub struct WindowSums {
-    /// The contexts by the ids of their sums.
+    /// The contexts by the ids of their records.
     pub contexts: Arc<HashMap<RecordId, ContextId>>,
     /// The window.
     pub now: PartSums,
@@ -34,7 +34,7 @@ pub struct PartSums {
     pub summaries: HashMap<RecordId, Summary>,
 }
 
-/// The counts of requests by the targets of single contexts in some slices.
+/// The request counts of each target of a single context, in some slices.
 pub struct TargetSums {
     /// The time that the slices cover.
     pub covered: Covered,
@@ -42,7 +42,7 @@ pub struct TargetSums {
     pub counts: Vec<TargetCounts>,
 }
 
-/// The counts of requests by a target: counted requests, and the bad ones among them.
+/// The number of requests that a target counts, and of the bad requests among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TargetCounts {
     /// Number of requests that count: successes and errors.

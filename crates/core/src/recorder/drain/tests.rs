@@ -24,7 +24,7 @@ fn a_sample_belongs_to_the_second_in_which_it_finished() {
 }
 
 const NOW: i64 = 1_700_000_000;
-/// The most counters of a recorder.
+/// The maximum number of counters of a recorder.
 const COUNTERS: usize = 1_000;
 
 fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
@@ -140,7 +140,7 @@ fn totals_of_counters_are_those_since_the_start_drained_or_not() {
     recorder.counter("refunds");
     assert_eq!(totals(), [("refunds".into(), 0), ("sales".into(), -4)]);
     (0..COUNTERS).for_each(|number| recorder.counter(&number.to_string()).increment());
-    // The two names without room, and a counter to which the user has given the same name.
+    // Two names beyond the maximum share the overflow entry.
     let overflow = |totals: Vec<(Arc<str>, i64)>| {
         let overflow = totals.into_iter().find(|(name, _)| &**name == OVERFLOW);
         overflow.map(|(_, total)| total)
@@ -175,7 +175,7 @@ fn only_names_beyond_the_maximum_overflow() {
         assert_eq!(counter.name(), format!("counter {number}"));
     }
     record(&recorder, Kind::Http, "GET /");
-    // The user may count under this name too.
+    // The user may give a counter this name too.
     assert_eq!(recorder.counter(OVERFLOW).name(), OVERFLOW);
     assert_eq!(recorder.recording.overflows(), (false, false));
     assert_eq!(recorder.counter("one more").name(), OVERFLOW);
@@ -207,7 +207,7 @@ async fn ids_of_a_ranking_start_a_flush_before_some_are_dropped() {
         }
     }
     (0..COUNTERS).for_each(|name| recorder.counter(&name.to_string()).increment());
-    assert!(!pressed(&recorder), "the maximum of names bounds them");
+    assert!(!pressed(&recorder), "max_counters bounds counters");
 }
 
 #[tokio::test]

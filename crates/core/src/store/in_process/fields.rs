@@ -51,7 +51,7 @@ impl Extent {
     }
 }
 
-/// A function that is called with each field and its value until it breaks.
+/// A function that is called with each field and its value until it returns `Break`.
 pub type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The fields of all tables. A table without fields does not exist.

@@ -1,4 +1,4 @@
-//! Appending, and the steps of folding. All instances are in this process and fold one after the other. An instance
+//! Appending, and the steps of folding. All instances are in this process and fold one after the other, so an instance
 //! need not find out whether another instance is alive.
 
 use super::entry_queue::Fence;

@@ -33,7 +33,7 @@ use crate::task::boxed;
 use tower_pulse_model::slice::Precisions;
 
 /// The maximum bytes of entries that are not folded, unless a test sets another number. The journal has few entries,
-/// because each flush folds its own entries and those that dropped flushes have left.
+/// because each flush folds its own entries, and those of earlier flushes whose futures were dropped.
 const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How a piece of work accesses the state.

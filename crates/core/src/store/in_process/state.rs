@@ -73,7 +73,7 @@ impl State {
     }
 
     /// Applies the additions of a step. `newest_at` is the time of the round's newest entry, and `now` the store's
-    /// time. Does not keep statistics, because no other program could read them here.
+    /// time. Ignores the exported statistics, because no other program could read them here.
     pub(super) fn add(&mut self, additions: &Additions, newest_at: i64, now: i64) -> Result<()> {
         for slice in &additions.counters {
             for (name, n) in &slice.added {

@@ -360,7 +360,7 @@ mod tests {
         let coarse = [(1_800, 57_600), (1_800, 59_400), (21_600, 43_200)];
         let minutes = (990..1_001).map(|minute| (60, 60 * minute));
         for at in minutes.chain(coarse) {
-            // Twice, so that one replaces the other.
+            // The second write replaces the first.
             tables.write(&write(Table::records(at)), NOW).unwrap();
             tables.write(&write(Table::records(at)), NOW).unwrap();
         }
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(
             tables.count(&at, NOW + 1_000),
             0,
-            "only fields make a table"
+            "a table without fields does not exist"
         );
         tables.retain(&rolled, NOW + 1_000).unwrap();
         assert!(tables.by_name.keys().eq([&other]));

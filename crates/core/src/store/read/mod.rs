@@ -1,5 +1,5 @@
-//! Answers queries from the tables of a backend, with the same code for every backend. A field that cannot be read is
-//! left out.
+//! Answers queries from the tables of a store, with the same code for every store. A field that cannot be read is left
+//! out.
 
 #[cfg(feature = "query")]
 mod contexts;

@@ -19,9 +19,8 @@ use tower_pulse_model::ranking::{RankingSpec, RankingState};
 const MAX_TRIES: usize = 20;
 /// Number of ids that are read at once.
 const IDS_AT_ONCE: usize = 10_000;
-/// The maximum number of ids, in a ranking and in the slices that have left its window, with which all ids are read and
-/// the answer is exact. With more ids, only the ids of the answer are corrected, until the folder has subtracted the
-/// slices.
+/// The maximum number of ids, in a ranking and in the slices that have left its window, for an exact answer, which
+/// reads all ids. With more ids, only the ids of the answer are corrected, until the folder has subtracted the slices.
 const MAX_EXACT_IDS: usize = 20_000;
 /// With more ids than [`MAX_EXACT_IDS`], the ids of an answer are corrected by at most this number of slices.
 /// [`MORE_CANDIDATES`] further ids are read, because a correction may bring them into the answer.

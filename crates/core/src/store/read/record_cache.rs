@@ -1,5 +1,5 @@
-//! A cache of the records of contexts. The screens ask for the same slices of a series repeatedly, but only slices that
-//! have changed are read again.
+//! A cache of the records of contexts. The dashboard asks for the same slices of a series repeatedly, but only slices
+//! that have changed are read again.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
