@@ -9,7 +9,7 @@ use super::history::{History, PageMinute, Span, Tick, is_in};
 use super::past::{FEWEST_MINUTES, FEWEST_REQUESTS, PAST_ENDS, YOUNG_PAST_ENDS};
 use tower_pulse_model::order::InOrder;
 
-/// Errors and requests.
+/// The numbers of errors and of requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
     pub(crate) errors: f64,
@@ -51,7 +51,7 @@ impl Share {
 pub(crate) struct Increase {
     pub(crate) since: Tick,
     pub(crate) strength: f64,
-    /// The share of errors before.
+    /// The share of errors before the increase.
     pub(crate) then: f64,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn search(
     (since(best.since).count() >= SHORTEST).then_some(best)
 }
 
-/// Twice the logarithm of the likelihood ratio of two shares against a common one.
+/// Twice the logarithm of the likelihood ratio between two separate shares and one common share.
 pub(crate) fn deviance(a: Share, b: Share) -> f64 {
     let common = (a.errors + b.errors) / (a.requests + b.requests).max(1.0);
     2.0 * (a.likelihood(a.share()) + b.likelihood(b.share())
@@ -154,8 +154,8 @@ pub(crate) fn deviance(a: Share, b: Share) -> f64 {
         - b.likelihood(common))
 }
 
-/// Whether the errors continue, and show without the two worst minutes, by the likelihood ratio of the share since the
-/// change against the usual one.
+/// Whether the errors continue, and whether the increase also shows without the two worst minutes. Both are judged by
+/// the likelihood ratio between the share since the change and the usual share.
 fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;

@@ -16,8 +16,8 @@ pub(crate) fn lower_mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
     (values.sum::<f64>() - largest) / others.max(1) as f64
 }
 
-/// The first minute of a change: where the cumulative sum of the minutes' values, last to first, is largest (Page,
-/// *Continuous inspection schemes*, 1954).
+/// The first minute of a change: from this minute to the last, the sum of the values is largest (Page, *Continuous
+/// inspection schemes*, 1954).
 pub(crate) fn turning_point(minutes: impl Iterator<Item = (Tick, f64)>) -> Tick {
     let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
     for (tick, beyond) in minutes {

@@ -69,7 +69,7 @@ impl Finder<'_> {
                     }
                 }));
             }
-            // The queue has the traffic of all pages.
+            // The queue's traffic is that of all pages.
             if *id == queue {
                 continue;
             }
@@ -78,7 +78,7 @@ impl Finder<'_> {
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
                 let alarm = |kind, change: TrafficChange| {
-                    // The rate of this past is that of the traffic; its mean is that of the sums.
+                    // The rate comes from the traffic, the mean from the sums.
                     let (requests, minutes) = ((traffic.rate * 1_000.0) as u64, 1_000);
                     let before = Sums::of(&page.history, now - 76, change.since);
                     let past = Past {
@@ -151,8 +151,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Opens these alarms, except those of a crowd that have not lasted yet. If half of the pages are silent, one alarm
-    /// of `<all>` replaces theirs.
+    /// Opens these alarms. An alarm of a crowd opens only once it has lasted for [`TOGETHER_LASTING`]. If half of the
+    /// pages are silent, one alarm of `<all>` replaces theirs.
     fn open(&mut self, mut begun: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         begun.retain(|alarm| {
@@ -201,7 +201,7 @@ impl Finder<'_> {
     }
 
     /// The median change of the pages that changed together in this minute (a crowd), as a logarithm of time; 0 if
-    /// there is no crowd. Its cause, such as a deploy, a batch job or a slow database, may pass.
+    /// there is no crowd. The cause of a crowd may pass: a deploy, a batch job, a slow database.
     fn crowd(&self, since: Tick) -> f64 {
         let bases = pages_of(self.pages).filter_map(|(_, page)| page.base.as_ref());
         let (mut all, mut sizes) = (0, Vec::new());

@@ -30,7 +30,7 @@ pub(crate) const WIDTH: f64 = std::f64::consts::LN_2 / 8.0;
 /// The minute that begins at `start`, in Unix seconds.
 pub(crate) fn tick(start: i64) -> Tick {
     let minute = start.div_euclid(60);
-    // Half of the range is left for differences.
+    // Half of the range is left free, so that differences do not overflow.
     minute.clamp(i64::from(Tick::MIN / 2), i64::from(Tick::MAX / 2)) as Tick
 }
 
@@ -163,8 +163,8 @@ impl Packed<'_> {
     }
 }
 
-/// Appends a histogram: the number of buckets from the first to the last used one, the first, and their counts. A count
-/// of 0 is followed by the number of further zeros.
+/// Appends a histogram: the number of buckets from the first used one to the last, the index of the first, and the
+/// counts. A count of 0 is followed by the number of further zeros.
 fn pack(histogram: &Histogram, out: &mut Writer) {
     let mut counts = [0u32; BUCKETS];
     let (mut first, mut last) = (BUCKETS, 0);

@@ -9,17 +9,17 @@ use super::residual::{Finding, Residual, past_variance, strength};
 
 /// The part of the required standard deviations that a window without its worst minutes must still reach.
 pub(crate) const WITHOUT_WORST: f64 = 0.78;
-/// The factor by which a change must exceed the largest one of the page's past over the same number of minutes.
+/// The factor by which a change must exceed the highest mean of as many minutes in the page's past.
 const UNUSUAL: f64 = 2.0;
 /// A change fades if its last minutes are below this part of its first ones.
 const FADED: f64 = 0.65;
-/// A change is the rest of an earlier, larger one if it is below this part of that one.
+/// A change is the rest of an earlier change if it is below this part of the earlier change.
 const RETURNED: f64 = 0.55;
 /// The part of a change that nearly all of its minutes must show.
 const SHOWN: f64 = 0.5;
 /// Minutes after which a change no longer counts as fading.
 const FADING: usize = 14;
-/// Minutes within which a larger change may fade.
+/// Minutes for which the rest of a larger change is not reported.
 const LEFT_OVER: usize = 10;
 
 pub(crate) fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -> f64 {
@@ -32,7 +32,7 @@ pub(crate) fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kin
     sum / f64::max(weights, 1e-9)
 }
 
-/// Whether the change is still present, and shows in nearly all minutes and without the worst ones.
+/// Whether the change is still present, shows in nearly all minutes, and remains without the worst minutes.
 pub(crate) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let size = effect.abs();
     let sign = effect.signum();
@@ -57,7 +57,7 @@ pub(crate) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
         && sign * weighted_mean(last(4), kind) >= 0.6 * size
 }
 
-/// The number of a window's worst minutes: the others alone must show the change.
+/// The number of worst minutes that a window must be able to do without: the others alone must show the change.
 fn spared(length: usize) -> usize {
     match length {
         0..=4 => 1,
@@ -95,7 +95,7 @@ pub(crate) fn deviations<'a>(
     (strength(base, kind, effect, variance, count), effect)
 }
 
-/// Whether the window is much slower than any of the same length in the page's past.
+/// Whether the window is much slower than any window of the same length in the page's past.
 pub(crate) fn is_unusual(base: &Baseline, window: &[Residual], kind: usize, effect: f64) -> bool {
     if effect < 0.0 {
         return true;
@@ -143,7 +143,8 @@ pub(crate) fn is_left_over(
     pairs.any(|pair| pair[0].min(pair[1]) * RETURNED > effect.abs())
 }
 
-/// The first minute of the change: from there on, the scores exceed half of the effect.
+/// The first minute of the change: from this minute to the last, the sum of the scores' excess over half of the effect
+/// is largest.
 pub(crate) fn began(base: &Baseline, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
     let wobble = base.past.noise[kind].variance();
     turning_point(minutes.iter().rev().map(|minute| {

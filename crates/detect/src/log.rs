@@ -36,7 +36,7 @@ impl Log {
         Self { changes }
     }
 
-    /// The index of a change, or that at which to insert it.
+    /// The index of a change. For a missing change, the error is where to insert it.
     fn place(&self, id: &str) -> Result<usize, usize> {
         self.changes.binary_search_by(|change| (*change.id).cmp(id))
     }

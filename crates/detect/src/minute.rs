@@ -40,12 +40,12 @@ pub struct Verdict {
     pub instance: Option<Arc<str>>,
     /// The start of the first minute that is different, in Unix seconds.
     pub since: i64,
-    /// The end of the minute in which it was detected, in Unix seconds.
+    /// The end of the minute in which the change was detected, in Unix seconds.
     pub detected: i64,
     /// The figure before the change. For slower and faster: the mean seconds of the successful responses, multiplied by
     /// the factor by which all contexts have shifted since.
     pub then: f64,
-    /// The figure since.
+    /// The figure since the change.
     pub now: f64,
     /// `now` divided by `then`. If `then` was zero, a lower bound.
     pub ratio: f64,
@@ -59,9 +59,9 @@ pub struct Verdict {
     pub minutes: u32,
     /// The cost of the change.
     pub cost: Cost,
-    /// Mean seconds per request before, of all requests.
+    /// Mean seconds per request before the change, of all requests.
     pub mean_then: f64,
-    /// Mean seconds per request since, of all requests.
+    /// Mean seconds per request since the change, of all requests.
     pub mean_now: f64,
 }
 

@@ -1,5 +1,5 @@
-//! The variation of a page's mean score from minute to minute without a cause: sampling, and the *wobble*, a variation
-//! of the page itself that lasts longer than a minute.
+//! The noise of a page: its mean score varies from minute to minute without a cause, by sampling and by the *wobble*, a
+//! variation of the page itself that lasts longer than a minute.
 //!
 //! The wobble is a first-order autoregressive series. Its variance is the variance between minutes without that of
 //! sampling (method of moments, as DerSimonian and Laird, 1986); its correlation is that of neighbouring minutes, to
@@ -25,7 +25,8 @@ const USUAL_WOBBLE: f64 = 0.03;
 /// The weight of the usual wobble, in minutes.
 const USUAL_MINUTES: f64 = 6.0;
 const USUAL_CORRELATION: f64 = 0.6;
-/// Residuals beyond this many standard deviations are clipped; the deviation is that of the median residual.
+/// Residuals beyond this many standard deviations are clipped. The standard deviation is estimated from the median
+/// residual.
 const CLIPPED: f64 = 2.5;
 /// The smallest wobble.
 const LEAST_WOBBLE: f64 = 0.01;
@@ -44,8 +45,8 @@ impl Noise {
         f64::from(self.correlation) * 1e-6
     }
 
-    /// Estimates the noise from (minute, residual, sampling variance), oldest first. `slope` is the change of the score
-    /// with the logarithm of time.
+    /// Estimates the noise from minutes with their residuals and sampling variances, oldest first. `slope` is the
+    /// change of the score per unit of the logarithm of time.
     pub(crate) fn estimate(residuals: &[(i32, f64, f64)], slope: f64) -> Self {
         let usual = Self::usual(slope);
         let least = (LEAST_WOBBLE * slope).powi(2);

@@ -30,7 +30,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The latest minute, up to `now`, for which this page's past is made. The phase differs between pages.
+    /// The last minute up to `now` in which the past of this page is renewed. Pages take turns.
     fn epoch(number: u64, now: Tick) -> Tick {
         let phase = (number % RENEWED as u64) as Tick;
         now - (now - phase).rem_euclid(RENEWED)
@@ -52,7 +52,8 @@ impl Page {
             return;
         }
         let past = find_past(&self.history, epoch, shared, excluded);
-        // The result must not depend on the minute of the epoch in which this detector took over.
+        // The limit depends on the epoch instead of `now`, so that a detector that takes over within the epoch gets the
+        // same result.
         let before = before.filter(|(ended, _)| *ended > epoch - STORED);
         let compared = past.or_else(|| before.and_then(|(_, past)| with_reference(past)));
         self.compare_with(compared, epoch, now);

@@ -24,8 +24,8 @@ const QUIET: f64 = 0.14;
 /// The distance from the usual score beyond which a minute is not part of a past, in standard deviations.
 const OUTLYING: f64 = 4.0;
 
-/// The past of a page at minute `epoch` with its scores, if there are enough minutes and requests. The minutes in
-/// `excluded` are not part of it.
+/// The past of a page at minute `epoch` with its reference, if there are enough minutes and requests. The minutes in
+/// `excluded` are not part of the past.
 pub(crate) fn find_past(
     history: &History,
     epoch: Tick,

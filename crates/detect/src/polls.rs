@@ -5,12 +5,12 @@ use super::suspects::{MIN_REQUESTS, Sides};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::measures::Measure;
 
-/// The smallest part of a change within polls that makes computing the suspect.
+/// The smallest part of a change that must be within polls for computing to be the suspect.
 const MIN_SHARE: f64 = 0.5;
 
-/// The suspect for a change of speed: the time within polls or the time outside of them, whichever has grown, or shrunk
-/// for faster requests. `is_delayed` says that the scheduling delay of an instance is high: a long poll may then have
-/// waited for a CPU.
+/// The suspect for a change of speed: the time within polls or the time outside of them, whichever accounts for most of
+/// the change. `is_delayed` says that the scheduling delay of an instance is high: a long poll may then have waited for
+/// a CPU.
 pub fn computing_or_waiting(sides: &Sides, is_delayed: bool) -> Option<Suspect> {
     let (then, now) = (PolledTime::of(&sides.then)?, PolledTime::of(&sides.now)?);
     let (computing, waiting) = (now.computing - then.computing, now.waiting - then.waiting);
@@ -57,7 +57,7 @@ struct PolledTime {
 }
 
 impl PolledTime {
-    /// The means of the requests of a slice; `None` if too few of them have measured polls.
+    /// The means of the requests of a slice; `None` if there are too few requests, or no measured polls.
     fn of(sums: &Aggregate) -> Option<Self> {
         let seconds = |measure| sums.measures.get(measure) as f64 / 1e9;
         let (computing, waiting) = (seconds(Measure::PollTime), seconds(Measure::Waited));
@@ -65,7 +65,8 @@ impl PolledTime {
         if sums.times.count < MIN_REQUESTS || whole == 0.0 {
             return None;
         }
-        // Requests that the host application recorded itself have no polls.
+        // Requests that the application recorded itself have no polls, so the mean of all requests is divided in the
+        // ratio of the measured ones.
         let mean = sums.times.sum as f64 / 1e9 / sums.times.count as f64;
         Some(Self {
             computing: mean * computing / whole,

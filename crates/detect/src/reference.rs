@@ -7,11 +7,11 @@
 //! - its *place*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a shift of the
 //!   logarithm. With several modes, such as the hits and misses of a cache, it shows a shift of the modes much
 //!   better than the rank does, but hardly a change of their shares;
-//! - its *tail*: for a request in the upper tenth, its distance from the start of the tail, in logarithms, less the
+//! - its *tail*: for a request in the upper tenth, its distance from the start of the tail, in logarithms, minus the
 //!   usual distance. A longer tail changes it; more requests in the tail hardly do;
 //! - its *mix*: the logarithm of the likelihood ratio of a past in which some requests take three times as long and
-//!   more requests are in the slower mode. A cache that misses more often, or a lock that one request in three meets,
-//!   changes it.
+//!   more requests are in the slower mode. It shows a cache that misses more often, or a lock that one request in three
+//!   waits for.
 
 use super::history::{BUCKETS, Counts, SCALE, WIDTH};
 use super::noise::Noise;
@@ -28,7 +28,7 @@ pub(crate) const TAIL: usize = 2;
 /// The index of the mix score.
 pub(crate) const MIX: usize = 3;
 
-/// The number of spans whose highest mean is kept: 2 to `SPANS + 1` minutes.
+/// The number of spans whose highest mean a past stores: 2 to `SPANS + 1` minutes.
 pub(crate) const SPANS: usize = 9;
 
 /// The largest shift in the table of expected scores, in buckets.
@@ -39,7 +39,7 @@ const SHIFTS: usize = 2 * FARTHEST + 1;
 const LARGEST_TAIL: f64 = 2.77;
 /// The largest tail score of a narrow tail: the logarithm of 2.
 const LEAST_LARGEST_TAIL: f64 = 0.69;
-/// The limit of a tail score, as a multiple of the usual excess (kept between the two limits above), so that a single
+/// The limit of a tail score, as a multiple of the usual excess (clamped to the two limits above), so that a single
 /// slow request counts for little.
 const USUAL_TAILS: f64 = 6.0;
 /// The weight of a tail of usual shape, in tail requests.
@@ -54,7 +54,7 @@ const MIX_SHIFT: f64 = 1.0986;
 const LARGEST_MIX: f64 = 20.0;
 /// The largest share of the past below the split of the mix score.
 const MOST_BELOW: f64 = 0.97;
-/// The requests and the wobble of a minute for which the split is chosen.
+/// The split is chosen for a minute with this many requests and this wobble.
 const MIX_REQUESTS: f64 = 100.0;
 const MIX_WOBBLE: f64 = 0.05;
 
@@ -77,7 +77,7 @@ packed! {
         pub(crate) level: i64,
         /// The noise of each score.
         pub(crate) noise: [Noise; SCORES],
-        /// The largest mean score of 2, 3, … consecutive minutes, less the usual one, in millionths.
+        /// The largest mean score of 2, 3, … consecutive minutes, minus the usual mean, in millionths.
         pub(crate) highest: [[i32; SPANS]; SCORES],
     }
 }
@@ -149,7 +149,7 @@ impl Reference {
         let last = (high + FARTHEST).min(BUCKETS - 1);
         let share = |bucket: usize| f64::from(counts[bucket]) / total;
 
-        // The upper tenth begins at the highest bucket with at least a tenth at or above it.
+        // The upper tenth begins at the highest bucket with at least a tenth of the requests at or above it.
         let mut above = 0.0;
         let mut threshold = high;
         for bucket in (low..=high).rev() {
@@ -317,8 +317,8 @@ impl Reference {
     }
 }
 
-/// The density by bucket, smoothed with a normal kernel. The kernel's width is Silverman's (1986) rule of thumb for the
-/// spread of the narrowest half, so that modes are not merged.
+/// The density by bucket, smoothed with a normal kernel. The kernel's width follows Silverman's rule of thumb (1986),
+/// with the spread of the narrowest half so that modes are not merged.
 struct Density {
     first: usize,
     total: f64,
@@ -380,8 +380,9 @@ impl Density {
         (0..self.density.len()).map(mixed).collect()
     }
 
-    /// The bucket beyond which additional requests are detected soonest, and the usual share beyond it. Few requests
-    /// are beyond it, and the wobble moves few across it. With two modes, it is between them.
+    /// The bucket beyond which additional requests are detected soonest, and the usual share of requests beyond it.
+    /// Usually, few requests are beyond the bucket, and the wobble moves few requests across it. With two modes, the
+    /// bucket is between them.
     fn split(&self) -> (usize, f64) {
         let all: f64 = self.density.iter().sum();
         let (mut below, mut best, mut split) = (0.0, 0.0, (0, 1.0));

@@ -35,7 +35,7 @@ pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Sc
     }
 }
 
-/// The counts of successes, and of the censored requests above their median.
+/// The counts of successes and of censored requests, by bucket.
 pub(crate) struct Tally {
     successes: Box<Counts>,
     censored: Box<Counts>,
@@ -59,8 +59,8 @@ impl Tally {
         });
     }
 
-    /// Adds the cancelled requests above the median. Such a request took at least its recorded time, which says nothing
-    /// below the median.
+    /// Adds the censored requests above the median to the successes. The whole request would have taken at least the
+    /// recorded time, which says nothing below the median.
     pub(crate) fn finish(mut self) -> Box<Counts> {
         let half = self.successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;
         let mut below = 0;

@@ -34,13 +34,14 @@ struct Sides {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SideBySide {
-    /// Number of minutes with requests of both.
+    /// Number of minutes in which both sides had requests.
     pub minutes: usize,
     /// The new version.
     pub new: Side,
     /// The other versions.
     pub old: Side,
-    /// The mean of the new version divided by that of the others; `None` with fewer than 10 responses of either.
+    /// The mean of the new version divided by that of the others; `None` if either side has fewer than 10 successful
+    /// responses.
     pub ratio: Option<f64>,
 }
 
@@ -54,13 +55,13 @@ pub struct Side {
     pub count: u64,
     /// Errors divided by `count`, 0 to 1.
     pub error_share: Option<f64>,
-    /// The mean of its successful responses, in seconds.
+    /// The mean of the successful responses, in seconds.
     pub mean: Option<f64>,
-    /// Their median, in seconds.
+    /// The median of the successful responses, in seconds.
     pub p50: Option<f64>,
-    /// Their 95th percentile, in seconds.
+    /// The 95th percentile of the successful responses, in seconds.
     pub p95: Option<f64>,
-    /// Their 99th percentile, in seconds.
+    /// The 99th percentile of the successful responses, in seconds.
     pub p99: Option<f64>,
 }
 

@@ -34,7 +34,7 @@ const CALM: f64 = 0.12;
 const ROUGH: f64 = 0.35;
 /// Calm minutes that a change must last if it began while all pages were slower for some minutes.
 const AFTER_ROUGH: usize = 8;
-/// Additional standard deviations for a page without other pages, because the shared shift is unknown.
+/// Additional standard deviations if there are too few pages to estimate the shared shift.
 const ALONE: f64 = 1.5;
 /// The required standard deviations, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
@@ -53,8 +53,8 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
 /// The required standard deviations of a faster page, which is less urgent than a slower one.
 const FASTER_BAR: f64 = 6.5;
 
-/// Additional standard deviations for the mix score, which varies more than the place score: in five minutes or more,
-/// and in fewer.
+/// Additional standard deviations for the mix score, which varies more than the place score: over five minutes or more,
+/// and over fewer.
 const MIXED: f64 = 0.5;
 const MIXED_AT_ONCE: f64 = 2.0;
 
@@ -63,8 +63,8 @@ const LEAST_SLOWER: f64 = 0.12;
 const LEAST_FASTER: f64 = 0.18;
 const LEAST_TAIL: f64 = 0.3;
 
-/// The change of a page since a minute, as a logarithm of time; `None` if it is below `min` standard deviations or
-/// shows in the minutes before.
+/// The change of a page since a minute, as a logarithm of time; `None` if the change is below `min` standard
+/// deviations, or shows in the minutes before `since`.
 pub(crate) fn began(base: &Baseline, shared: &SharedMinutes, since: Tick, min: f64) -> Option<f64> {
     let minutes = residuals(base, shared, Tick::MIN).filter(|minute| minute.shift.abs() < CALM);
     let minutes: Vec<_> = minutes.collect();
@@ -96,7 +96,7 @@ pub(crate) fn log_size(base: &Baseline, kind: usize, effect: f64) -> f64 {
     }
 }
 
-/// The last minutes after the past and after `after`, at most `most`; `None` if the last one is not `now`.
+/// The last minutes after the past and after `after`, at most `most`; `None` if the last of them is not `now`.
 fn minutes(
     base: &Baseline,
     shared: &SharedMinutes,
@@ -110,7 +110,7 @@ fn minutes(
     (minutes.last()?.tick == now).then_some(minutes)
 }
 
-/// Calls `each` with the finding of each score over the last 2 to `longest` minutes, and with these minutes.
+/// For each window of the last 2 to `longest` minutes and each score, calls `each` with the finding and the window.
 fn each_window(
     base: &Baseline,
     minutes: &[Residual],
@@ -130,7 +130,7 @@ fn each_window(
         }
         for (kind, window) in windows.iter().enumerate() {
             let effect = window.mean();
-            // Far from the past, the place of a request says nothing, and the rank gives the direction.
+            // Far from the past, place and mix do not tell slower from faster, but the rank does.
             if (kind == PLACE || kind == MIX) && effect * windows[RANK].mean() < 0.0 {
                 continue;
             }
@@ -194,7 +194,8 @@ pub(crate) fn search(
     });
     let (_, mut finding) = best?;
     finding.since = lasting::began(base, &minutes, finding.score, finding.effect);
-    // Caches warm up, and a host recovers, at different speeds on different pages.
+    // After minutes in which all pages were slower, pages recover at different speeds, for example while caches warm
+    // up. A change must last longer then.
     let size = log_size(base, finding.score, finding.effect).abs();
     let rough = |minute: &&Residual| minute.shift.abs() >= CALM.max(ROUGH * size);
     let since = |tick: Tick| &minutes[minutes.partition_point(|minute| minute.tick < tick)..];
@@ -211,7 +212,7 @@ pub(crate) fn search(
 
 /// The longest window of a change that is only likely, in minutes with requests.
 const LONGEST_WATCHED: usize = 6;
-/// Standard deviations that make a change likely: of two minutes, and of more.
+/// Standard deviations that make a change likely: over two minutes, and over more.
 const WATCH_BAR_OF_TWO: f64 = 6.0;
 const WATCH_BAR: f64 = 4.5;
 
@@ -327,7 +328,7 @@ pub(crate) fn size(base: &Baseline, shared: &SharedMinutes, kind: usize, since: 
     let count = f64::max(count, 1.0);
     let (tail, shift) = (tail / count, shift / count);
     let body = base.reference.shift_of(rank / count) - shift;
-    // Either all requests are slower, the tail included, or only the tail is.
+    // Whether a slowdown of all requests explains at least half of the change of the tail.
     let explained = base.reference.expected(TAIL, body) >= 0.5 * tail;
     Size {
         body: body.clamp(-20.0, 20.0).exp(),

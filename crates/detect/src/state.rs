@@ -59,9 +59,9 @@ packed! {
         pub(crate) kind: AlarmKind,
         /// The first minute that is different.
         pub(crate) since: Tick,
-        /// The minute in which it was detected.
+        /// The minute in which the change was detected.
         pub(crate) detected: Tick,
-        /// The kind of score that shows it, for slower and faster.
+        /// The kind of score that shows the change, for slower and faster.
         pub(crate) score: usize,
         /// The strength in hundredths of a standard deviation.
         pub(crate) strength: u32,
@@ -83,7 +83,7 @@ packed! {
         pub(crate) past: Past,
     }
 
-    /// The sums of all contexts in a minute.
+    /// The figures of all contexts together in a minute.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct SharedMinute {
         pub(crate) tick: Tick,
@@ -133,7 +133,7 @@ pub(crate) fn hundredths(strength: f64) -> u32 {
 pub(crate) struct SharedMinutes(pub(super) Vec<SharedMinute>);
 
 impl SharedMinutes {
-    /// The minutes that a context is compared with. The queue in front of a service is no page: for it, the shared
+    /// The shared figures that a context is compared with. The queue in front of a service is not a page: its shared
     /// level is zero.
     pub(crate) fn of(&self, context: RecordId) -> Cow<'_, Self> {
         if context != queue() {
@@ -205,7 +205,8 @@ pub struct DetectorState {
     pub(crate) instances: InstanceState,
 }
 
-/// Minutes after the end of a step in which the change before it is not reported, because it may end too.
+/// Minutes after the end of a further step in which the earlier change is not reported, because that change may end
+/// too.
 const SETTLING: Tick = 2;
 
 impl DetectorState {
@@ -263,7 +264,7 @@ impl DetectorState {
         alarms.chain(ended).collect()
     }
 
-    /// The end of the last alarm of a context. Minutes before are not part of a new alarm.
+    /// The end of the last alarm of a context. Minutes before this end are not part of a new alarm.
     pub(crate) fn last_end(&self, id: RecordId, kinds: &[AlarmKind]) -> Tick {
         let ends = self.ended(id, kinds).map(|ended| ended.to);
         ends.max().unwrap_or(Tick::MIN)

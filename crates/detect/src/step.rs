@@ -1,7 +1,7 @@
 //! A further step of a page that is slower already, such as a deploy while data grows.
 //!
-//! The scores say little here, as all requests are beyond the past. Instead, the means of the logarithms of the last
-//! minutes are compared with those of the minutes before, which are slower as well.
+//! The scores say little here, because all requests are slower than in the past. Instead, the mean logarithms of the
+//! times in the last minutes are compared with those of the minutes before, which are slower too.
 
 use super::history::{History, Tick, WIDTH};
 use super::past::FEWEST_CHANGED;
@@ -13,7 +13,7 @@ const LEAST: f64 = 0.405;
 /// The length of a step, in minutes.
 const SHORTEST: usize = 2;
 const LONGEST: usize = 6;
-/// The minutes before a step that it is compared with.
+/// The number of minutes before a step with which the step is compared.
 const BEFORE: usize = 6;
 /// Standard deviations that a step needs.
 const BAR: f64 = 8.0;
@@ -51,7 +51,7 @@ pub(crate) fn search(
     found.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The standard deviations between a step and the minutes before; `None` unless each of its minutes is larger by
+/// The standard deviations between a step and the minutes before; `None` unless each minute of the step is larger by
 /// [`LEAST`].
 fn strength(before: &[Level], step: &[Level]) -> Option<f64> {
     if before.len() < FEWEST_CHANGED as usize {

@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_suspect_of_a_later_version_is_left_out() {
         let suspects = change().suspects;
-        // The number of the first suspect is behind the count and the length.
+        // The number of the first suspect follows the count of suspects and the length of the first.
         let mut packed = pack::pack(&suspects);
         assert_eq!(packed[2], 1);
         packed[2] = 99;

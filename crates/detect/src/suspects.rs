@@ -14,8 +14,8 @@ use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted::Map;
 
-/// Seconds before and after the start of a change within which a mark is a suspect. The start is only known to the
-/// minute, and a deploy takes effect while it goes on.
+/// Seconds before and after the start of a change within which a mark is a suspect. The start is known only to the
+/// minute, and a deploy takes effect gradually.
 const DEPLOY_BEFORE: i64 = 600;
 const DEPLOY_AFTER: i64 = 120;
 
@@ -28,7 +28,8 @@ const MIN_CODE_SHARE: f64 = 0.5;
 /// The smallest part of a change that one instance must account for.
 const MIN_INSTANCE_SHARE: f64 = 0.6;
 
-/// The part of a change that a new version must show beside the old one.
+/// The part of a change that a new version must show, compared with the old versions in the same minutes, to explain
+/// it.
 const MIN_CONFIRMED: f64 = 0.3;
 
 /// The smallest ratio of a suspected instance to the others: of its times, or of its share of errors.
@@ -40,9 +41,9 @@ pub(super) const MIN_REQUESTS: u64 = 20;
 /// The sums of a context before a change and since.
 #[derive(Clone, Debug, Default)]
 pub struct Sides {
-    /// The sums before.
+    /// The sums before the change.
     pub then: Aggregate,
-    /// The sums since.
+    /// The sums since the change.
     pub now: Aggregate,
 }
 
@@ -65,7 +66,8 @@ impl Sides {
 const MAX_MACHINES: usize = 3;
 
 /// The machines of the instances whose scheduling delay was high since a change began, highest delay first. Unless the
-/// change is of a single instance, they are suspects only if half of the instances are affected.
+/// change is about a single instance, machines are suspects only if the delay was high on at least half of the
+/// instances.
 pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) -> Vec<Suspect> {
     let known = machines.iter().filter(|(_, minutes)| !minutes.is_empty());
     let delayed = known.clone().filter(|(_, minutes)| was_delayed(minutes));
@@ -131,7 +133,7 @@ pub fn own_instance(change: &Change) -> Option<Suspect> {
     })
 }
 
-/// The ratio of a new version to the others, in the same minutes, of the figure that a change is about.
+/// The figure that a change is about, as the ratio of a new version to the others in the same minutes.
 pub fn ratio_of(kind: ChangeKind, compared: &SideBySide) -> Option<f64> {
     match kind {
         ChangeKind::Slower | ChangeKind::Faster => compared.ratio,
@@ -179,7 +181,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
         };
         suspects.push((share, suspect));
     }
-    // Timers that ended late may be in a later slice than their requests.
+    // A timer that ended late may be in a later slice than its request, so timers may cover more than the requests.
     let untimed = |of: &Aggregate| seconds(of.times.sum.saturating_sub(of.timers.covered), of);
     let (before, after) = (untimed(then), untimed(now));
     let share = (after - before) / slowdown;
@@ -229,12 +231,13 @@ impl Counted {
     }
 }
 
-/// The fewest minutes that two instances must have in common to be compared: a process and its replacement share one.
+/// The fewest minutes in which two instances must both have requests to be compared. A process and its replacement
+/// share one minute.
 const FEWEST_TOGETHER: usize = 2;
 
-/// The instance that a change of a context comes from, if there is one: it is out of line with the instances that serve
-/// in the same minutes, and most of the change comes from it. `minutes` has the sums of each instance in each minute
-/// since the change began.
+/// The instance that a change of a context comes from, if there is one: the instance is out of line with those that
+/// serve in the same minutes, and most of the change comes from it. `minutes` has the sums of each instance in each
+/// minute since the change began.
 pub fn instance(
     kind: ChangeKind,
     sides: &Sides,
@@ -265,7 +268,7 @@ pub fn instance(
         }
         let (mean, theirs) = (own.mean(), others.mean());
         let all = own.requests + others.requests;
-        // The part of the distance from the past that only this instance has.
+        // The part of the change that comes from this instance alone.
         let extra = (mean - theirs) * own.requests / all;
         let ratio = mean / theirs.max(f64::MIN_POSITIVE).max(0.5 / all);
         (change > 0.0).then(|| (Arc::clone(instance), ratio, extra / change))

@@ -53,7 +53,7 @@ pub(crate) fn normal(random: &mut fastrand::Rng) -> f64 {
     (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
 }
 
-/// The sums of requests that took these nanoseconds, of which some failed.
+/// The sums of requests, each with its nanoseconds and whether it failed.
 pub(crate) fn sums_of(requests: impl IntoIterator<Item = (u64, bool)>) -> Aggregate {
     let mut sums = Aggregate::default();
     let mut counts = [vec![0u32; BUCKETS], vec![0u32; BUCKETS]];
@@ -374,7 +374,7 @@ fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
                 error_share: 0.01,
             };
             match ((*from..*to).contains(&minute), change) {
-                // Then a step on top of it.
+                // In the second half, a further step.
                 (true, 0) if minute > (from + to) / 2 => load.median *= 6.0,
                 (true, 0) => load.median *= 2.0,
                 (true, 1) => load.median *= 0.5,

@@ -83,11 +83,11 @@ const SURGE_BAR: f64 = 5.5;
 const SHORTEST_SURGE: usize = 3;
 /// The required logarithm of the likelihood ratio, without the two largest minutes.
 const EVIDENCE: f64 = 4.0;
-/// The smallest ratio of a surge: of the mean, and of the mean without the largest minute.
+/// The smallest ratio of a surge to the expected traffic: for the mean, and for the mean without the largest minute.
 const LEAST_SURGE: f64 = 2.6;
 const LEAST_LOWER: f64 = 2.2;
 
-/// Searches for a surge that goes on, and is larger than any in the past over as many minutes.
+/// Searches for a surge that goes on, and is larger than any surge of the same length in the past.
 pub(crate) fn surge(
     traffic: &Traffic,
     shared: &SharedMinutes,

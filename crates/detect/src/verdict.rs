@@ -113,7 +113,7 @@ struct Times {
     then: f64,
     now: f64,
     is_tail: bool,
-    /// The number of compared requests before.
+    /// The number of compared requests before the change.
     count_then: f64,
     count_now: f64,
     /// The mean of all compared requests, as expected now without the change.
@@ -131,7 +131,7 @@ impl OngoingAlarms<'_> {
         let past = &alarm.past;
         let mut now = Pace::new(since.requests as f64 * per_minute, since.mean());
         let mut then = now;
-        // A past has only minutes with requests. Their share of all minutes is assumed to equal the share since the
+        // A past counts only minutes with requests. Their share of all minutes is assumed to equal the share since the
         // change.
         let busy = f64::from(since.minutes) * per_minute;
         let has_other_traffic = || self.has_other_traffic(alarm);

@@ -80,7 +80,7 @@ fn write_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// An open file. No other process can open it while this one holds it.
+/// An open file, which no other process can open at the same time.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     file: Arc<File>,
@@ -127,7 +127,7 @@ impl Disk {
         Ok(found.is_file())
     }
 
-    /// Whether another program has written into the file, or its server has removed it.
+    /// Whether another program has written into the file, or a network file system has removed it.
     pub(super) fn is_lost(&self) -> bool {
         let written = lock(&self.beginning);
         let mut found = vec![0; written.len().max(1)];
@@ -176,7 +176,8 @@ impl Disk {
                 return Err(Trouble::Newer(version));
             }
             if holder == process {
-                // This process opened the file before. Without a write, it can be read even if the disk is full.
+                // This process has opened the file before, so the header is right. Without a write, the file opens even
+                // if the disk is full.
                 return Ok(());
             }
         }
@@ -237,8 +238,8 @@ impl StorageBackend for Disk {
 }
 
 /// The bytes that the tables may take in a file of `len` bytes that may grow to `most`: half of the largest size that
-/// the file reaches by doubling (measured: two thirds of such a file are fields). A quarter less is allowed for each
-/// time that the file was `full`.
+/// the file reaches by doubling (measured: two thirds of such a file are fields). `full` is how often the file was
+/// full; each time lowers the result by a quarter.
 pub(super) fn table_bytes(len: u64, most: u64, full: u32) -> usize {
     let mut largest = len.max(HEADER);
     while 2 * largest <= most {

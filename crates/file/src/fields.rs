@@ -85,7 +85,7 @@ pub(super) fn remove_range(
 /// The first key after all keys that begin with a name.
 pub(super) fn behind(name: &[u8]) -> Vec<u8> {
     let mut end = name.to_vec();
-    // A name begins with a code below 255.
+    // The first byte of a name is below 255.
     while let Some(last) = end.pop() {
         if last < u8::MAX {
             end.push(last + 1);

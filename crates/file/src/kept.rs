@@ -46,8 +46,8 @@ fn unreadable() -> redb::Error {
     redb::Error::Corrupted("its state cannot be read".to_owned())
 }
 
-/// Begins a transaction, and loads the state. A file without one gets a new state, of the given `generation`, that
-/// begins `now`.
+/// Begins a transaction, and loads the state. A file without a state gets a new one of this `generation`, which begins
+/// at `now`.
 pub(super) fn load(
     path: &Arc<Path>,
     database: &Database,
@@ -64,7 +64,7 @@ pub(super) fn load(
     let mut extents = Map::default();
     for extent in transaction.open_table(EXTENTS)?.iter()? {
         let (name, extent) = extent?;
-        // Tables that only a later version knows are kept.
+        // A table that only a later version knows stays in the file, unread.
         if let Some(table) = pack::unpack(name.value()) {
             extents.insert(table, unpack(extent.value())?);
         }

@@ -1,9 +1,9 @@
-//! The store in one file of this machine: history that survives a restart, without a server. This crate knows the
+//! The store in one file of this machine: recorded data survives a restart, without a server. This crate knows the
 //! store's traits in `tower-pulse-core`, and redb; it does not depend on Redis, the recorder, the API or the dashboard.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
-//! Disks can be slow, so a thread of its own works on the file (`worker`). The thread commits its one open transaction
+//! Disks can be slow, so a separate thread works on the file (`worker`). The thread commits its one open transaction
 //! from time to time, which makes all changes so far durable. After a failure, the file is opened again in the state of
 //! the last commit, and the calls since then are sent again, as after a failover of a server. The thread also checks
 //! whether the file is still at its path (`worker::place`).
@@ -96,7 +96,7 @@ impl Executor for Thread {
         format!("file {}", self.path.display())
     }
 
-    /// Hands work to the thread, unless too many calls wait, this one included.
+    /// Hands work to the thread. Fails if too many calls are waiting, this call included.
     fn begin(&self, access: Access, work: Work) -> Result<()> {
         let waiting = self.waiting.clone();
         if Arc::strong_count(&waiting) > 1 + MAX_WAITING {

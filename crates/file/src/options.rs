@@ -66,8 +66,9 @@ impl FileOptions {
     }
 
     /// Sets the largest size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of the file
-    /// is data, because it grows by doubling and new data never overwrites durable data. If there is more data, the
-    /// oldest minutes are removed first, then the oldest half hours. A file shrinks only when it is closed or opened.
+    /// is data, because the file grows by doubling, and new data never overwrites durable data. If there is more data,
+    /// the oldest minutes are removed first, then the oldest half hours. A file shrinks only when it is closed or
+    /// opened.
     ///
     /// # Errors
     /// The number is not in this range.
@@ -101,7 +102,7 @@ impl FileOptions {
         self
     }
 
-    /// Keeps counters of each context, as the store in memory does, for tests of both.
+    /// Keeps counters of each context, as the store in memory does, for tests that run on both stores.
     #[cfg(any(test, feature = "__test_store"))]
     pub fn with_context_counters(mut self) -> Self {
         self.has_context_counters = true;

@@ -26,14 +26,14 @@ use tower_pulse_core::task::lock;
 /// Bytes of entries that are not durable, at which the file is made durable early. After a failure, the instances send
 /// these entries again.
 const MOST_VOLATILE: u64 = 512 * 1024;
-/// A due commit waits until the thread was idle for this long, so that a whole flush becomes durable at once.
+/// A due commit waits until the thread has been idle for this long, so that a whole flush becomes durable at once.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The longest time that a due commit waits.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// A commit is due this much before `durable_every`, because two flushes may be closer together than their interval.
 const JITTER: Duration = Duration::from_millis(100);
-/// The interval of commits without new entries. Each stores that the process is alive, and the data derived from
-/// earlier entries.
+/// The interval of commits without new entries. Such a commit stores that the process is alive, and the data derived
+/// from earlier entries.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 /// The shortest time until a file is tried again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -60,9 +60,9 @@ pub(super) struct Worker {
     requests: Receiver<(Access, Work)>,
     report: Arc<Report>,
     open: Option<Open>,
-    /// The path of the store: that of its options, or one beside another file at that path.
+    /// The path of the store: the configured path, or a path beside it if another file is there.
     path: Arc<Path>,
-    /// The file, once it was opened.
+    /// The file, once it has been opened.
     held: Option<Disk>,
     /// When the store last checked its file's place, and how long until the next check.
     looked: Tick,
@@ -93,8 +93,8 @@ struct Open {
     committed: Tick,
     /// The end of the journal at the last commit.
     committed_head: u64,
-    /// When entries were last made durable. The first entries are committed at once, so later commits follow the
-    /// flushes.
+    /// When entries were last made durable; `None` at first. The first entries are committed at once, so that later
+    /// commits follow soon after flushes.
     appended: Option<Tick>,
 }
 
@@ -166,7 +166,7 @@ impl Worker {
         });
     }
 
-    /// Runs `work`, and goes on if it panics: the database may panic on pages that contradict each other.
+    /// Runs `work`, and goes on if it panics: the database may panic if its pages contradict each other.
     fn guarded(&mut self, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.fail(Trouble::Panicked);
@@ -197,7 +197,7 @@ impl Worker {
         open.appended.map_or(Duration::ZERO, until)
     }
 
-    /// Does the work that is due. `is_idle` says that no request has come meanwhile.
+    /// Does the work that is due. `is_idle` says that no request came while the thread waited.
     fn keep_up(&mut self, is_idle: bool) {
         if self.since(self.looked) >= self.look_after {
             self.look();
@@ -226,7 +226,7 @@ impl Worker {
             self.commit_changes();
             self.look();
         }
-        // While a move fails, the data ends with this process.
+        // While the file cannot be moved, its data is lost when this process ends, so nothing is durable.
         let may_last = access != Access::Durable || self.look_after == LOOK_EVERY;
         let usable = |open: &&mut Open| may_last && (access == Access::Read || open.is_writable);
         let Some(open) = self.open.as_mut().filter(usable) else {
@@ -329,7 +329,8 @@ impl Worker {
         }
         self.close();
         if self.has_name() {
-            // The file's device may have been away. A file without a name cannot be opened again.
+            // The file's device may have been disconnected, so the file is opened anew. A file without a name cannot be
+            // opened again.
             self.held = None;
         }
         self.full += u32::from(matches!(trouble, Trouble::Full));
@@ -448,7 +449,7 @@ impl Worker {
     }
 }
 
-/// Commits a test write and removes it again: if the disk has room for it, it has room for the next commits.
+/// Commits a test write and removes it again. A disk with room for the test write has room for the next commits.
 fn probe(open: &mut Open, now: i64) -> Result<(), Trouble> {
     let removed = open.state.tables.retain(&open.state.kept.rolled, now);
     if removed.is_err() {

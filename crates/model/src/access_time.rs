@@ -10,13 +10,13 @@
 pub struct DurationSums {
     /// Number of durations.
     pub count: u64,
-    /// Their sum in nanoseconds.
+    /// Sum of the durations, in nanoseconds.
     pub sum: u64,
-    /// The sum of their squares, in square nanoseconds.
+    /// Sum of the squared durations, in square nanoseconds.
     pub sumsq: u128,
-    /// The smallest in nanoseconds; `u64::MAX` when there is none.
+    /// The smallest duration, in nanoseconds; `u64::MAX` without durations.
     pub min: u64,
-    /// The largest in nanoseconds.
+    /// The largest duration, in nanoseconds.
     pub max: u64,
 }
 
@@ -68,13 +68,13 @@ impl DurationSums {
 pub struct AccessTimeStats {
     /// Number of durations.
     pub count: f64,
-    /// Their sum in seconds.
+    /// Sum of the durations, in seconds.
     pub sum: f64,
-    /// The sum of their squares, in square seconds.
+    /// Sum of the squared durations, in square seconds.
     pub sumsq: f64,
-    /// The smallest in seconds; infinite when there is none.
+    /// The smallest duration, in seconds; infinite without durations.
     pub min: f64,
-    /// The largest in seconds; minus infinite when there is none.
+    /// The largest duration, in seconds; minus infinite without durations.
     pub max: f64,
 }
 
@@ -131,12 +131,12 @@ impl AccessTimeStats {
         })
     }
 
-    /// The smallest in seconds; `None` without durations.
+    /// The smallest duration, in seconds; `None` without durations.
     pub fn smallest(&self) -> Option<f64> {
         self.min.is_finite().then_some(self.min)
     }
 
-    /// The largest in seconds; `None` without durations.
+    /// The largest duration, in seconds; `None` without durations.
     pub fn largest(&self) -> Option<f64> {
         self.max.is_finite().then_some(self.max)
     }

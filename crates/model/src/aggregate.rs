@@ -15,7 +15,7 @@ pub struct RequestCounts {
     pub hits: u64,
     /// Number of samples that were errors.
     pub errors: u64,
-    /// Sum of their durations, in microseconds.
+    /// Sum of the samples' durations, in microseconds.
     pub micros: u64,
 }
 
@@ -42,8 +42,8 @@ pub struct Aggregate {
     pub histogram: Histogram,
     /// The part of the histogram for failures: errors and 4xx.
     pub failures: Histogram,
-    /// The part of the histogram for censored requests: cancelled, or with an aborted body, and no errors. The whole
-    /// requests would have taken at least this long.
+    /// The part of the histogram for censored requests: requests that were cancelled or whose body was aborted, except
+    /// errors. The whole request would have taken at least the recorded time.
     pub censored: Histogram,
     /// The timers that ran within the requests.
     pub timers: Timers,
@@ -137,9 +137,9 @@ impl Aggregate {
         successes
     }
 
-    /// The share of the requests that succeeded within `seconds`: successes below it, divided by all successes and
-    /// errors. An error never counts as below, even if it is fast. 4xx do not count, as the service is not to blame,
-    /// nor do censored requests, as their duration is not known. `None` if no request counts.
+    /// The share of the requests that succeeded within `seconds`: successes below this time, divided by all successes
+    /// and errors. An error never counts as below, even if it is fast. 4xx do not count, because the service is not to
+    /// blame. Censored requests do not count, because their full duration is not known. `None` if no request counts.
     ///
     /// See [`Histogram::count_below`] for the precision.
     pub fn share_below(&self, seconds: f64) -> Option<f64> {
@@ -160,7 +160,7 @@ impl Aggregate {
         [0.50, 0.95, 0.99].map(|q| self.histogram.quantile_within(q, min, max))
     }
 
-    /// The approximate bytes in memory, with the start of the slice.
+    /// The approximate bytes in memory, including the start of the slice.
     pub fn bytes(&self) -> usize {
         const PER_BUCKET: usize = 16;
         let parts = self.parts().map(|part| part.buckets().len());

@@ -218,8 +218,8 @@ impl Batch {
     }
 
     /// The number of samples, including those whose hour was dropped. The counters still have these samples, unless the
-    /// outage was long and only fine precisions are configured. If the contexts or `<all>` were split off already, the
-    /// number comes from the other.
+    /// outage was long and only fine precisions are configured. If a split has already moved out `<all>` or the other
+    /// contexts, the number comes from those that are left.
     pub fn requests_and_late(&self) -> u64 {
         let counted = |all: bool| -> u64 {
             let contexts = self.contexts.iter();

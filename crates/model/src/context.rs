@@ -13,9 +13,9 @@ pub const QUEUED: &str = "<queue>";
 pub const UNMATCHED: &str = "<unmatched>";
 /// The context, or counter, of all names beyond `max_contexts` (or `max_counters`).
 pub const OVERFLOW: &str = "<overflow>";
-/// [`OVERFLOW`] of timers.
+/// The context of all timers beyond `max_contexts`.
 pub const TIMER_OVERFLOW: &str = "\\<overflow>";
-/// The sum of all HTTP contexts; in no ranking and no list.
+/// The sum of all HTTP contexts. Rankings and lists omit it.
 pub const ALL: &str = "<all>";
 /// The name of a context whose caller gave an empty name.
 pub const EMPTY: &str = "<empty>";
@@ -80,7 +80,7 @@ impl ContextId {
         }
     }
 
-    /// The context that is judged under this name: all HTTP contexts, the [`QUEUED`] one, or an HTTP context.
+    /// The context that is judged under this name: all HTTP contexts together, the queue, or a single HTTP context.
     pub fn of_judged(name: &str) -> Self {
         match name {
             ALL => Self::all(),
@@ -103,7 +103,7 @@ named! {
         Hits = "hits",
         /// Number of samples that were errors.
         Errors = "errors",
-        /// Sum of their durations, in microseconds.
+        /// Sum of the samples' durations, in microseconds.
         Micros = "micros",
     }
 }
@@ -165,7 +165,7 @@ pub fn fold_method(method: &http::Method) -> &'static str {
     }
 }
 
-/// Splits a context into its method and its path, or returns the path alone for the book's contexts.
+/// Splits a context into its method and its path. A context in the book's form has a path alone.
 ///
 /// ```
 /// # use tower_pulse_model::context::method_and_path;
@@ -199,7 +199,7 @@ pub fn is_hidden(c: char) -> bool {
         )
 }
 
-/// Escapes the hidden characters of a text: `\u{202e}`. Borrows a text without any.
+/// Escapes the hidden characters of a text, for example as `\u{202e}`. Borrows a text without hidden characters.
 pub fn escape_hidden(text: &str) -> Cow<'_, str> {
     // Almost all names are printable ASCII, which is checked without decoding.
     let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
@@ -237,7 +237,7 @@ pub fn clean_name(name: &str) -> Cow<'_, str> {
 }
 
 /// The name of a timer as it is stored: a [clean name](clean_name), with a backslash before a name that a page could
-/// have. The book's keys have no kind, and would add the timer to the page.
+/// have. The book's keys do not tell the kind, and would add the timer to the page.
 ///
 /// ```
 /// # use tower_pulse_model::context::timer_name;

@@ -94,7 +94,7 @@ impl ContextDelta {
         self.last_seen = self.last_seen.max(second);
         add_record(&mut self.records, 0, second, aggregate.clone());
         if aggregate.times.count == 0 {
-            // Timers that ended after their requests have no counters and statistics.
+            // Only timers that ended after their requests: they have neither counters nor statistics.
             return 0;
         }
         let hits = RequestCounts {
@@ -138,7 +138,7 @@ impl ContextDelta {
         hours.iter().map(|times| times.count).sum()
     }
 
-    /// Adds requests that are missing since a second to the records of `<all>`.
+    /// Adds requests that are missing at a second to the records of `<all>`.
     pub fn add_missing(&mut self, second: i64, requests: u64) {
         if requests > 0 {
             let mut sums = Aggregate::default();

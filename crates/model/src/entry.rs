@@ -28,7 +28,7 @@ pub const ENTRY_VERSION: u8 = 1;
 /// The largest entry that a folder accepts, as it reads entries whole.
 pub const MAX_ENTRY_BYTES: usize = 11 * 1024 * 1024;
 /// The highest cost of an entry: no sender makes a call that costs more than [`MAX_CALL_COST`], in any configuration.
-/// The rest is for the head of each ranking and report, which costs only the reader. An entry has few of them.
+/// The additional 512 are for the heads of rankings and reports, which cost only the reader. An entry has few of them.
 const ENTRY_BUDGET: Budget = Budget::new(MAX_CALL_COST + 512);
 
 /// Packs a batch.

@@ -202,7 +202,7 @@ impl Histogram {
                 merged.push(bucket);
             }
             match merged.last_mut() {
-                // The other's bucket is one of mine, or several of its finer buckets are one at this scale.
+                // The bucket exists already, or several finer buckets of `other` are one bucket at this scale.
                 Some((last, sum)) if *last == index => *sum = sum.saturating_add(*n),
                 _ => merged.push((index, *n)),
             }

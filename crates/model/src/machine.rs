@@ -95,10 +95,10 @@ mod tests {
             },
         ] {
             let packed = pack(&minute);
-            // Numbers of at most ten bytes, seven or eight of them with a byte before.
+            // Twelve numbers of at most ten bytes. The eight optional ones have one more byte each.
             assert!(packed.len() <= 12 * 10 + 8, "{}", packed.len());
             assert_eq!(unpack(&packed), Some(minute));
-            // No prefix is a minute, and none panics.
+            // Reading a prefix fails, without a panic.
             for end in 0..packed.len() {
                 assert_eq!(unpack::<MachineMinute>(&packed[..end]), None);
             }

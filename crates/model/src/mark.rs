@@ -250,8 +250,9 @@ impl Marks {
         self.0.insert(at, mark.into());
     }
 
-    /// Whether adding a mark changes nothing: it is or was there, it repeats the version of the mark before or after
-    /// it, or it is too old. As clocks differ, the mark after it may be of an instance that started a moment before.
+    /// Whether adding a mark changes nothing: the store has or had the mark, the mark repeats the version of the mark
+    /// before or after it, or it is too old. Clocks differ, so the later mark may come from an instance that started
+    /// earlier.
     pub fn settles(&self, mark: &Mark) -> bool {
         let (before, after) = self.0.split_at(self.place_of(mark));
         let version = |stored: &'_ StoredMark| stored.mark.version.clone();
@@ -357,7 +358,7 @@ mod tests {
         let mut marks = without(&marks, "20-2");
         assert_eq!(versions(&marks), [(10, "1")]);
         assert!(marks.has_removed("20-2") && !marks.has_removed("10-1"));
-        // The same instance, another one, and one after a restart of all.
+        // The same instance, another instance, and an instance after all have restarted.
         for at in [20, 21, 900] {
             assert!(marks.settles(&of_version(at, "2")));
         }

@@ -16,7 +16,7 @@ pub enum Merging {
 /// a new measure comes last, and none is ever removed.
 macro_rules! measures {
     ($($(#[$doc:meta])* $name:ident: $merging:ident;)*) => {
-        /// A number that is recorded of a context.
+        /// A number that is recorded about a context.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Measure {
             $($(#[$doc])* $name,)*
@@ -38,16 +38,16 @@ macro_rules! measures {
 }
 
 measures! {
-    /// The time within the polls of requests, in nanoseconds: while they compute, or block a worker thread.
+    /// The time within the polls of requests, in nanoseconds: requests compute, or block a worker thread.
     PollTime: Sum;
-    /// The time of the same requests outside of their polls, in nanoseconds: while they wait.
+    /// The time of the same requests outside of their polls, in nanoseconds: the requests wait.
     Waited: Sum;
     /// The longest single poll, in nanoseconds.
     LongestPoll: Largest;
     /// How often requests were polled.
     Polls: Sum;
-    /// The requests that are missing in the other numbers of `<all>`, as the store or the fold lost them. Only `<all>`
-    /// has this measure.
+    /// The requests that are missing in the other numbers of `<all>`, because the store or the fold lost them. Only
+    /// `<all>` has this measure.
     Missing: Sum;
 }
 
@@ -190,7 +190,7 @@ mod tests {
             let aggregate = Aggregate { measures, ..Aggregate::default() };
             let packed = pack::aggregate(&aggregate);
             let without = pack::aggregate(&Aggregate::default());
-            // Tag and length of the section, then a number and a value each.
+            // The tag and the length of the section, then the number and the value of each measure.
             prop_assert!(packed.len() - without.len() <= 2 + MEASURES * (1 + 10));
             prop_assert_eq!(pack::read_aggregate(&packed), Some(aggregate));
         }

@@ -54,13 +54,13 @@ pub struct MinuteReport {
     pub instance: Arc<str>,
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// The number of the busiest contexts that are stored as those of the instance.
+    /// The number of contexts that are stored for the instance: the busiest ones.
     pub max_contexts: usize,
     /// Whether several versions run side by side. All contexts are then also added to the version.
     pub is_side_by_side: bool,
     /// The HTTP contexts that had requests, busiest first, without their timers.
     pub contexts: Vec<ReportedContext>,
-    /// The runtime and the process, which are sent as a part of their own.
+    /// The runtime and the process. If the report is split, only one part has them.
     pub machine: Option<MachineMinute>,
 }
 
@@ -406,7 +406,7 @@ mod tests {
         whole.merge(first);
         assert_eq!(whole, with_machine(all));
         whole.machine = None;
-        // The clock was set back, so the minute went on.
+        // After the clock was set back, the instance reports the same minute again.
         whole.merge(report(&[(5, 5), (6, 1)], 4));
         let counts = &[(5, 10), (1, 9), (2, 8), (3, 7), (4, 6), (6, 1)];
         assert_eq!(whole, report(counts, 4));

@@ -3,7 +3,7 @@
 use super::pack::named;
 
 named! {
-    /// How a request, or timed code, ended. Each has exactly one outcome.
+    /// How a request, or timed code, ended. Each sample has exactly one outcome.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u8)]
     #[non_exhaustive]

@@ -315,7 +315,7 @@ mod tests {
             let mut merged = collect(first);
             merged.merge(collect(later));
             let mut whole = collect(&operations);
-            // A part drops the slices that are older than its own newest ones.
+            // Only the newest slice of each id is compared, because a part may retain other old slices than the whole.
             let newest = |delta: &RankingDelta| delta.ids.iter().map(|(id, d)| {
                 let newest = d.slices.iter().next_back().map(|(start, n)| (start, *n));
                 (id.clone(), d.is_removed, newest)

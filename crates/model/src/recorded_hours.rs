@@ -143,7 +143,7 @@ mod tests {
         }
         assert_eq!(hours.minutes.len(), HOURS_KNOWN);
         assert_eq!(hours.until(), START + 2_000 * HOUR);
-        // A sign, a run and its length.
+        // Five bytes for the end, one for the minutes of the only run, and two for its length.
         assert_eq!(pack(&hours).len(), 8);
         // Years later, all known hours are dropped at once.
         hours.push(START + 100_000_000 * HOUR, 60);

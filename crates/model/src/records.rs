@@ -86,8 +86,8 @@ impl Records {
         keys
     }
 
-    /// Adds a context's records of some slices of the finest tier to those of the coarser tiers, unless they are part
-    /// of them already.
+    /// Adds a context's records of some slices of the finest tier to its records of the coarser tiers. A slice that a
+    /// coarser record includes already is not added again.
     pub fn roll_up(&mut self, id: RecordId, minutes: &[i64], tiers: Tiers, rolled: &RolledUp) {
         for ((width, start), id) in Self::coarser(id, minutes, tiers) {
             let end = start.saturating_add(i64::from(width));
@@ -300,7 +300,7 @@ mod tests {
                 .map(|slice| (slice.start, slice.sums.times.count))
                 .collect::<Vec<_>>()
         };
-        // The record at 3,600 only includes slices before 3,600: none.
+        // The record at 3,600 includes no slices yet, because only those before 3,540 are rolled up.
         assert_eq!(rolled.until(), 3_540);
         assert_eq!(combined(HALF_HOUR), [(1_800, 1), (3_600, 3), (5_400, 1)]);
         assert_eq!(combined(3_600), [(0, 1), (3_600, 4)]);
@@ -317,7 +317,8 @@ mod tests {
             of(&records, 60, 3_600..7_200, id),
         );
         let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
-        // The record at 3,600 now includes the slice at 3,600, two in all; 3,660 and 5,400 are pending.
+        // The record at 3,600 has two samples, and counts as including the slice at 3,600. The slices at 3,660 and
+        // 5,400 are pending.
         assert_eq!((rolled.until(), counts), (3_660, vec![4]));
     }
 

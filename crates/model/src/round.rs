@@ -42,8 +42,8 @@ pub fn partition_of_record(id: RecordId) -> usize {
     (fnv1a(id.to_bytes()) % PARTITIONS as u64) as usize
 }
 
-/// The partition of all marks, which is the same for every instance and version. There is only one, because the oldest
-/// marks make room for new ones.
+/// The partition of all marks, which is the same for every instance and version. All marks are in one partition,
+/// because a new mark may replace the oldest one.
 pub const PARTITION_OF_MARKS: usize = 0;
 
 /// Additions of several entries, by name.

@@ -241,7 +241,7 @@ mod tests {
             }).collect();
             let mut running = RunningSums::default();
             for (at, records) in slices.iter().enumerate() {
-                // In one step, or in two as when the window was not read meanwhile.
+                // The window moves on in one step, or in two.
                 let leaving = at.checked_sub(width).map(|at| (at as i64, &slices[at][..]));
                 let entering = Some((at as i64, &records[..]));
                 if at % 2 == 0 {

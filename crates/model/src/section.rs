@@ -1,5 +1,5 @@
-//! A section of a batch: the data that a feature adds in addition to the contexts. Each feature has its section in its
-//! own file; [`Batch::sections`](super::batch::Batch::sections) lists them.
+//! A section of a batch: the data of a feature, besides the contexts. Each feature has its section in its own file;
+//! [`Batch::sections`](super::batch::Batch::sections) lists them.
 
 use super::amounts::Amounts;
 use super::pack::Writer;

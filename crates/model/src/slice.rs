@@ -6,7 +6,7 @@ use crate::order::InOrder;
 /// The seconds of an hour, the period of the statistics.
 pub const HOUR: i64 = 3_600;
 
-/// The longest time from an append to the start of an appended slice or hour, in seconds.
+/// The longest time that an appended slice or hour may start after its append, in seconds.
 pub const SKEW_ALLOWED: i64 = 3_600;
 
 /// The book's precisions, in seconds: 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 day.

@@ -151,7 +151,7 @@ impl<K: Ord, V> Map<K, V> {
         (!self.is_empty()).then(|| self.take(0, 0))
     }
 
-    /// Removes all entries that are not kept.
+    /// Removes all entries for which `is_kept` returns `false`.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&K, &V) -> bool) {
         self.0.retain_mut(|list| {
             list.retain(|(key, value)| is_kept(key, value));

@@ -92,9 +92,9 @@ impl RolledUp {
         self.until = self.until.max(until);
     }
 
-    /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved it too far. Records claim to
-    /// include all slices up to the earlier end, so samples that exist must still be added to all tiers at once. The
-    /// new end is therefore after the day of the newest sample that may exist at `now`.
+    /// Moves the end of the rolled-up slices back, if a clock that was ahead has moved it too far. Coarser records
+    /// claim to include all slices before the wrong end, so samples that may exist at `now` must still be added to all
+    /// tiers at once. The new end is therefore the end of the day of the newest such sample.
     pub fn limit(&mut self, now: i64) {
         let day = Precision::new(DAY, 1);
         let newest = day.slice(now.saturating_add(SKEW_ALLOWED));

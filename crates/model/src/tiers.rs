@@ -37,8 +37,8 @@ packed!(History { days, since, asked_at } if |history| {
 
 impl History {
     /// The history that a store keeps from `now` on, if the folder asks for `wanted` days. The longest history wins: a
-    /// longer one stays for a week after an instance last asked for it. All minutes from `begins` on are added to a new
-    /// history.
+    /// longer one stays for a week after an instance last asked for it. A new history gets all minutes from `begins`
+    /// on.
     pub fn agreed(
         stored: Option<Self>,
         wanted: Option<u32>,
@@ -61,7 +61,7 @@ impl History {
         if is_outlived || is_fresh {
             return Some(stored);
         }
-        // Some of the days beyond the shorter history are gone.
+        // A longer history begins with the oldest day that the shorter one still has.
         let kept = Precision::new(DAY, stored.days);
         let oldest = kept.slice(kept.cutoff(now)) + i64::from(DAY);
         Some(Self {

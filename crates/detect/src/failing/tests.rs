@@ -27,7 +27,7 @@ fn found(minutes: Vec<(u64, u64)>) -> Option<Increase> {
 fn a_deviance_is_that_of_a_table_of_four_fields() {
     let share = |errors: f64, requests: f64| Share { errors, requests };
     let (a, b) = (share(10.0, 100.0), share(10.0, 1_000.0));
-    // Twice the sum of the observed counts, each times the logarithm of its ratio to the expected count.
+    // Twice the sum over the four fields: the observed count times the logarithm of observed by expected.
     let common = 20.0 / 1_100.0;
     let fields = [
         (10.0, 100.0 * common),
@@ -53,7 +53,7 @@ fn failures_are_found_since_they_began() {
         found(repeated(&[(50, (100, 1)), (5, (100, 30))])).expect("thirty times as many");
     assert_eq!(increase.since, 50);
     assert_close(increase.then, 0.01, 1e-12);
-    // The past has the minutes up to 20 before the last: 35 minutes with one failure in all.
+    // The past ends 20 minutes before the last minute. It has 35 minutes, each with one error.
     let share = |errors: f64, requests: f64| Share { errors, requests };
     let (now, past) = (share(150.0, 500.0), share(35.0, 3_500.0));
     let smoothed = 35.5 / 3_501.0;
@@ -65,7 +65,7 @@ fn failures_are_found_since_they_began() {
 
 #[test]
 fn errors_that_come_in_clusters_say_less() {
-    // On average one a minute, but all in every tenth minute.
+    // One error a minute on average, but only every tenth minute has errors.
     let clusters = (0..50).map(|minute| (100, if minute % 10 == 0 { 10 } else { 0 }));
     let clusters = clusters.chain([(100, 30); 5]).collect();
     let increase = found(clusters).expect("it is large");
@@ -90,8 +90,8 @@ fn errors_that_come_in_clusters_say_less() {
 #[test]
 fn an_increase_is_of_a_hundredth_and_of_twice_as_many_at_least() {
     let many = |then, now| found(repeated(&[(50, (10_000, then)), (5, (10_000, now))])).is_some();
-    assert!(many(10, 120) && !many(10, 90), "of a thousandth");
-    assert!(many(500, 1_010) && !many(500, 900), "of a twentieth");
+    assert!(many(10, 120) && !many(10, 90), "from a thousandth");
+    assert!(many(500, 1_010) && !many(500, 900), "from a twentieth");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_few_minutes_with_errors_are_no_increase() {
     );
     assert!(
         !of(&[usual, (5, (100, 30)), (1, (0, 0))]),
-        "the last minute has none"
+        "the last minute has no requests"
     );
 }
 
@@ -119,7 +119,7 @@ fn times_of_alarms_are_no_past() {
         search(&history, 54, 0, excluded)
     };
     assert_eq!(of(&[]), None, "half of the past failed");
-    let increase = of(&[(0, 19)]).expect("the past is what is left");
+    let increase = of(&[(0, 19)]).expect("the rest is the past");
     assert_close(increase.then, 0.01, 1e-12);
 }
 

@@ -10,7 +10,7 @@ pub(super) const MIN_SAMPLES: f64 = 30.0;
 /// The smallest ratio of times that is reported.
 const MIN_RATIO: f64 = 1.3;
 
-/// The smallest excess of errors that is reported: twice the share of the others, and two percentage points more.
+/// The smallest excess of errors that is reported: twice the share of the others plus two percentage points.
 const MIN_ERROR_RATIO: f64 = 2.0;
 pub(super) const MIN_ERROR_SHARE: f64 = 0.02;
 

@@ -38,7 +38,7 @@ const STORED: Tick = 30;
 /// deviations that a difference needs. Three minutes need more, because they tell little about how minutes vary.
 const WINDOWS: [(Tick, usize, f64); 4] = [(3, 3, 9.0), (5, 4, BAR), (10, 4, BAR), (15, 4, BAR)];
 
-/// The last minutes in which a context of an instance must have requests to count for [`MANY_SHARE`].
+/// The last minutes in which a context of an instance must have [`MIN_SAMPLES`] requests to count for [`MANY_SHARE`].
 const ACTIVE: Tick = 10;
 
 /// The last minutes that decide whether a difference still exists.
@@ -117,9 +117,9 @@ struct Distance {
     /// The number of other instances.
     others: usize,
     own: f64,
-    /// The level of the nearest other instance.
+    /// The highest level of another instance.
     next: f64,
-    /// The distance from the nearest other instance, divided by the distance from the mean of the others.
+    /// The distance from `next`, divided by the distance from the mean of the others.
     part: f64,
 }
 
@@ -173,9 +173,9 @@ impl InstanceDetector {
         self.verdicts(now)
     }
 
-    /// Whether one instance explains a slowdown: most of the difference of the means comes from it, and it is out of
-    /// line on the page. While the verdict is young, it need not be out of line yet. For `<all>`, it must be out of
-    /// line on many pages.
+    /// Whether one instance explains a slowdown: the instance is out of line on the page, and most of the slowdown
+    /// comes from it. While the verdict is young, the instance need not be out of line yet. For `<all>`, it must be out
+    /// of line on many pages.
     pub fn explains(&self, verdict: &Verdict) -> bool {
         let Some((now, minute)) = self.minutes.back() else {
             return false;
@@ -229,16 +229,16 @@ impl InstanceDetector {
         sides.collect()
     }
 
-    /// Like [`sides`](Self::sides), but only minutes in which both had requests; empty if there is only one, because a
-    /// process and its replacement share one minute.
+    /// Like [`sides`](Self::sides), but only minutes in which both had requests; empty if there is only one such
+    /// minute, because a process and its replacement share one.
     fn together(&self, instance: &str, context: RecordId, from: Tick) -> Sides {
         let mut sides = self.sides(instance, context, from);
         sides.retain(|(_, own, others)| own.requests > 0.0 && others.requests > 0.0);
         if sides.len() < 2 { Sides::new() } else { sides }
     }
 
-    /// The additional seconds of an instance per request of the whole fleet, from a minute on. They are summed by
-    /// context, as instances may have different contexts.
+    /// The additional seconds of an instance per request of the whole fleet, from a minute on. The seconds are computed
+    /// for each context and added up, because instances may have different contexts.
     fn extra_on_all(&self, instance: &str, from: Tick) -> f64 {
         let (mut extra, mut requests) = (0.0, 0.0);
         for context in self.contexts().keys() {
@@ -326,7 +326,8 @@ impl InstanceDetector {
         })
     }
 
-    /// Whether no other instance is nearly as far out. With only two instances, it must also differ from its own past.
+    /// Whether no other instance is nearly as far from the rest. With only two instances, the instance must also differ
+    /// from its own past.
     fn is_alone(
         &self,
         subject: (&Arc<str>, RecordId),

@@ -35,7 +35,7 @@ fn borrowed(reports: &[Report]) -> Vec<InstanceMinute<'_>> {
     minute
 }
 
-/// The fault of an instance: the factor by which it is slower, and its share of errors.
+/// The fault of an instance on a page: the factor by which it is slower, and its share of errors.
 type Wrong<'a> = &'a dyn Fn(&str, &str) -> (f64, f64);
 
 impl Fleet {
@@ -88,7 +88,7 @@ fn fine(_: &str, _: &str) -> (f64, f64) {
     (1.0, 0.01)
 }
 
-/// An instance is slower by a factor, on the pages that end like this.
+/// An instance is slower by a factor on the pages whose names end with `end`.
 fn slow<'a>(instance: &'a str, end: &'a str, factor: f64) -> impl Fn(&str, &str) -> (f64, f64) {
     move |of, page| {
         let is_slow = of == instance && page.ends_with(end);
@@ -171,7 +171,7 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
     }
 }
 
-/// The means of two instances differ by the pages that only one of them has, even if the instances are alike.
+/// Two instances that are equally fast have different means if only one of them has a slow page.
 #[test]
 fn a_page_that_only_one_instance_has_explains_nothing() {
     let mut fleet = Fleet::new(2, 1);

@@ -43,7 +43,7 @@ impl InstanceDetector {
         let (mut logs, mut expected, mut weights, mut minutes) = (0.0, 0.0, 0.0, 0);
         let (mut own_minutes, mut other_minutes) = (Vec::new(), Vec::new());
         for (number, part) in parts.iter().enumerate() {
-            // An instance may be both slow and failing on a context.
+            // An instance that is both slow and failing on a context has two parts there. The context counts once.
             let mut earlier = parts[..number].iter();
             if earlier.any(|other| other.context == part.context) {
                 continue;

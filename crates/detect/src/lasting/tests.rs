@@ -83,7 +83,7 @@ fn a_change_is_left_over_of_a_larger_one() {
     assert!(left_over(1.0, 0.5, 5) && left_over(-1.0, -0.5, 5));
     assert!(!left_over(1.0, 0.6, 5) && !left_over(-1.0, 0.5, 5));
     assert!(!left_over(1.0, 0.5, LEFT_OVER), "it has lasted");
-    // Neither a single minute nor minutes of long ago count.
+    // A single minute does not count, nor do minutes of long ago.
     let window = minutes(&[0.5; 5]);
     let mut scores = [0.0; 14];
     (scores[0], scores[1], scores[8]) = (1.0, 1.0, 1.0);

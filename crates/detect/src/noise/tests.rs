@@ -34,7 +34,7 @@ fn a_short_past_says_little() {
             correlation: 600_000
         }
     );
-    // A page without wobble gets the smallest one, in the unit of its score.
+    // A page without wobble gets the smallest wobble, in the unit of its score.
     let quiet: Vec<_> = (0..2_000).map(|tick| (tick, 0.0, 1e-4)).collect();
     assert_eq!(Noise::estimate(&quiet, 1.0).deviation, 10_000);
     assert_eq!(Noise::estimate(&quiet, 2.0).deviation, 20_000);
@@ -80,7 +80,7 @@ fn the_variance_of_a_mean_has_all_its_parts() {
     window.grow(8, 4.0, 0.25, 0.0);
     close(window.mean(), 3.0);
     close(window.variance(), 1.0 / 6.0);
-    // A wobble that lasts adds the covariance of minutes that are three apart.
+    // A correlated wobble adds the covariance of the two minutes, which are three minutes apart.
     let mut window = Window::new(noise(0.2, 0.5));
     window.grow(9, 1.0, 0.01, 0.0);
     window.grow(6, 2.0, 0.01, 0.0);
@@ -92,7 +92,7 @@ fn the_variance_of_a_mean_has_all_its_parts() {
         window.variance(),
         (3.0 * 0.05 + 2.0 * 0.04 * covariances) / 9.0,
     );
-    // A response is the same deviate in each minute, so it does not average out.
+    // The response to the shared level is the same in each minute, so it does not average out.
     let mut window = Window::new(noise(0.0, 0.0));
     window.grow(9, 1.0, 0.01, 0.3);
     window.grow(8, 1.0, 0.01, 0.3);

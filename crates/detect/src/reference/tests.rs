@@ -135,7 +135,7 @@ fn few_requests_in_the_tail_count_as_usual_ones() {
     let tail = |bucket: usize| f64::from(reference.of(bucket)[TAIL]);
     let begins = (0..BUCKETS).find(|bucket| tail(*bucket) != tail(0));
     let begins = begins.expect("there is a tail");
-    // The first bucket of the tail has the smallest tail score: half a bucket less the usual excess.
+    // The first bucket of the tail has the smallest tail score: half a bucket minus the usual excess.
     let usual = 0.5 * WIDTH - (tail(begins) - tail(0));
     let weight = share * total / (share * total + USUAL_TAIL_REQUESTS);
     assert!((0.1..0.9).contains(&weight), "{weight}");

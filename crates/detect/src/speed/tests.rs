@@ -10,7 +10,7 @@ use crate::tests::{assert_close, repeated};
 /// The requests of a minute.
 const REQUESTS: f32 = 400.0;
 
-/// A page whose minutes, from minute 0 on, have all times shifted by these logarithms.
+/// A page whose times are shifted by these logarithms, minute by minute from minute 0 on.
 fn base(shifts: &[f64]) -> Baseline {
     let counts = (60..=140u8).map(|bucket| {
         let distance = (f64::from(bucket) - 100.0) / 8.0;

@@ -14,7 +14,7 @@ fn requests(count: u64, failed: u64) -> Aggregate {
 }
 
 /// The suspected instance, the factor by which it fails more often than the others, and its share of the change.
-/// Before, one of a hundred requests failed; now, the given numbers of a hundred fail on three instances.
+/// Before, 1 of 100 requests failed. Now, `failed` of 100 requests fail on each of three instances.
 fn suspected(failed: [u64; 3]) -> Option<(String, f64, f64)> {
     let instances = ["web-1", "web-2", "web-3"].into_iter().zip(failed);
     let instances: Vec<(Arc<str>, Aggregate)> = instances
@@ -202,7 +202,7 @@ fn versions_are_compared_by_what_has_changed() {
     assert_eq!(ratio_of(ChangeKind::Surging, &both), None);
 }
 
-/// A hundred requests of this many milliseconds, of which a timer covers some.
+/// A hundred requests of `millis` milliseconds, `covered` of which are within a timer.
 fn timed(millis: u64, covered: u64) -> Aggregate {
     let mut sums = Aggregate::default();
     for _ in 0..100 {
@@ -222,8 +222,8 @@ fn database() -> RecordId {
     RecordId::new(Kind::Timer, "db")
 }
 
-/// The suspects of a page that took `then` and takes `now`: in all, and in a timer, in milliseconds. Each suspect has
-/// its name, its milliseconds before and since, and its part of the change in hundredths.
+/// The suspects of a page. `then` and `now` are the milliseconds of a request, and those within a timer. Each suspect
+/// has its name, its milliseconds before and since, and its part of the change in percent.
 fn in_code(then: (u64, u64), now: (u64, u64)) -> Vec<(String, f64, f64, f64)> {
     let sides = Sides {
         then: timed(then.0, then.1),
@@ -269,7 +269,7 @@ fn what_covers_the_difference_is_suspected() {
         in_code((100, 50), (200, 20)),
         [suspect("code", 50.0, 180.0, 100.0)]
     );
-    // A page that became faster is explained in its own direction.
+    // A page that became faster is explained by a timer that became faster.
     assert_eq!(
         in_code((200, 140), (100, 50)),
         [suspect("db", 140.0, 50.0, 90.0)]

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A page whose times grow with its data from minute 90 on, each minute by a fifteenth of the first time. Between two
-/// minutes, it takes `factor` times as long.
+/// A page whose times grow from minute 90 on, each minute by a fifteenth of the original time. Between the minutes
+/// `from` and `to`, it takes `factor` times as long.
 fn growing(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Load> {
     move |number, minute| {
         let grown = 1.0 + (minute - 90).max(0) as f64 / 15.0;
@@ -20,7 +20,7 @@ fn growing(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Loa
     }
 }
 
-/// A page that takes these multiples of its time, minute by minute.
+/// A page that takes these multiples of its usual time, minute by minute.
 fn by_minute(factors: &[f64]) -> impl Fn(usize, i64) -> Option<Load> {
     move |number, minute| {
         let factor = if number == 0 {
@@ -101,7 +101,7 @@ fn the_change_below_a_step_stands_again_when_the_step_is_over() {
         .iter()
         .flatten()
         .any(|it| it.since == START + 60 * 90);
-    assert!(!again, "it was told again for a minute");
+    assert!(!again, "it was reported again for a minute");
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Worker {
                 };
                 format!("{wanted} {how} a new file, {}{then}", self.path.display())
             }
-            // A file beside another one stays where it is.
+            // A file that cannot be moved but has a name stays where it is.
             Err(_) if self.has_name() => return,
             Err(trouble) => {
                 self.look_after = (2 * self.look_after).min(LAST_RETRY);
@@ -75,7 +75,7 @@ impl Worker {
         let (wanted, held) = (&self.options.path, self.held.as_ref()?);
         let is_beside = self.path != *wanted;
         match held.stands_at(wanted) {
-            // On systems other than Unix, files cannot be told apart.
+            // On systems other than Unix, the file at the wanted path may be another one.
             Ok(true) if !is_lost && (cfg!(unix) || !is_beside) => {
                 if is_beside || self.look_after > LOOK_EVERY {
                     self.path = wanted.clone();
@@ -88,7 +88,7 @@ impl Worker {
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {
                 Some(wanted.to_path_buf())
             }
-            // A path that cannot be checked says nothing about the file.
+            // If the path cannot be checked, the file may still be there.
             Err(_) => None,
         }
     }
@@ -100,7 +100,7 @@ impl Worker {
             self.held = None;
             return Ok(LOST);
         };
-        // A link to a file that is gone stays a link.
+        // A symbolic link stays a link: the file is moved to the target of the link.
         let link = fs::read_link(place);
         let target = link.map_or_else(|_| place.into(), |link| place.with_file_name(link));
         if self.has_name() {
@@ -139,7 +139,7 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
         if to.try_exists()? {
             return Err(error);
         }
-        // Some file systems have no links.
+        // Some file systems have no hard links.
         return fs::rename(from, to);
     }
     let _ = fs::remove_file(from);

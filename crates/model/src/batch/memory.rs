@@ -8,11 +8,11 @@ use crate::section::{PER_NAME, Section};
 use crate::slices::Slices;
 use crate::tier::TIERS;
 
-/// The newest slices of each tier that are not compacted.
+/// The number of newest slices of each tier that are not compacted.
 const SLICES_NOT_COMPACTED: usize = 2;
 
-/// The scale of the histograms of a batch that is still too large after its slices have the widest tier: one bucket per
-/// octave.
+/// The scale of the histograms of a batch that is still too large after its older slices have moved to the widest tier:
+/// one bucket per octave.
 const COARSEST_SCALE: u8 = 0;
 
 impl Batch {

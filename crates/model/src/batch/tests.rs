@@ -260,7 +260,7 @@ fn a_context_that_is_split_completely_is_gone() {
     let aggregate = collected(1_000, false);
     batch.add(&"GET /".into(), Kind::Http, 0, &aggregate);
     let whole = batch.clone();
-    // The cost is smaller than the context, so it is cut: after its only slice.
+    // The context costs more than the call may, so the context is cut, after its only slice.
     assert_eq!(batch.split(1), whole);
     assert!(batch.is_empty());
 }
@@ -335,7 +335,7 @@ proptest! {
     fn splitting_and_merging_again_changes_nothing(samples in samples(0..20_000), cost in 1..400usize) {
         let precisions = Precisions::default();
         let mut whole = of(&samples, &precisions);
-        // Each part may have the oldest sample.
+        // Each part has `since`, because it may have the oldest sample.
         whole.since = (!samples.is_empty()).then_some(7);
         let (mut left, mut again, mut parts) = (whole.clone(), Batch::new(precisions), 0);
         while !left.is_empty() {

@@ -209,7 +209,7 @@ fn a_histogram_of_more_than_1024_buckets_is_refused() {
 #[test]
 fn lists_may_announce_more_than_there_is() {
     let empty = pack(&Batch::new(Precisions { counters: vec![] }));
-    // The last numbers are those of contexts, counters, rankings and reports.
+    // The last four numbers count the counters, rankings, reports and marks.
     let (head, _) = empty.split_at(empty.len() - 4);
     for at in 0..4 {
         let mut out = Writer(head.to_vec());

@@ -128,14 +128,14 @@ proptest! {
     fn a_bucket_holds_what_lies_between_its_bounds(nanos in durations()) {
         let index = bucket_of(nanos) as u16;
         let seconds = nanos as f64 / 1e9;
-        // The tolerance is half a nanosecond per microsecond, as the bounds are rounded.
+        // The bounds are rounded, so a small relative error is allowed.
         prop_assert!(lower_bound(index, SCALE) <= seconds * (1.0 + 1e-12));
         prop_assert!(seconds < lower_bound(index + 1, SCALE) * (1.0 + 1e-12));
     }
 
     #[test]
     fn histograms_that_are_merged_at_once_are_those_that_are_merged_one_by_one(parts in vec((vec(durations(), 0..40), 2..=6u8), 0..6)) {
-        // A finer scale than ours has buckets beyond the array.
+        // A scale finer than `SCALE` has buckets beyond the array of `merge_all`.
         let parts: Vec<_> = parts.into_iter().map(|(values, scale)| match scale {
             0..=SCALE => {
                 let mut part = of(&values);

@@ -79,8 +79,8 @@ pub fn passes<T>(value: &T, check: impl FnOnce(&T) -> bool) -> bool {
     check(value)
 }
 
-/// Packs an enum as the number of its variant, which must not change, and the variant's fields. In a list, each value
-/// has its length, so a reader can leave out the variants of a later version.
+/// Packs an enum as the number of its variant, which must not change, and the variant's fields. In a list, the length
+/// precedes each value, so a reader can skip variants of a later version.
 #[macro_export]
 macro_rules! packed_enum {
     ($type:ty { $($number:literal => $variant:ident $({ $($field:ident),+ })?),+ $(,)? }) => {

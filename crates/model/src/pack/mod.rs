@@ -2,7 +2,7 @@
 //! data, in its tables and in an [entry](super::entry), in its own file.
 //!
 //! A record is a sequence of *sections*: tag, length, body. A reader skips unknown sections, so a newer version may add
-//! some.
+//! sections.
 
 mod aggregate;
 mod fields;

@@ -77,7 +77,8 @@ fn each_week_weighs_those_before_by_three_quarters() {
         (4.0 + 10.0 * older) / weight
     ));
     assert!(near(hour.mean().unwrap(), seconds / count));
-    // All requests of an hour take the same time, which is exact, as minimum and maximum limit the percentile.
+    // All requests of an hour take the same time. The percentile is exact, because the minimum and the maximum limit
+    // it.
     assert!(near(hour.tail().unwrap(), seconds / count));
     // After the first week, all other hours have no request.
     let next = profile.hours()[AT + 1];
@@ -201,7 +202,7 @@ fn a_full_profile_takes_at_most_what_is_stated() {
     }
     let bytes = pack(&profile).len() as u64;
     assert!((2_520..=2_528).contains(&bytes), "{bytes}");
-    // Most pages are new at some time.
+    // A new profile takes a byte for each hour.
     assert_eq!(pack(&Profile::beginning_at(START)).len(), 168 + 5);
 }
 

@@ -1,6 +1,6 @@
-//! The configurations of a ranking whose instances differ. The longest period, the finest interval and the most ids are
-//! in effect, because data that one instance retains must not be dropped for another. A configuration ends when no
-//! instance has added to the ranking with it for as long as its period.
+//! The configurations of a ranking, if instances configure it differently. The longest period, the finest interval and
+//! the most ids are in effect, because data that one instance retains must not be dropped for another. A configuration
+//! ends when no instance has added to the ranking with it for as long as its period.
 
 use super::RankingSpec;
 use crate::order::InOrder;
@@ -8,7 +8,7 @@ use crate::pack::{packed, unpack};
 
 /// The most configurations that are kept separately.
 const MAX_SPECS: usize = 8;
-/// The resolution of the time of an addition, in seconds. A coarse time is rarely written.
+/// The resolution of the time of an addition, in seconds. A coarse time changes rarely, so it is rarely written.
 const MOMENT: i64 = 60;
 
 impl RankingSpec {
@@ -73,8 +73,8 @@ impl CarriedSpecs {
         newest.map(|(spec, _)| *spec)
     }
 
-    /// Merges the configurations of a round that ends at `now` with those of the store, which has none while all
-    /// instances have agreed for long. `held` is the configuration in effect. Returns the new one.
+    /// Merges the configurations of a round that ends at `now` with those of the store, which has none if all instances
+    /// have agreed for a long time. `held` is the configuration in effect. Returns the new configuration in effect.
     pub fn merge(&mut self, held: RankingSpec, added: &Self, now: i64) -> RankingSpec {
         let moment = |at: i64| at.saturating_add(MOMENT - 1).div_euclid(MOMENT) * MOMENT;
         let newest = added.newest();
@@ -102,8 +102,8 @@ impl CarriedSpecs {
         let age = |at: i64| now.saturating_sub(at);
         (self.0).retain(|(spec, at)| Some(*at) == newest || age(*at) <= spec.period());
         let covering = self.covering();
-        // The last configuration is kept until there is an addition with it. Otherwise an addition with another
-        // configuration would prolong it.
+        // The last configuration is kept until there is an addition with it. Without it, the next addition with another
+        // configuration would prolong `held`.
         if !self.is_mixed() {
             self.0.retain(|(_, at)| age(*at) > 2 * MOMENT);
         }

@@ -36,7 +36,6 @@ fn add(round: &mut Round, batch: &Batch, appended_at: i64) {
     {}
 }
 
-/// Instances of all versions must agree, as a round that one began is finished by another.
 fn empty(appended_at: i64) -> Round {
     Round {
         newest_at: appended_at,
@@ -44,6 +43,7 @@ fn empty(appended_at: i64) -> Round {
     }
 }
 
+/// Instances of all versions must agree, because one instance may finish a round that another began.
 #[test]
 fn partitions_never_change() {
     assert_eq!(partition("GET /users/{id}"), 224);
@@ -179,11 +179,11 @@ fn records_are_added_to_the_tiers_that_they_belong_to() {
     let newest = FINEST.slice(NOW);
     assert_eq!(slices_in(with_days, &rolled, NOW), slices(&rolled, NOW));
     assert_eq!(slices(&rolled, NOW), [(60, oldest), (60, newest)]);
-    // At this time the third slice ends.
+    // At this moment, the third slice is just too old.
     assert_eq!(slices(&rolled, newest), [(60, oldest), (60, newest)]);
     rolled.advance(NOW + HOUR);
     rolled.finish();
-    // The minutes of these slices have ended; the two older ones are no longer retained.
+    // The slices have been rolled up, and the finest tier does not retain the two older ones.
     let wider = |start| TIERS.map(|tier| (tier.seconds, tier.slice(start)));
     let mut expected = wider(oldest - 60)[1..].to_vec();
     expected.extend_from_slice(&wider(oldest)[1..]);

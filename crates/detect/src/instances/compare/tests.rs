@@ -35,7 +35,7 @@ fn times_are_compared_by_their_logarithms() {
     assert_close(difference.effect, 0.4, 1e-9);
     assert_close(difference.own, 0.5, 1e-9);
     assert_close(difference.others, 0.1, 1e-9);
-    // Four minutes of 160 requests, each of which takes two means.
+    // Four minutes of 160 requests. Each minute loses two degrees of freedom, for its two means.
     let variance: f64 = 4.0 * 160.0 * 0.09 / (4.0 * 158.0);
     let weights = 4.0 * 40.0 * 120.0 / 160.0;
     assert_close(difference.z, 0.4 / (variance / weights).sqrt(), 1e-9);
@@ -49,7 +49,7 @@ fn shares_of_errors_are_compared() {
     assert_close(difference.effect, 0.29, 1e-9);
     let variance: f64 = 3.0 * (100.0 * 0.3 * 0.7 + 300.0 * 0.01 * 0.99) / (3.0 * 398.0);
     assert_close(difference.z, 0.29 / (variance / (3.0 * 75.0)).sqrt(), 1e-9);
-    // No error at all has the variance of half an error.
+    // Without any error, the variance is that of half an error.
     let none = (failing(100.0, 0.0), failing(300.0, 0.0));
     let difference =
         compare(&minutes_of([none; 3]), Measure::Errors, 0, 3).expect("there are enough");
@@ -65,7 +65,7 @@ fn minutes_that_differ_among_themselves_say_less() {
         compare(&minutes_of(minutes), Measure::Time, 0, 3).expect("there are enough")
     });
     assert_close(even.effect, uneven.effect, 1e-9);
-    // The weighted squares of the differences, 50 times four quarters, by three and the variance of a request.
+    // The sum of the weighted squares, 4 * 50 * 0.25, divided by 3 degrees of freedom and by the variance of a request.
     let dispersion: f64 = 50.0 / 3.0 / (0.09 * 800.0 / 792.0);
     assert_close(even.z / uneven.z, dispersion.sqrt(), 1e-9);
 }

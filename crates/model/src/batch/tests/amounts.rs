@@ -21,7 +21,7 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
     for (second, n) in [(0, 5), (1, -5), (400_000, 7)] {
         batch.count(&"stock".into(), NOW + second, n);
     }
-    // The first two additions are older than the retention of the finest slices.
+    // The finest slices retain only some of these additions, so slices of a coarser precision count.
     for second in 1..=200 {
         batch.count(&"sold".into(), NOW + second, 2);
     }
@@ -42,7 +42,7 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
     ] {
         posts.add(&id, NOW + second, n);
     }
-    // There is no room for an id that added 1.
+    // There is no room for `c`, which added 1.
     posts.limit();
     let mut ranked = Batch::new(Precisions::default());
     ranked.add_ranking("posts".into(), posts);
@@ -58,7 +58,7 @@ fn each_request_counts_once() {
     ];
     let batch = super::of(&samples, &Precisions::default());
     let amounts = batch.amounts();
-    // Each of them adds 2 to a counter as well.
+    // Each request adds 2 to a counter as well.
     assert_eq!((amounts.requests, amounts.additions), (3, 6));
     assert_eq!(batch.amounts_beside_requests().requests, 0);
     assert_eq!(Amounts::of_requests(3), of(3, 0, 0));

@@ -21,7 +21,7 @@ fn full_record() -> Aggregate {
     timed(record, 17)
 }
 
-/// The entries of a batch, as a sender makes them, each of which is checked.
+/// Splits a batch into entries as a sender does, and checks each entry. Returns the number of entries.
 fn entries(mut batch: Batch) -> usize {
     let mut entries = 0;
     while !batch.is_empty() {
@@ -41,7 +41,7 @@ fn ranking(ids: usize) -> Batch {
         max_ids: 100_000,
     };
     let (mut batch, mut delta) = (plain(), RankingDelta::new(spec));
-    // The longest ids that cost the least.
+    // Removals of the longest ids: removals cost the least.
     (0..ids).for_each(|id| delta.remove(&format!("{id:0MAX_NAME$}").into()));
     batch.add_ranking("ranking".into(), delta);
     batch
@@ -157,7 +157,7 @@ fn slices_that_are_not_in_order_are_refused() {
     batch.count(&"c".into(), 180, 1);
     let mut packed = pack(&batch);
     assert!(unpacked(&packed).is_ok());
-    // Each slice has its start and its value, followed by no rankings, no reports and no marks.
+    // Each slice is its start and its value. Three bytes follow: no rankings, no reports and no marks.
     let end = packed.len() - 3;
     packed.swap(end - 4, end - 2);
     assert_eq!(unpacked(&packed), Err(Undecodable));

@@ -21,7 +21,7 @@ pub(super) fn of(id: &str, at: i64, number: u64) -> Mark {
 fn batch_of(marks: impl IntoIterator<Item = Mark>) -> Batch {
     let mut batch = Batch::new(Precisions::new([60], 120));
     batch.count(&"sales".into(), NOW, 3);
-    // The limit of a process does not apply here.
+    // Inserted directly, because `add_mark` limits the number of marks.
     for mark in marks {
         batch.marks.insert(mark.id.clone(), mark);
     }
