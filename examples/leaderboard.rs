@@ -1,4 +1,4 @@
-//! Posts by likes in the past 24 hours: `cargo run --example leaderboard`, then
+//! Ranks posts by their likes in the past 24 hours: `cargo run --example leaderboard`, then
 //! `curl -X POST 127.0.0.1:3000/posts/7/like` and `curl 127.0.0.1:3000/top`.
 //!
 //! | Request | Answer |

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpSocket;
 
-/// Checks that a service can listen on an address, without listening yet. A client that connects before the service is
-/// ready is refused, and not cut off.
+/// Checks that a service can listen on an address, without listening yet. As long as the service is not ready, a
+/// client's connection is refused rather than cut off.
 ///
 /// # Errors
 ///

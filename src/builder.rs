@@ -55,9 +55,9 @@ use tower_pulse_redis::RedisOptions;
 pub struct Builder<Of = Pulse> {
     of: PhantomData<fn() -> Of>,
     backend: Backend,
-    /// The first method that set the store, and another one, if there is one.
+    /// The first method that set the store, and another such method if one was called.
     store_named_by: [Option<&'static str>; 2],
-    /// The configuration of the recording, up to what `build` derives.
+    /// The configuration of the recording, without the values that `build` derives.
     options: HandleOptions,
     prefix: Option<String>,
     service: Option<String>,
@@ -203,7 +203,7 @@ impl<Of> Builder<Of> {
     ///
     /// Above this bound, the least recently asked windows are dropped. The next question about a dropped window reads
     /// the window again. A single window that does not fit is answered by an error that names this setting. A window
-    /// takes some 8 kB for each busy context. Answers that are being sent do not count.
+    /// takes about 8 kB for each busy context. Answers that are being sent do not count.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -236,7 +236,7 @@ impl Builder {
     /// escaped. The default is the name of the host with a short random suffix, such as `web-1-3fa9c2`.
     ///
     /// Instances of the same name are shown as one; nothing else depends on the name. The leases of folding and
-    /// cleaning name their holder by its name, a colon and the instance's id.
+    /// cleaning contain the name of their holder, a colon and its id.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -284,9 +284,9 @@ impl Builder {
     /// the days of the history. The history begins when an instance first asks for it: earlier days are shown as not
     /// recorded. A store in memory keeps it until the process ends, within [`memory_bytes`](Self::memory_bytes).
     ///
-    /// Set the same length in all instances of a service. Otherwise the longest wins within half a minute, and health
-    /// warns in the other instances. A history ends when no instance has asked for it for a week. Paths that had no
-    /// request for [`context_retention`](Self::context_retention) are not listed in any window.
+    /// Set the same length in all instances of a service. Otherwise the longest length applies within half a minute,
+    /// and health warns in the other instances. A history ends when no instance has asked for it for a week. Paths that
+    /// had no request for [`context_retention`](Self::context_retention) are not listed in any window.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -372,7 +372,7 @@ impl Builder {
     }
 
     /// Paths or route templates that are not recorded. `/assets/*` stands for all paths below `/assets`. Paths are
-    /// compared with the whole path that the client sends, also within a nested router. Requests to the admin router
+    /// compared with the whole path that the client sends, even within a nested router. Requests to the admin router
     /// are never recorded.
     pub fn ignore<P: Into<String>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.ignore.extend(paths.into_iter().map(Into::into));
@@ -409,8 +409,8 @@ impl Builder {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
     /// use http::StatusCode;
     ///
-    /// // A rate limit that hits users, and a page that tower-http's `TimeoutLayer` has given up, are errors of
-    /// // ours; an upstream's maintenance page is not.
+    /// // A rate limit that hits users, and a page that tower-http's `TimeoutLayer` has given up, count as
+    /// // errors; an upstream's maintenance page does not.
     /// let pulse = tower_pulse::Pulse::builder()
     ///     .count_as_error(|response| match response.status {
     ///         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => true,
@@ -460,14 +460,14 @@ impl Builder {
         self
     }
 
-    /// The header in which the proxy in front gives the time at which it took a request; the usual name is
+    /// The header in which the proxy in front gives the time at which it received a request; the usual name is
     /// `x-request-start`. The wait from that time until the layer begins is recorded per path, as the timer `queue`.
     /// The wait is not a part of the request's time. The value is a Unix time in seconds, milliseconds, microseconds or
     /// nanoseconds, with or without `t=` before it. [Where the time
     /// goes](crate::guide::request_timers#the-queue-in-front) shows the setting of each proxy.
     ///
     /// Off by default: a client can send the header too, so the proxy must replace it. A wait below zero counts as 0,
-    /// and one of more than a minute is ignored; [`Health`](crate::Health) counts both.
+    /// and a wait of more than a minute is ignored; [`Health`](crate::Health) counts both.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

@@ -154,8 +154,8 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// The value of the header in which a proxy gives the time at which it took a request. The request arrives at
-    /// `now`, in Unix microseconds.
+    /// The value of the header in which a proxy gives the time at which it received the request. The request reaches
+    /// the shop at `now`, in Unix microseconds.
     pub(crate) fn taken(&self, now: i64) -> Option<String> {
         let micros = i64::try_from(self.queued?.as_micros()).unwrap_or(i64::MAX);
         Some(format!("t={}", now.saturating_sub(micros)))
@@ -184,7 +184,7 @@ pub(crate) fn draw_visits(
     instances: usize,
 ) -> Vec<(Duration, Visit)> {
     let mut visits = Vec::new();
-    // The waits have their own generator, so that the other figures do not depend on them.
+    // The waits have their own generator, so that the other figures do not depend on the waits.
     let mut waits = Rng::with_seed(rng.clone().u64(..));
     let wait = WAIT_MILLIS * incident.map_or(1.0, Incident::waiting);
     for page in PAGES {

@@ -1,5 +1,5 @@
-//! The instances of the shop: one, or, with a past or an incident, a fleet of four. All are in this process, on one
-//! store.
+//! The instances of the shop: a fleet of four if a past or an incident is set, otherwise one instance. All instances
+//! run in this process, and share one store.
 
 use std::error::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) pulse: Pulse,
-    /// The routes within the layer.
+    /// The routes, wrapped by the layer.
     pub(crate) app: Router,
     /// The incident on this instance.
     pub(crate) incident: Option<Incident>,
@@ -161,7 +161,7 @@ async fn run_in_real_time(time: ManualClock) {
     }
 }
 
-/// Shuts all instances down at once. An instance logs an error of its last flush, which is no error of the demo.
+/// Shuts all instances down at once. An instance logs an error of its last flush, which does not fail the demo.
 pub(crate) async fn shut_down(instances: &[Instance]) {
     join_all(instances.iter().map(|instance| instance.pulse.shutdown())).await;
 }

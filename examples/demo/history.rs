@@ -1,8 +1,8 @@
 //! The simulated past: `DEMO_HISTORY`.
 //!
 //! Each instance in the past has its own clock, which its requests move by their durations. The requests go through the
-//! routes, the layer and the timers of the live shop, but an hour of requests takes seconds. Only one background task
-//! runs, folding: a drain between two moves of the clock would count requests in a wrong second.
+//! routes, the layer and the timers of the live shop, but an hour of requests takes seconds. Of the background tasks,
+//! only the fold runs: a drain between two moves of the clock would count requests in a wrong second.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ const MINUTE: i64 = 60;
 const HEARTBEAT: i64 = 30;
 /// The incident begins this many whole minutes before now.
 const INCIDENT_BEFORE: i64 = 8;
-/// The time for which a flush is tried again.
+/// The time for which a failed flush is repeated.
 const PATIENCE: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(200);
 /// The interval at which an instance checks whether all of its requests are in the journal.
@@ -138,13 +138,13 @@ impl<'a> Past<'a> {
         let version = incident::version(incident);
         let builder = self.backend.builder(self.settings, number, version);
         let builder = builder.clock(clock).shutdown_timeout(PATIENCE);
-        // Nothing is logged here: the live instances log the same bounds.
+        // These instances log nothing while they are built, as the live instances log the same lines.
         let (pulse, tasks) =
             tracing::subscriber::with_default(NoSubscriber::new(), || builder.build_with_tasks())?;
         log_changes(&pulse);
         let folding = tasks.into_iter().filter(|task| task.name() == "fold");
         let folding = folding.map(tokio::spawn).collect();
-        // These seeds give each run the same past, at another time.
+        // With these fixed seeds, each run has the same past, shifted in time.
         let mut visitors = Rng::with_seed(number as u64);
         Ok(PastInstance {
             target: target(&pulse, &time, incident, visitors.fork())?,
@@ -208,7 +208,7 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Reports the machines of the minute that has ended.
+    /// Reports the figures of the machines in the minute that has ended.
     fn report_machines(&mut self) {
         for instance in &mut self.instances {
             let (cpu, millis) = match instance.incident {
@@ -223,7 +223,7 @@ impl<'a> Past<'a> {
     }
 
     /// Flushes all instances, and judges the minutes that have ended. The folder comes last, so that it folds the calls
-    /// of all others.
+    /// of all other instances.
     async fn flush_and_judge(&mut self) -> Result<(), StoreError> {
         let folds = |instance: &PastInstance| {
             let journal = instance.pulse.health().fold.journal;
@@ -269,7 +269,7 @@ impl PastInstance {
                 self.target.visit(visit, arrival).await;
                 self.requests += 1;
             }
-            // The first drain after the turn of a second counts in the second before it.
+            // The first drain in a new second counts its samples in the previous second.
             self.time.set_wall(second + 1);
             self.pulse.simulation().drain();
         }
@@ -313,7 +313,7 @@ impl PastInstance {
     }
 }
 
-/// The routes of an instance in the past, within its layer.
+/// The routes of an instance in the past, wrapped by its layer.
 fn target(
     pulse: &Pulse,
     time: &ManualClock,

@@ -16,7 +16,7 @@
 //! | `PULSE_HISTORY_DAYS` | days of history, 15 to 400 | none |
 //! | `PULSE_FOLD_STEP` | contexts in a step of folding, for the fault tests | as the server's time allows |
 //! | `DEMO_HISTORY` | the length of a simulated past, `30m` to `24h`, of a fleet of four instances | absent: none, and one instance |
-//! | `DEMO_INCIDENT` | the problem, which begins eight minutes before the end of the past, or else at the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: nothing |
+//! | `DEMO_INCIDENT` | the problem, which begins eight minutes before the end of the past or, without a past, at the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: nothing |
 //! | `DEMO_TRAFFIC` | `off`: no live traffic of its own | on |
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 //!
@@ -141,7 +141,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         end.send_replace(true);
         serving.abort();
         visitors.abort_all();
-        // Dropped requests are recorded as cancelled: this leaves them time.
+        // This leaves time to record the dropped requests as cancelled.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     fleet::shut_down(&instances).await;

@@ -28,7 +28,7 @@ pub(crate) async fn schedule(offers: &RowCache) -> Result<(), RowError> {
     offers.schedule_many(rows).await
 }
 
-/// An offer, in words.
+/// Describes a random offer.
 pub(crate) async fn any(offers: &RowCache) -> Option<String> {
     let (name, _) = OFFERS[fastrand::usize(..OFFERS.len())];
     let row = offers.get::<Value>(name).await.ok()??;

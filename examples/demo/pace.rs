@@ -25,7 +25,7 @@ pub(crate) enum Pace {
     Simulated(SimulatedTime),
 }
 
-/// The clock of an instance in the past. One request moves it at a time.
+/// The clock of an instance in the past. Only one request at a time moves the clock.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedTime {
     clock: ManualClock,
@@ -48,7 +48,7 @@ impl Pace {
         Course { pace: self, end }
     }
 
-    /// Runs a request to its end. A simulated wait passes between two polls, so the layer does not take it for
+    /// Runs a request to its end. A simulated wait passes between two polls, so the layer does not count it as
     /// computing.
     pub(crate) async fn drive<F: Future>(&self, request: F) -> F::Output {
         let mut request = pin!(request);

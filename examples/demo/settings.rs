@@ -21,7 +21,8 @@ const TARGET: Duration = Duration::from_millis(100);
 const CHECKOUT_TARGET: Duration = Duration::from_millis(400);
 const CHECKOUT_SHARE: f64 = 0.94;
 
-/// The header in which a proxy gives the time at which it took a request. In the demo, the visitors send the header.
+/// The header in which a proxy gives the time at which it received a request. In the demo, the visitors send the
+/// header.
 pub(crate) const QUEUE_HEADER: &str = "x-request-start";
 
 /// The settings in the environment.
@@ -164,7 +165,7 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Whether a switch is on, which is the default.
+/// Whether a switch is on. By default, switches are on.
 fn is_on(name: &str) -> Result<bool, String> {
     match variable(name)?.as_deref() {
         None | Some("" | "on") => Ok(true),

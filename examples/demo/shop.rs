@@ -83,7 +83,8 @@ impl Shop {
         draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does the work of a page. Returns whether the request fails, in the last part of the work that has a timer.
+    /// Does the work of a page. Returns whether the request fails. The failure happens in the last part of the work
+    /// that has a timer.
     async fn work(&self, page: &Page) -> bool {
         let fails = self.fails(page);
         let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
@@ -207,7 +208,7 @@ async fn events() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     }))
 }
 
-/// The message of the panic of `/boom`.
+/// The payload of the panic of `/boom`.
 struct Boom;
 
 async fn boom() -> &'static str {

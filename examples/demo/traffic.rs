@@ -29,7 +29,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Sends a request that arrives at this moment, in Unix microseconds, and waits until it has ended.
+    /// Sends a request that arrives at `now`, in Unix microseconds, and waits until it has ended.
     pub(crate) async fn visit(&self, visit: Visit, now: i64) {
         let taken = visit.taken(now);
         match self {
@@ -116,8 +116,8 @@ fn now_micros() -> i64 {
     now.map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// The header of a request whose trace begins here. The ids come from the thread's generator, so that the simulated
-/// past draws the same visits each time.
+/// The header of a request whose trace begins here. The ids come from the thread's generator instead of the visitors',
+/// so that the simulated past draws the same visits each time.
 fn trace_parent() -> String {
     let (trace, span) = (fastrand::u128(1..), fastrand::u64(1..));
     format!("00-{trace:032x}-{span:016x}-01")
@@ -136,7 +136,7 @@ async fn send(address: SocketAddr, visit: &Visit, taken: Option<String>) -> std:
     connection.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     let reading = connection.read_to_end(&mut answer);
-    // A stream does not end by itself.
+    // The response of a stream does not end by itself.
     let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Lines of Caddy's access log in JSON:
+//! Reads lines of Caddy's access log in JSON:
 //!
 //! ```text
 //! {"ts":1795639212.27,"msg":"handled request","request":{"method":"GET","uri":"/users/7",…},"duration":0.0037,"status":200,…}
 //! ```
 //!
-//! Caddy's `log` with `format json` writes them. `time_format` is one of `unix_seconds_float` (its default),
+//! Caddy's `log` with `format json` writes such lines. `time_format` is one of `unix_seconds_float` (its default),
 //! `unix_milli_float`, `unix_nano`, `iso8601`, `rfc3339` and `rfc3339_nano`; `duration_format` is `seconds`, its
 //! default. Lines with other formats are refused, and so are the lines of `http.log.error`, which repeat failed
 //! requests.
@@ -81,6 +81,6 @@ fn number_of(ts: Option<f64>) -> Result<u64, Unreadable> {
         Some(ts) => ts,
         None => return Err(Unreadable("`ts` is no time since 1970")),
     };
-    // A cast turns a number that is too large into the largest one.
+    // The cast saturates.
     Ok(seconds as u64)
 }

@@ -1,11 +1,11 @@
-//! Lines of the common log format, and of the formats that extend it:
+//! Reads lines of the common log format, and of the formats that extend it:
 //!
 //! ```text
 //! 127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /users/7 HTTP/1.1" 200 2326
 //! … 200 2326 "http://example.com/" "Mozilla/5.0"                           nginx's and Apache's combined
 //! … 200 2326 "http://example.com/" "Mozilla/5.0" "10.0.0.9"                nginx's main
 //! … 200 2326 "http://example.com/" "Mozilla/5.0" 0.012                     with nginx's $request_time
-//! … 200 2326 "http://example.com/" "Mozilla/5.0" "-" rt=0.012 ut="0.010"   the same by its name
+//! … 200 2326 "http://example.com/" "Mozilla/5.0" "-" rt=0.012 ut="0.010"   the same, with a name
 //! ```
 //!
 //! nginx writes the time at which the request ended, and Apache the time at which it began. The configuration of nginx:
@@ -16,12 +16,12 @@
 //! access_log /var/log/nginx/access.log timed;
 //! ```
 //!
-//! `$request_time` may also follow the size. Other fields may follow the agent if they are in quotes or have a name, as
-//! `ut="$upstream_response_time"`. If another field has neither quotes nor a name, name the time: `rt=$request_time` or
-//! `request_time=$request_time`.
+//! `$request_time` may also follow the size. Other fields may follow the agent if they are in quotes or have a name,
+//! such as `ut="$upstream_response_time"`. If another field has neither quotes nor a name, name the time:
+//! `rt=$request_time` or `request_time=$request_time`.
 //!
 //! `$request_time` includes the time that the client takes to send the request and to read the response, in whole
-//! milliseconds. A whole number at the end, as of Apache's `%D` and `%T`, is refused, because its unit is unknown.
+//! milliseconds. A whole number at the end, such as Apache's `%D` or `%T`, is refused, because its unit is unknown.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const CLF: Unreadable = Unreadable("not the common or the combined log format");
 /// The names of fields that hold nginx's `$request_time`.
 const TIME_NAMES: [&[u8]; 2] = [b"rt", b"request_time"];
 
-/// Reads a line with a duration, or one without any, and writes its context to `context`.
+/// Reads a line, with its duration if `is_timed`, and writes its context to `context`.
 pub(crate) fn parse<'a>(
     line: &[u8],
     is_timed: bool,
@@ -43,7 +43,7 @@ pub(crate) fn parse<'a>(
     let mut parts = Parts(line);
     let mut next = || parts.next().ok_or(form);
     let (head, request) = (next()?, next()?);
-    // The client chooses the user, which may have brackets. The last brackets have the time.
+    // The client chooses the user name, which may contain brackets. The time is in the last brackets.
     let head = head.strip_suffix(b"] ").ok_or(form)?;
     let at = head.iter().rposition(|byte| *byte == b'[').ok_or(form)?;
     let second = time::second(time::common_log(&head[at + 1..])?)?;
@@ -70,13 +70,13 @@ pub(crate) fn parse<'a>(
     })
 }
 
-/// The fields behind the request: status and size, and those that an operator has added.
+/// The fields after the request: status and size, and those that an operator has added.
 #[derive(Default)]
 struct Fields<'a> {
     status: &'a [u8],
     /// The number of fields in quotes: referer, agent, and others without a name.
     quoted: usize,
-    /// The number of fields without quotes or a name, besides status and size. The field `last` is the last of them.
+    /// The number of fields without quotes or a name, besides status and size. `last` is the last of these fields.
     bare: usize,
     last: &'a [u8],
     /// The value of a field with one of the [`TIME_NAMES`].
@@ -84,7 +84,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads parts that begin outside of quotes.
+    /// Reads the remaining parts of a line. The first part is outside of quotes.
     fn read(parts: Parts<'a>) -> Self {
         let mut fields = Self::default();
         // The name of a field whose value is in quotes.

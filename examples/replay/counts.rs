@@ -26,12 +26,12 @@ pub(crate) struct Counts(HashSet<String>);
 
 /// The most counters that a log with this number of contexts needs.
 pub(crate) fn counters_of(contexts: usize) -> usize {
-    // The further four are the counters of all requests, and of the overflow.
+    // The other four are the counters of all requests, and of the overflow.
     2 * contexts.min(MAX_COUNTED) + 4
 }
 
 impl Counts {
-    /// Counts a request in the second of the clock.
+    /// Counts a request in the current second of the clock.
     pub(crate) fn add(&mut self, pulse: &Pulse, mut context: &str, ending: Ending) {
         if !self.0.contains(context) {
             if self.0.len() < MAX_COUNTED {

@@ -1,4 +1,4 @@
-//! Records lines in the seconds that they carry, with a clock that this file moves.
+//! Records each line in its own second, by moving a manual clock.
 //!
 //! The first drain after the turn of a second counts the recorded lines in the second that has just ended. So each
 //! second of the log ends with a move of the clock to the next second, and one drain. Hours whose seconds are not
@@ -13,20 +13,20 @@ use crate::counts::Counts;
 use crate::line::Line;
 use crate::steps::Steps;
 
-/// The seconds before the last line in which histograms are kept fine: the 98 half hours that are stored. Each minute
-/// has its own flush there, as a batch of several minutes makes the histograms of the older ones coarser.
+/// The seconds before the last line for which histograms stay fine: the 98 half hours that are stored. Each of their
+/// minutes has its own flush, as a batch of several minutes makes the histograms of the older minutes coarser.
 const FINE_FOR: i64 = 98 * 1_800;
 /// The seconds of a minute.
 const MINUTE: i64 = 60;
-/// The seconds of an hour. A flush is due at its end: minutes later, the profiles of the week read the hour from the
-/// store, and a batch has room for the statistics of only two hours.
+/// The seconds of an hour. A flush is due at the end of each hour: minutes later, the profiles of the week read the
+/// hour from the store, and a batch has room for the statistics of only two hours.
 const HOUR: i64 = 3_600;
 /// The number of lines after which a flush is due, as each line may add to the batch.
 const FLUSH_LINES: u64 = 250_000;
 /// The number of lines after which a drain is due within a step. A cell can hold the sum of this many durations, even
 /// of the longest ones.
 const DRAIN_LINES: u64 = 30_000;
-/// The time for which a call is tried again while the store is unreachable or slow. A flush of many contexts may take
+/// The time for which a call is repeated while the store is unreachable or slow. A flush of many contexts may take
 /// minutes to fold.
 const PATIENCE: Duration = Duration::from_secs(600);
 const RETRY: Duration = Duration::from_millis(200);
@@ -39,11 +39,11 @@ pub(crate) struct Replay<'a> {
     steps: Steps,
     /// The second of the clock: the latest second of the current step.
     pub(crate) second: i64,
-    /// The latest second of all lines.
+    /// The latest second of all lines so far.
     latest: i64,
     /// The second of the last drain.
     drained: i64,
-    /// From this second on, histograms are kept fine.
+    /// From this second on, histograms stay fine.
     fine_from: i64,
     /// From this second on, each minute is judged at its end.
     judged_from: Option<i64>,
@@ -123,14 +123,14 @@ impl<'a> Replay<'a> {
             second >= self.fine_from && second.div_euclid(MINUTE) != self.second.div_euclid(MINUTE);
         let ends_hour = second.div_euclid(HOUR) > self.latest.div_euclid(HOUR);
         let is_due = ends_hour || becomes_coarse;
-        // The flush comes before the move of the clock: by its time, the store decides which samples are late and which
-        // slices have ended.
+        // The flush comes before the move of the clock, as the clock decides which samples are late and which slices
+        // have ended.
         if waiting >= FLUSH_LINES || (waiting > 0 && is_due) {
             self.flush().await?;
         }
         self.time.set_wall(second);
         if second < self.drained {
-            // The clock went back. Without this drain, the next one would not be the first after the turn of a second.
+            // The clock went back. Without this drain, the next drain would not be the first in a new second.
             self.pulse.simulation().drain();
             self.drained = second;
         }
@@ -174,7 +174,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Tries a call again while the store is unreachable or slow.
+/// Repeats a call while the store is unreachable or slow.
 async fn until_answered<T>(
     mut call: impl AsyncFnMut() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {

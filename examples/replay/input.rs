@@ -10,9 +10,9 @@ use crate::line::{self, Format, Unreadable};
 
 /// The largest `max_contexts` that the builder allows.
 pub(crate) const MAX_CONTEXTS: usize = 100_000;
-/// The longest line. The rest of a longer one is skipped, so that no file can fill the memory.
+/// The longest line. The rest of a longer line is skipped, so that no file can fill the memory.
 const LONGEST_LINE: u64 = 64 * 1024;
-/// The bytes that are read at once.
+/// The number of bytes that are read at once.
 const READ_AT_ONCE: usize = 1 << 20;
 /// The seconds by which lines may be out of order.
 const DISORDER: i64 = 3_600;
@@ -157,7 +157,7 @@ fn reopenable(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A copy in a temporary file without a name, which the system deletes with its last handle.
+/// Copies the input to a temporary file without a name, which the system deletes when the file is closed.
 fn spooled(mut from: impl Read) -> io::Result<File> {
     let name = format!("replay-{}-{:016x}", std::process::id(), fastrand::u64(..));
     let path = std::env::temp_dir().join(name);

@@ -28,8 +28,8 @@
 //! log_format pulse '$msec,$context,$request_micros,$status';
 //! ```
 //!
-//! Other logs have no route templates: `template` makes a context of the path. A request that the client gave up counts
-//! as cancelled, not as 4xx. Its status is 499, or 000 in nginx, or 0 in Caddy up to 2.6.
+//! Other logs have no route templates: `template` makes a context of the path. A request counts as cancelled, not as
+//! 4xx, if the client went away before the response. Its status is 499, 000 (nginx) or 0 (Caddy up to 2.6).
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ use crate::{caddy, combined, time};
 /// A request of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// The second in which it has ended, in Unix seconds.
+    /// The second in which the request ended, in Unix seconds.
     pub(crate) second: i64,
     pub(crate) context: &'a str,
     /// `None` if the format has no durations.
@@ -83,12 +83,12 @@ pub(crate) enum Format {
     Caddy,
 }
 
-/// Why a line cannot be read.
+/// The reason why a line cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable(pub(crate) &'static str);
 
 impl Format {
-    /// Whether its lines have durations.
+    /// Whether lines of this format have durations.
     pub(crate) fn has_durations(self) -> bool {
         self != Self::Untimed
     }
@@ -145,7 +145,7 @@ fn parse_csv(line: &[u8]) -> Result<Line<'_>, Unreadable> {
     })
 }
 
-/// nginx's status of a request that the client gave up.
+/// nginx's status if the client went away before the response.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 /// The error of an invalid status.

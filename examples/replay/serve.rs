@@ -1,7 +1,7 @@
 //! Serves the dashboard, with a clock that runs on in real time from the last second of the log.
 //!
-//! A task moves the manual clock. A [`Clock`](tower_pulse::Clock) that starts at another time would make each reading
-//! of the wall clock slower for all users of the crate.
+//! A task moves a manual clock. If a system [`Clock`](tower_pulse::Clock) could start at another time, each reading of
+//! the wall clock would be slower for all users of the crate.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -66,7 +66,7 @@ impl Server {
             "the dashboard  http://{}/admin/pulse",
             listener.local_addr()?
         );
-        // Requests of the dashboard end in milliseconds, or are given up with the process.
+        // Requests of the dashboard take milliseconds. Open requests are dropped when the process ends.
         tokio::select! {
             result = axum::serve(listener, admin).into_future() => result?,
             () = shutdown_signal() => {}

@@ -9,7 +9,7 @@
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3_600;
 /// The longest step. The other steps divide this length, and this length divides all longer precisions and tiers. The
-/// length of steps changes only at a multiple of it.
+/// length of steps changes only at a multiple of this length.
 const LONGEST: i64 = 1_800;
 /// The time for which the 300-second slices of counters are stored.
 const FIVE_MINUTES_FOR: i64 = 120 * 300;

@@ -4,7 +4,7 @@
 
 use http::Method;
 
-/// The number of hexadecimal digits from which a segment counts as an id, not as a word.
+/// A segment with at least this number of hexadecimal digits counts as an id, not as a word.
 const LONG_HEX: usize = 16;
 
 /// Writes the context of a request line, `GET /users/7 HTTP/1.1`, to `context`.

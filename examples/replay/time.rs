@@ -36,7 +36,7 @@ pub(crate) fn decimal(text: &[u8]) -> Option<Duration> {
     Some(Duration::new(digits(whole.as_bytes())?, nanos))
 }
 
-/// `10/Oct/2000:13:55:36 -0700`
+/// Parses a time such as `10/Oct/2000:13:55:36 -0700`.
 pub(crate) fn common_log(text: &[u8]) -> Result<u64, Unreadable> {
     let read = since_epoch(text, "%d/%b/%Y:%H:%M:%S %z");
     read.ok_or(Unreadable(
@@ -44,7 +44,7 @@ pub(crate) fn common_log(text: &[u8]) -> Result<u64, Unreadable> {
     ))
 }
 
-/// `2000-10-10T13:55:36.123-07:00`, with or without a fraction, which is left out; the zone may be `Z`, and lack its
+/// Parses a time such as `2000-10-10T13:55:36.123-07:00`. A fraction is ignored. The zone may be `Z`, and may lack its
 /// colon.
 pub(crate) fn rfc3339(text: &[u8]) -> Result<u64, Unreadable> {
     let read = since_epoch(text, "%Y-%m-%dT%H:%M:%S%.f%#z");

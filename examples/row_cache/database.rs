@@ -18,7 +18,7 @@ pub(crate) struct Offer {
     pub(crate) stock: i64,
 }
 
-/// The file, and the number of times that this process has read it.
+/// The file, and the number of reads by this process.
 #[derive(Clone)]
 pub(crate) struct Database(Arc<Inner>);
 

@@ -1,4 +1,4 @@
-//! Special offers whose stock falls, in a real SQLite file, read through the row cache:
+//! Serves special offers, whose stock falls, from a SQLite file through the row cache:
 //! `cargo run --release -p pulse-row-cache-example`.
 //!
 //! | Variable | Meaning | Default |

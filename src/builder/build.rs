@@ -93,7 +93,7 @@ impl Builder {
         let mut options = self.options;
         options.precisions = precisions;
         options.history_days = history_days;
-        // Instances that clones of one builder make do not share their warnings.
+        // Instances that are built from clones of one builder do not share their warnings.
         options.notices = Notices::default();
         let name = options.flush.name.unwrap_or_else(instance_name);
         options.flush.name = Some(escape_hidden(&name).into());
@@ -117,7 +117,7 @@ impl Builder {
     }
 
     /// Opens the configured store without recording. Pass the store to [`store`](Self::store) of several builders, or
-    /// read it.
+    /// read from it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

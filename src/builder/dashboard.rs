@@ -5,9 +5,9 @@ use crate::dashboard::Dashboard;
 use crate::pulse::PageOptions;
 use tower_pulse_core::error::BuildError;
 
-/// Configures a [`Dashboard`]. The settings of stored data must be those of the instances: the Redis, `service` or
-/// `prefix`, `precisions`, `retained_slices` and `book_keys`. Targets may differ: the dashboard shows its own. The
-/// builder has the methods of [`Builder`] that do not concern recording.
+/// Configures a [`Dashboard`]. These settings must be the same as in the instances: the Redis, `service` or `prefix`,
+/// `precisions`, `retained_slices` and `book_keys`. Targets may differ: the dashboard shows its own. The builder has
+/// the methods of [`Builder`] that do not concern recording.
 ///
 /// ```
 /// # fn main() -> Result<(), tower_pulse::BuildError> {

@@ -1,4 +1,4 @@
-//! The parts of the time of a context's requests: sums of the timers that ran within them.
+//! Breaks down the time of a context's requests: sums of the timers that ran within the requests.
 
 use super::context::{Kind, RecordId};
 use super::slices::{Merge, summed};
@@ -10,16 +10,16 @@ pub const MAX_TIMERS: usize = 16;
 /// The name of all timers beyond [`MAX_TIMERS`].
 pub const OTHER: &str = "<other>";
 
-/// The most runs of a timer per request that do not count as repeated.
+/// A timer with more runs per request than this is repeated.
 const NOT_REPEATED: u64 = 20;
 
-/// Whether a timer with this many runs in this many requests is repeated: usually a query for each row of another
-/// query.
+/// Whether a timer with `count` runs in `requests` requests is repeated. A repeated timer is usually a query for each
+/// row of another query.
 pub fn is_repeated(count: u64, requests: u64) -> bool {
     requests > 0 && count > NOT_REPEATED.saturating_mul(requests)
 }
 
-/// The timer of the requests' wait in front of the service. The wait is not part of a request's time.
+/// The timer that measures how long requests wait in front of the service. The wait is not part of a request's time.
 pub const QUEUE: &str = "queue";
 
 /// The id of [`QUEUE`].
@@ -64,7 +64,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Whether a timer ran during the requests' own time, and not only before it or after.
+    /// Whether any timer ran during the requests' own time, rather than only before or after it.
     pub fn cover_some(&self) -> bool {
         self.sums.iter().any(|(_, sums)| sums.covered > 0)
     }
@@ -79,7 +79,7 @@ impl Timers {
         self.sums.len()
     }
 
-    /// The timers and their sums, by their ids.
+    /// The ids of the timers, with their sums.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (RecordId, &TimerSums)> {
         self.sums.iter().map(|(id, sums)| (*id, sums))
     }
@@ -99,7 +99,7 @@ impl Timers {
         match self.place(timer) {
             Ok(at) => self.sums[at].1.merge(sums),
             Err(at) => {
-                // More room is rarely needed, and there are many of these lists.
+                // Doubling the capacity would waste memory: there are many lists, and they rarely grow.
                 self.sums.reserve_exact(1);
                 self.sums.insert(at, (timer, *sums));
             }
@@ -112,7 +112,7 @@ impl Timers {
         if self.sums.len() <= MAX_TIMERS {
             return;
         }
-        // The wait before a request is not part of its time.
+        // `queue` stays separate, as it is not part of the requests' time.
         let queue = queue();
         let named = self.iter().filter(|(id, _)| *id != other);
         let mut named: Vec<_> = named
@@ -128,7 +128,7 @@ impl Timers {
         self.sums.shrink_to_fit();
     }
 
-    /// Removes all of `other`, which was merged before.
+    /// Subtracts `other`, which was merged before.
     pub fn subtract(&mut self, other: &Self) {
         self.covered = self.covered.saturating_sub(other.covered);
         for (id, theirs) in &other.sums {
@@ -141,7 +141,7 @@ impl Timers {
         }
     }
 
-    /// The approximate bytes in memory, without the struct itself.
+    /// The approximate number of bytes on the heap.
     pub fn bytes(&self) -> usize {
         const ALLOCATION: usize = 16;
         match self.len() {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_timer_that_runs_more_than_twenty_times_a_request_is_repeated() {
         assert!(!is_repeated(20, 1) && is_repeated(21, 1) && !is_repeated(60, 3));
-        assert!(!is_repeated(5, 0), "it ran in none");
+        assert!(!is_repeated(5, 0), "no request ran it");
         assert!(!is_repeated(u64::MAX, u64::MAX));
     }
 
@@ -216,7 +216,7 @@ mod tests {
         let expected = many.clone();
         many.limit();
         assert_eq!(many.len(), MAX_TIMERS + 1);
-        let others = many.get(other()).expect("there are others");
+        let others = many.get(other()).expect("the sums of the other timers");
         assert_eq!((others.sum, others.count), ((81..=84).sum::<u64>(), 4));
         assert!((0..16).all(|n| many.get(id(n)) == expected.get(id(n))));
         assert!(many.iter().is_sorted_by_key(|(id, _)| id));

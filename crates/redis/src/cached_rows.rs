@@ -1,8 +1,8 @@
 //! Reads cached rows in parts, so that each answer has a bounded size.
 //!
 //! The first command for each row asks for so few bytes that all rows fit into one answer. A longer row is asked for
-//! again, together with fewer others. Each row comes whole from one command, so that a concurrent write never mixes two
-//! versions of it. Rows above [`LARGE_ROW`] use a connection of their own.
+//! again, together with fewer other rows. Each row comes whole from one command, so that a concurrent write never mixes
+//! two versions of it. Rows above [`LARGE_ROW`] use a connection of their own.
 
 use redis::{Value, cmd, pipe};
 
@@ -18,7 +18,7 @@ use tower_pulse_core::error::Result;
 const ANSWER_BYTES: usize = 1 << 20;
 /// The fewest bytes of a row that the first command asks for.
 const LEAST_BYTES: usize = 1 << 10;
-/// The factor by which more bytes are asked for when a row is longer.
+/// The factor by which the requested bytes grow when a row is longer.
 const GROWTH: usize = 16;
 
 /// A row to ask for: its index among the ids, and the most bytes to read.
@@ -78,7 +78,7 @@ impl RedisStore {
         }
         for (at, bytes) in group {
             let key = read.key(*at);
-            // The range ends one byte beyond the most, which shows whether the row is longer.
+            // The range has `bytes + 1` bytes: if all of them come back, the row is longer.
             pipeline.cmd("GETRANGE").arg(&key).arg(0).arg(*bytes);
             pipeline.cmd("PTTL").arg(&key);
         }
@@ -97,7 +97,7 @@ impl RedisStore {
         let mut longer = Vec::new();
         for (number, (at, bytes)) in group.iter().enumerate() {
             let (value, ttl) = (replies.next(), replies.next());
-            // A key of another type, an empty and a missing value count as no row.
+            // A key of another type, an empty value and a missing value count as no row.
             let json = match value {
                 Some(Value::BulkString(json)) => json,
                 _ => Vec::new(),

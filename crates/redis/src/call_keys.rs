@@ -1,4 +1,4 @@
-//! The keys of a call to the server, which errors name.
+//! Finds the keys of a call to the server, for the texts of errors.
 
 use redis::{Arg, Cmd, Pipeline};
 
@@ -16,7 +16,8 @@ pub(super) fn words(command: &Cmd) -> Vec<&[u8]> {
     words.collect()
 }
 
-/// The keys of a command that this crate sends: those of a script, the second argument of MEMORY USAGE, or the first.
+/// The keys of a command that this crate sends: the keys of a script, the second argument of MEMORY USAGE, or the first
+/// argument of any other command.
 pub(super) fn keys_of(command: &Cmd) -> Vec<&[u8]> {
     let words = words(command);
     let (first, keys) = match words[..] {
@@ -32,7 +33,7 @@ pub(super) fn keys_of(command: &Cmd) -> Vec<&[u8]> {
     words.into_iter().skip(first).take(keys).collect()
 }
 
-/// Whether a call is that of a script.
+/// Whether a call runs a script.
 pub(super) fn is_script(pipeline: &Pipeline) -> bool {
     let first = pipeline
         .cmd_iter()

@@ -2,10 +2,10 @@
 
 use redis::{Arg, Cmd};
 
-/// Each command in a form that checks the permission when a connection is made. The commands change nothing: their
-/// arguments are not numbers, or their key never exists (`P`). `C`, `K`, `S` and `W` stand for a counter, `known:`, a
-/// set of statistics and the ranking. Without this check, a script would stop half-way at the first command that is
-/// denied.
+/// The commands that write, each in a form that only checks the permission when a connection is made. In this form they
+/// change nothing: an argument is not a number, or the key (`P`) never exists. `C`, `K`, `S` and `W` stand for a
+/// counter, `known:`, a set of statistics and the ranking. Without this check, a script would stop half-way at the
+/// first command that is denied.
 const WRITES: [&str; 30] = [
     "TIME",
     "GET P",
@@ -39,7 +39,7 @@ const WRITES: [&str; 30] = [
     "EVALSHA x 0",
 ];
 
-/// The commands that answer questions. They change nothing, even with other arguments.
+/// The commands that only read. They change nothing, whatever their arguments.
 const READS: [&str; 22] = [
     "GETRANGE P 0 0",
     "HKEYS P",

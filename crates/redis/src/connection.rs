@@ -1,9 +1,9 @@
-//! Three connections, to append, to fold and to read, so that none delays another; a fourth exists while a large row is
-//! read or written.
+//! There are three connections, for appending, folding and reading, so that these do not delay each other. A fourth
+//! connection exists while a large row is read or written.
 //!
 //! The client's `ConnectionManager` is not used: when it reconnects, it cannot check permissions or ask the application
-//! for credentials, and it keeps a connection that does not answer. A call without an answer fails, as the flusher and
-//! the fold know how to repeat it. A broken connection is dropped, and the next call makes a new one. `send` follows
+//! for credentials, and it keeps a connection that does not answer. A call without an answer fails: the flusher and the
+//! fold decide whether to repeat it. A broken connection is dropped, and the next call makes a new one. `send` follows
 //! the redirects of a cluster; `topology` finds the server to connect to.
 
 mod dial;
@@ -33,7 +33,7 @@ use super::topology::Topology;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
-/// The most successive timeouts of a connection. The next one drops it, even if TCP considers it alive.
+/// The most successive timeouts of a connection. The next timeout drops the connection, even if TCP considers it alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
 /// All commands of [`Permissions`].
 const ALL: Range<usize> = 0..usize::MAX;
@@ -49,7 +49,7 @@ pub(super) struct Connections {
     permissions: Permissions,
     is_read_only: bool,
     keys: Keys,
-    /// One for each [`Role`].
+    /// One slot for each [`Role`].
     slots: [ConnectionSlot; 4],
     #[cfg(feature = "row-cache")]
     large_mutex: Mutex<()>,
@@ -72,12 +72,12 @@ impl ConnectionSlot {
 #[derive(Default)]
 struct SlotState {
     connection: Option<Connection>,
-    /// The commands that must be permitted before the connection is used again, after its user was denied one of them.
-    /// Keeping the connection spares the server a new one for each attempt.
+    /// After a denial, the commands that must be permitted before the connection is used again. The connection is kept,
+    /// so that not every attempt makes a new one.
     denied: Option<Range<usize>>,
-    /// A connection to the node to which the slot is being moved.
+    /// A connection to the node to which the cluster is moving the hash slot.
     asking: Option<Connection>,
-    /// Counts connections.
+    /// The number of connections so far.
     generation: u64,
     /// The last failed attempt to connect. Calls that waited for this attempt report the same error.
     failure: Option<(Instant, StoreError)>,
@@ -133,7 +133,7 @@ impl Connections {
             .for_each(|it| it.set_memory(memory));
     }
 
-    /// Asks again for the kind and version of the server, after it refused to tell them.
+    /// Asks again for the kind and version of the server, after the server refused to answer.
     pub(super) async fn ask_for_server(&self) -> Result<()> {
         let mut connection = self.connection(Role::Write).await?;
         match server_info(&mut connection.commands).await {
@@ -172,7 +172,7 @@ impl Connections {
         }
         let mut state = self.slot(role).state.lock().await;
         let state = &mut *state;
-        // A connection from before the last change of the server is dropped.
+        // A connection that was made before the last change of the server is dropped.
         let changes = self.topology.changes();
         state.connection.take_if(|it| it.changes != changes);
         if let (Some(connection), None) = (&state.connection, &state.denied) {
@@ -206,7 +206,7 @@ impl Connections {
         server_info.error(StoreErrorKind::Unreachable, &message)
     }
 
-    /// Makes a connection, or returns the one that was denied a command, if the command is permitted now.
+    /// Makes a connection, or returns the kept connection if its denied command is permitted now.
     async fn connect(&self, role: Role, state: &mut SlotState) -> Result<Connection> {
         let mut kept = state.connection.take().zip(state.denied.take());
         if let Some((connection, denied)) = &mut kept {
@@ -233,7 +233,7 @@ impl Connections {
         Ok(connection)
     }
 
-    /// Keeps a connection whose user was denied a command, so that the next attempt checks that one command only.
+    /// Keeps a connection whose user was denied a command, so that the next attempt checks only that command.
     fn deny(
         &self,
         state: &mut SlotState,
@@ -252,7 +252,7 @@ impl Connections {
     }
 
     /// Converts an error of the client or the server to a [`StoreError`], and drops an unusable connection. If a key of
-    /// a script is of another type, asks the server which one.
+    /// a script is of another type, asks the server which key.
     async fn fail(
         &self,
         role: Role,
@@ -289,18 +289,18 @@ impl Connections {
                 slot.timeouts.fetch_add(1, Ordering::Relaxed) >= TIMEOUTS_TOLERATED
             }
             StoreErrorKind::Unreachable => true,
-            // Reconnecting checks the permissions again, or only the one that is known to be missing.
+            // Reconnecting checks all permissions again, or only the missing one if it is known.
             StoreErrorKind::Forbidden => {
                 !is_denied || matches!(role, Role::Write) || denied.is_some()
             }
-            // After a failover the host name may resolve to another server. In a cluster, a node that serves nothing
+            // After a failover the host name may resolve to another server. In a cluster, a node that refuses a command
             // may have lost the slot.
             StoreErrorKind::Refused => match error.code() {
                 Some("READONLY" | "MASTERDOWN") => true,
                 Some("CLUSTERDOWN" | "LOADING" | "MOVED" | "ASK") => self.topology.is_cluster(),
                 _ => false,
             },
-            // The client cannot assign answers to commands any more.
+            // After an error of the client itself, answers cannot be matched to commands.
             _ => error.code().is_none(),
         };
         if !is_dead {

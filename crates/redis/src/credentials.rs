@@ -21,7 +21,7 @@ pub(super) const CREDENTIALS_DEADLINE: Duration = Duration::from_secs(5);
 ///
 /// let credentials = RedisCredentials::new("app", "secret");
 /// assert_eq!(format!("{credentials:?}"), "RedisCredentials(_)");
-/// // A pair of both is one as well.
+/// // A pair of user and password works, too.
 /// let _: RedisCredentials = ("app", "secret").into();
 /// ```
 #[derive(Clone)]
@@ -102,7 +102,7 @@ pub(super) async fn authenticate(
     answered.map_err(|error| {
         let detail = error.detail().unwrap_or_default();
         match error.code().map(|code| real_code(code, detail)) {
-            // The answer to an unknown command repeats the arguments, so only the code of an answer is kept.
+            // The answer to an unknown command would repeat the password, so only the code of an answer is kept.
             Some(code) => redis::make_extension_error(code.to_owned(), None),
             None => error,
         }

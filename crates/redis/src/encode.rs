@@ -16,7 +16,7 @@ use tower_pulse_model::{entry, pack};
 pub(super) const LEASE_MILLIS: u64 = 5_000;
 
 impl RedisStore {
-    /// The time that replaces the server's in tests.
+    /// The time that replaces the server's clock in tests, or an empty text.
     pub(super) fn now_arg(&self) -> String {
         or_empty(self.clock.as_ref().map(Clock::now_seconds))
     }
@@ -72,7 +72,7 @@ impl RedisStore {
     fn encode_writes(&self, step: &FoldStep) -> Invocation {
         let mut writes = Invocation::default();
         let changed = step.fields.iter().filter(|fields| !fields.set.is_empty());
-        // If slices share a place, the newest comes last and is kept.
+        // If slices share a place, the newest comes last, so that HSET keeps it.
         let slices = changed.filter_map(|fields| fields.table.slice());
         let places = slices.flat_map(|at| [place_of(at), format!("{} {}", at.1, step.next)]);
         let places: Vec<String> = places.collect();
@@ -110,7 +110,7 @@ impl RedisStore {
             _ => vec![field, value],
         });
         let args: Vec<_> = args.collect();
-        // Without a field, only the time to live is renewed.
+        // Without a field to set, only the time to live is renewed.
         if !args.is_empty() || fields.removed.is_empty() {
             write(writes, &key, set, ttl, &args);
         }

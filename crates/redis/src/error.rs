@@ -20,7 +20,7 @@ const CLUSTER_COMMANDS: &str = " +cluster|slots +asking";
 pub(super) struct ServerInfo {
     /// The kind of server: a Redis or a Sentinel.
     name: &'static str,
-    /// `127.0.0.1:6379/0`
+    /// The address and the database, such as `127.0.0.1:6379/0`.
     pub(super) place: String,
     user: String,
     /// The rule that gives the user all permissions that the store needs.
@@ -106,8 +106,8 @@ impl ServerInfo {
         }
     }
 
-    /// Converts an error of the client, and names the keys of the call if the error concerns them. For a script, these
-    /// may include keys of the right type.
+    /// Converts an error of the client, and names the keys of the call if the error concerns them. For a script, the
+    /// named keys may include keys of the right type.
     pub(super) fn explain_about(
         &self,
         error: &RedisError,
@@ -121,7 +121,7 @@ impl ServerInfo {
         };
         let detail = error.detail().unwrap_or_default();
         let answer = shown(format!("{code} {detail}").as_bytes());
-        // One of several keys may be of another type, and a proxy may answer anything: only one key can be told apart.
+        // The error does not say which of several keys is of another type, so only a single key can be blamed.
         let is_its_type = matches!(keys, [_]) && !is_script && is_of_another_type(error);
         let keys = named(keys);
         let message = match is_its_type {
@@ -202,8 +202,8 @@ fn user_of(info: &ConnectionInfo) -> &str {
     user.filter(|user| !user.is_empty()).unwrap_or("default")
 }
 
-/// The code of an error. Older servers hide it in the text of errors within scripts, and answer some errors with a
-/// plain `ERR` although they have a specific cause.
+/// The code of an error. Older servers hide the code in the text of errors within scripts, and answer with a plain
+/// `ERR` in some cases that have a code of their own.
 pub(super) fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     if is_permission(detail) {
         return "NOPERM";
@@ -230,7 +230,7 @@ pub(super) fn is_permission(text: &str) -> bool {
     text.contains("no permissions") || text.contains("The user executing the script can't")
 }
 
-/// Whether a command or a script failed at a key of another type. Older servers hide the code in the text.
+/// Whether a command or a script failed because a key is of another type. Older servers hide the code in the text.
 pub(super) fn is_of_another_type(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     error.code() == Some("WRONGTYPE") || detail.contains("wrong kind of value")

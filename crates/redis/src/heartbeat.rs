@@ -16,7 +16,7 @@ use tower_pulse_model::fleet::MAX_VERSIONS;
 use tower_pulse_model::order::InOrder;
 
 /// The interval at which a heartbeat renews the time to live of its hash. The hash lasts while the instance counts as
-/// alive, and at most this much longer.
+/// alive, and at most this interval longer.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
 impl RedisStore {
@@ -28,7 +28,7 @@ impl RedisStore {
         let instance = self.keys.instance(&heartbeat.instance);
         let (instances, versions) = (self.keys.instances(), self.keys.versions());
         let hash_ttl = INSTANCE_TTL.unsigned_abs() + EXPIRY_INTERVAL.as_secs();
-        // A heartbeat without an answer leaves nothing here, so the next heartbeat sets the time to live.
+        // `last_expiry` stays empty if this heartbeat gets no answer, so that the next heartbeat sets the time to live.
         let last = lock(&self.last_expiry).take();
         let last = last.filter(|(instance, _)| *instance == heartbeat.instance);
         let expiry_set_at = last

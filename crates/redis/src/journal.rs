@@ -28,7 +28,7 @@ const ASIDE_TTL: i64 = 7 * 86_400;
 const READ_ENTRY_BYTES: usize = MAX_ENTRY_BYTES + 1024;
 /// The seconds after the last append of an instance until its fence is removed.
 const FENCE_TTL: i64 = 86_400;
-/// The fences per command.
+/// The approximate number of fences that one command reads.
 const FENCES_AT_ONCE: usize = 200;
 
 impl RedisStore {
@@ -59,7 +59,7 @@ impl RedisStore {
         }
     }
 
-    /// The call of `read.lua` for a number of bytes of entries after a position, or for fields.
+    /// A call of `read.lua`, which reads a number of bytes of entries after a position, or fields.
     pub(super) fn read_step(
         &self,
         instance: &str,
@@ -73,7 +73,7 @@ impl RedisStore {
         script
     }
 
-    /// A script call with the state, the journal and the lease to fold.
+    /// A script call with the keys of the state, the journal and the lease to fold.
     fn lease_script(&self, args: impl ToRedisArgs) -> Invocation {
         let keys = &self.keys;
         Invocation::new((keys.state(), keys.journal(), keys.fold_lease()), args)
@@ -153,7 +153,7 @@ impl Journal for RedisStore {
 
     fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            // Another instance may take the lease between the two commands, and then loses it. That is harmless: each
+            // If another instance takes the lease between the two commands, it loses the lease. This is harmless: each
             // script checks the version of the state.
             let (lease, connections) = (self.keys.fold_lease(), &self.connections);
             let holder = connections.call(Role::Fold, cmd("GET").arg(&lease)).await?;
@@ -240,8 +240,8 @@ impl Journal for RedisStore {
                     script.arg((entry.version, self.now_arg()));
                 }
                 Amendment::SetAside(entry) => {
-                    // Each instance writes a version. An entry of this crate without a number of requests counts as one
-                    // request. An entry of another program counts as none, as no request is missing.
+                    // Only entries of this crate have a version. Such an entry without a number of requests counts as
+                    // one request, an entry of another program as none.
                     let requests = entry.requests.clamp(u64::from(entry.version > 0), 1 << 50);
                     script.arg((entry.position.to_string(), requests));
                     script.arg((MAX_ASIDE, ASIDE_BYTES, ASIDE_TTL));

@@ -6,7 +6,7 @@
 //! | `{prefix}known:` | ZSET `{p}:{name}`, scores 0 | all counters | for ever |
 //! | `{prefix}stats:{context}:AccessTime` | ZSET min, max, count, sum, sumsq | this hour's statistics, in seconds | until the context is forgotten |
 //! | `…:start` | STRING ISO hour | the hour of that set | as that set |
-//! | `…:last`, `…:pstart` | as the two keys above | the statistics of the last hour before that with samples, and its hour | as that set |
+//! | `…:last`, `…:pstart` | as the two keys above | the statistics of the last hour with samples before this hour, and that hour | as that set |
 //! | `{prefix}slowest:AccessTime` | ZSET context, mean | the 100 slowest contexts | for ever |
 //! | `{prefix}pulse:contexts` | ZSET context, last seen | contexts of HTTP requests | for ever |
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
@@ -28,7 +28,7 @@
 //! | `{prefix}schedule:{cache}` | ZSET row, Unix seconds | when each row is due | for ever |
 //! | `{prefix}inv:{cache}{row}` | STRING JSON | a cached row | until the row is removed, or its maximum age |
 //! | `{prefix}pulse:failing:{cache}` | ZSET row, failures | the rows whose last load failed | for ever |
-//! | `{prefix}pulse:rows:{cache}` | HASH row -> lease, age, failures | what is known of each row | for ever |
+//! | `{prefix}pulse:rows:{cache}` | HASH row -> lease, age, failures | the lease, age and failures of each row | for ever |
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
 //! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
 //! | `{prefix}pulse:journal:old` | STREAM | the journal while a script removes entries of another program from it | within that script |

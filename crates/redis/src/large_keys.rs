@@ -1,6 +1,6 @@
 //! Bounded reads of keys that may be too large. The size of a key that other programs write is requested first; after a
-//! large or late answer, the sizes of all keys are. Data that is too large is not read, and a warning names it until it
-//! is gone.
+//! large or late answer, the sizes of all keys are requested first. Data that is too large is not read, and a warning
+//! names its key until the data is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ pub(super) type Reply = Result<Value, String>;
 /// The keys that are too large.
 #[derive(Debug, Default)]
 pub(super) struct LargeKeys {
-    /// Keyed by the packed question.
+    /// Keyed by the packed command that asks for the size.
     named: Mutex<BTreeMap<Vec<u8>, LargeKey>>,
     late: Mutex<Option<Instant>>,
 }
@@ -72,7 +72,7 @@ impl LargeKeys {
         is_large
     }
 
-    /// Whether no key is named.
+    /// Whether no warning names a key.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.named).is_empty()
     }
@@ -93,7 +93,7 @@ impl LargeKeys {
     }
 }
 
-/// Whether a size is above `most`. For GETRANGE beyond `most`, whether the answer is not empty.
+/// Whether a size is above `most`. For a GETRANGE of the bytes beyond `most`, whether the answer has any.
 fn exceeds(answer: &Value, most: usize) -> bool {
     match answer {
         Value::Int(_) => count(answer).is_some_and(|size| size > most),

@@ -1,6 +1,5 @@
 //! The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout. This
-//! crate depends on the traits of a store in `tower-pulse-core` and on the client of Redis, and not on files or on the
-//! code that records, asks or shows.
+//! crate implements the store traits of `tower-pulse-core` with the crate `redis`.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
@@ -82,8 +81,8 @@ pub struct RedisStore {
     record_cache: RecordCache,
     /// The instance whose hash was last given a time to live, and when.
     last_expiry: Mutex<Option<(String, Instant)>>,
-    /// The last time at which there was nothing to list, in Unix seconds, and the number of quarantined additions until
-    /// that time.
+    /// If the last listing found nothing to report, its time in Unix seconds, and the number of quarantined additions
+    /// until then.
     last_listing: Mutex<Option<(i64, u64)>>,
     /// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if the
     /// server removes them.

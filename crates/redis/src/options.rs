@@ -18,9 +18,9 @@ use tower_pulse_model::slice::Precisions;
 
 /// The longest prefix, in bytes.
 const MAX_PREFIX: usize = 128;
-/// The default of the longest time for an answer.
+/// The default response timeout.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// The default of the longest time for connecting.
+/// The default connection timeout.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The address of a Redis, and the options of the store in it. `Debug` shows no password.
@@ -58,8 +58,8 @@ impl RedisOptions {
 
     /// The cluster of these nodes; one node is enough. The URLs are `redis://[user:password@]host[:port]` or
     /// `rediss://…`, all with the same user, password and transport. All keys must be in one slot, so the
-    /// [`prefix`](Self::prefix) needs a hash tag, such as `{pulse:shop}:`. The store finds the slot's owner from any
-    /// node, and follows when it changes.
+    /// [`prefix`](Self::prefix) needs a hash tag, such as `{pulse:shop}:`. The store asks any node for the slot's
+    /// owner, and follows when the owner changes.
     ///
     /// # Errors
     /// Fails if there is no URL, if a URL has another form, or if the URLs differ in more than host and port.
@@ -98,7 +98,7 @@ impl RedisOptions {
     ///
     /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
     /// let options = RedisOptions::sentinel("mymaster", sentinels)?;
-    /// // With a password of the primary, and one of the Sentinels.
+    /// // With a password for the primary, and another for the Sentinels.
     /// let options = RedisOptions::sentinel("redis://app:secret@mymaster", ["redis://:other@10.0.0.1:26379"])?;
     /// # Ok::<(), tower_pulse_core::error::BuildError>(())
     /// ```
@@ -119,7 +119,7 @@ impl RedisOptions {
         Ok(options)
     }
 
-    /// Asks the application for user and password, instead of using those of the URL. The application is asked at each
+    /// Asks the application for user and password, instead of using those of the URL. The application is asked for each
     /// connection, and once more if the server refuses the credentials. Each answer may take 5 s. Neither the
     /// credentials nor an error's text is logged or shown.
     ///
@@ -147,7 +147,7 @@ impl RedisOptions {
         self
     }
 
-    /// Replaces the address, `host:port`, that a node announces by one that this process can reach, as needed behind a
+    /// Maps the address that a node announces, `host:port`, to one that this process can reach, for example behind a
     /// port mapping. `None` keeps the address. Addresses in URLs are not replaced. Has no effect on a standalone
     /// server.
     ///
@@ -273,7 +273,7 @@ impl RedisOptions {
         self
     }
 
-    /// Sets those timeouts that are given.
+    /// Sets the timeouts that are `Some`.
     pub fn timeouts(mut self, connection: Option<Duration>, response: Option<Duration>) -> Self {
         self.connection_timeout = connection.unwrap_or(self.connection_timeout);
         self.response_timeout = response.unwrap_or(self.response_timeout);
@@ -285,7 +285,7 @@ impl RedisOptions {
         self.layout == Layout::Cluster
     }
 
-    /// Refuses a prefix whose keys could be in several slots.
+    /// Refuses a prefix whose keys could be in several slots of a cluster.
     pub(super) fn check_prefix(&self) -> Result<(), BuildError> {
         if !self.is_cluster() || hash_tag(&self.prefix).is_some() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Checks that the user may run all commands of a store, before any is run: a script would stop half-way at the first
-//! denied one. After a denial, only the denied command is checked again.
+//! Checks that the user may run all commands of a store before any of them runs. Otherwise, a script would stop
+//! half-way at the first denied command. After a denial, only the denied command is checked again.
 
 use std::ops::Range;
 
@@ -69,8 +69,8 @@ pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> Redis
     }
 }
 
-/// Whether a server refuses to run a command, because its user lacks the permission or, as on some managed servers, all
-/// users do.
+/// Whether a server refuses to run a command, because the user lacks the permission or, on some managed servers,
+/// because every user lacks it.
 pub(super) fn is_refusal(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     is_denial(error) || error.code().is_some() && detail.contains("unknown")

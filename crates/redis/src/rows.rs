@@ -22,7 +22,7 @@ pub const ROWS_AT_ONCE: usize = 200;
 /// The longest stored reason of a failure, in bytes.
 const MAX_REASON: usize = 200;
 
-/// The ids of the schedule that one command reads.
+/// The most ids of the schedule that one command reads.
 const IDS_AT_ONCE: usize = 2_000;
 
 /// The most failing rows that are listed first.
@@ -197,7 +197,7 @@ impl RedisStore {
         })
     }
 
-    /// Removes rows that have no delay any more.
+    /// Removes rows without a delay.
     async fn drop_rows(&self, keys: &RowKeys, gone: &[Value]) {
         if gone.is_empty() {
             return;
@@ -218,7 +218,7 @@ impl RedisStore {
         token: &str,
         row: &FinishedRow,
     ) -> Result<FinishReport> {
-        // The right to a large call comes first, so that only one large row is copied at a time.
+        // Waits for the right to a large call before copying the row, so that only one large row is copied at a time.
         let (role, _large_call) = match &row.loaded {
             Ok(Some(json)) if json.len() > LARGE_ROW => {
                 (Role::Large, Some(self.connections.large().await))
@@ -249,7 +249,7 @@ impl RedisStore {
         }
     }
 
-    /// Returns the number of scheduled rows, and some of the rows: first the failing ones, then those due the longest.
+    /// Returns the number of scheduled rows, and some of the rows: first the failing rows, then the others by due time.
     pub async fn list_rows(&self, cache: &str, query: &RowsQuery) -> Result<RowList> {
         let keys = self.keys.rows(cache);
         let mut pipeline = pipe();
@@ -290,7 +290,8 @@ impl RedisStore {
         Ok(list)
     }
 
-    /// The failing rows in the order of the list, from pairs of id and failures, without those that are not scheduled.
+    /// Orders failing rows by their failures, most first, then by due time, without rows that are not scheduled.
+    /// `failing` has pairs of id and failures.
     async fn latest_due_first(&self, keys: &RowKeys, failing: &Value) -> Result<Vec<String>> {
         let failing: Vec<_> = (pairs(failing))
             .filter_map(|(id, failures)| Some((float(failures)?, text(id)?)))
@@ -351,12 +352,12 @@ impl RedisStore {
         Ok(pipeline.cmd_iter().map(value).collect())
     }
 
-    /// The time that replaces the server's in tests.
+    /// The time that replaces the server's clock in tests.
     pub(super) fn manual_now(&self) -> Option<f64> {
         Some(self.clock.as_ref()?.now_nanos() as f64 / 1e9)
     }
 
-    /// A script call with the sets of a cache, and the time.
+    /// A script call with the keys that all rows of a cache share, and the time.
     fn row_script(&self, keys: &RowKeys) -> Invocation {
         let mut script = sets(keys);
         script.arg(or_empty(self.manual_now().map(|now| format!("{now:.6}"))));
@@ -364,7 +365,7 @@ impl RedisStore {
     }
 }
 
-/// A script call with the sets of a cache.
+/// A script call with the keys that all rows of a cache share.
 fn sets(keys: &RowKeys) -> Invocation {
     let mut script = Invocation::default();
     script.key((&keys.delay, &keys.schedule, &keys.states, &keys.failing));

@@ -84,7 +84,7 @@ impl Invocation {
         &self.keys
     }
 
-    /// Adds the keys and arguments of another call after these.
+    /// Appends the keys and arguments of another call.
     pub(super) fn append(&mut self, mut other: Self) {
         self.keys.append(&mut other.keys);
         self.args.append(&mut other.args);
@@ -104,7 +104,7 @@ impl Invocation {
     }
 }
 
-/// The argument for a value that may be missing: an empty text stands for a missing one.
+/// The argument for a value that may be missing: an empty text stands for a missing value.
 pub(super) fn or_empty(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ pub(super) struct Server {
     /// `redis` or `valkey`.
     flavour: &'static str,
     version: String,
-    /// Whether the server is a cluster's node, and is used as a standalone server.
+    /// Whether a node of a cluster is used as a standalone server.
     is_lone_node: bool,
     /// The policy of eviction, the number of evicted keys, and 1 if no memory is left, as inspect.lua notes them.
     memory: String,
@@ -44,7 +44,7 @@ impl Server {
         }
     }
 
-    /// `redis 7.0.15`
+    /// The kind and the version, such as `redis 7.0.15`.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.flavour, self.version)
             .trim_end()

@@ -27,11 +27,11 @@ use tower_pulse_model::tier::TIERS;
 
 /// The longest name of an instance, in bytes.
 const MAX_NAME_BYTES: usize = 300;
-/// The quarantined keys that one command lists.
+/// The number of quarantined keys that one command lists.
 const QUARANTINE_AT_ONCE: usize = 1_000;
 
-/// The seconds until quarantined keys and rankings are listed again after there were none to report. The status is read
-/// each second, but few services have such a key or ranking.
+/// The seconds from a listing that found nothing to report until the next. The status is read each second, but
+/// quarantined keys, mixed rankings and silent instances are rare.
 const NOTHING_LISTED_FOR: i64 = 4;
 
 /// The approximate number of listed rankings with several configurations.
@@ -79,7 +79,8 @@ fn is_due(last: &AtomicI64, now: i64) -> bool {
 impl RedisStore {
     pub(super) fn untrimmed_warning(&self) -> Option<Warning> {
         let refusal = lock(&self.untrimmed).clone();
-        // All instances of a fleet have the same user; a process that only reads has another.
+        // All instances of a fleet have the same user, but a process that only reads has another: its rule would be
+        // wrong.
         let user = Some(&self.connections.server_info).filter(|_| !self.options.is_read_only);
         let grant = user.map_or_else(|| "ACL SETUSER … +xtrim".into(), |user| user.grant("xtrim"));
         (!refusal.is_empty()).then(|| {
@@ -165,7 +166,7 @@ impl RedisStore {
         Ok(listed)
     }
 
-    /// The silent instances among those with an old heartbeat, without those that were restarted under the same name.
+    /// The instances with an old heartbeat, without those that were restarted under the same name.
     async fn silent_instances(
         &self,
         late: Option<&Value>,
@@ -311,7 +312,7 @@ impl RedisStore {
     }
 }
 
-/// Parses the note of acquire.lua about an entry of a newer version: id, version, time and seconds.
+/// Parses the note of acquire.lua about an entry of a newer version: id, version, time and seconds of waiting.
 fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
     let mut words = newer.split(' ');
     let position: Position = words.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Reads the tables of the store: the folder reads at a given version, and other readers without one.
+//! Reads the tables of the store: the folder at a given version of the state, other readers at any version.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use tower_pulse_core::store::table_reads::{
 use tower_pulse_model::minute_report::MAX_REPORTED;
 use tower_pulse_model::pack;
 
-/// The small fields that one script reads; fewer if they are large.
+/// The most small fields that one script reads. A large field counts as several.
 const FIELDS_AT_ONCE: usize = 500;
 /// The number of tables from which one pipeline reads a page each.
 const PAGES_AT_ONCE: usize = 16;

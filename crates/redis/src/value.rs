@@ -77,7 +77,7 @@ pub(super) fn into_pairs(value: Value) -> impl Iterator<Item = (Value, Value)> {
 /// The members of a set of statistics.
 pub(super) const STATISTICS: [&str; 5] = ["count", "sum", "sumsq", "min", "max"];
 
-/// Whether a set has any of [`STATISTICS`], by their scores.
+/// Whether any score of [`STATISTICS`] is present.
 pub(super) fn has_scores(scores: &Value) -> bool {
     items(scores).iter().any(|score| *score != Value::Nil)
 }

@@ -57,7 +57,7 @@ impl RowCache {
 }
 
 impl<L> RowCacheBuilder<L> {
-    /// Loads rows by `loader`: a closure from an id to a future, or a [`RowLoader`].
+    /// Sets the loader of rows: a closure from an id to a future, or a [`RowLoader`].
     pub fn loader<M: RowLoader>(self, loader: M) -> RowCacheBuilder<M> {
         RowCacheBuilder {
             handle: self.handle,
@@ -66,7 +66,7 @@ impl<L> RowCacheBuilder<L> {
         }
     }
 
-    /// Names the cache, for a service with several. Its keys are `delay:{name}:`, `schedule:{name}:` and
+    /// Names the cache, for a service with several caches. Its keys are `delay:{name}:`, `schedule:{name}:` and
     /// `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`. 1 to 100 bytes,
     /// without colons and control characters.
     pub fn name(mut self, name: impl Into<String>) -> Self {

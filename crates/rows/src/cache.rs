@@ -25,7 +25,7 @@ use tower_pulse_redis::rows::{
     CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow,
 };
 
-/// The interval of the checks for a row that another process is loading.
+/// The interval at which a caller looks for a row that another process is loading.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest wait after a failure, in seconds.
 const MAX_BACKOFF: f64 = 60.0;
@@ -48,7 +48,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The duration of a lease: longer than the deadline of a load, so that the row is written in time.
+    /// The duration of a lease: longer than the deadline of a load, so that the row is written before the lease ends.
     pub(super) fn lease(&self) -> Duration {
         const MARGIN: Duration = Duration::from_secs(2);
         self.deadline + MARGIN
@@ -64,7 +64,7 @@ pub(super) struct Cache {
     /// Each load holds a place until its row is written.
     pub(super) places: Places,
     pub(super) local: Local,
-    /// The timer context of loading.
+    /// The context that times loads.
     pub(super) loading: Arc<ContextHandle>,
     pub(super) events: Events,
     /// Notified when this process schedules a row.
@@ -78,7 +78,7 @@ pub(super) struct Cache {
 /// A row that several callers may share; `None` if it does not exist.
 pub(super) type Answer = Result<Option<ReadRow>, RowError>;
 
-/// The end of a refresh.
+/// The result of a refresh.
 pub(super) struct Refreshed {
     pub(super) row: Answer,
     /// Whether the store accepted the result.
@@ -126,9 +126,10 @@ impl Cache {
         Refreshed { row, finished }
     }
 
-    /// Leases a row and refreshes it; `None` if it is leased or cached already. A refresh by hand takes the lease from
-    /// its holder. The place is awaited before the lease, so a leased row never waits for a place. The refresh runs in
-    /// a task of its own, which goes on if the caller is dropped, because others wait for the lease.
+    /// Leases a row and refreshes it; `None` if it is leased or cached already. If `is_by_hand`, takes the lease from
+    /// its holder, and refreshes even a cached row. The place is awaited before the lease, so a leased row never waits
+    /// for a place. The refresh runs in a task of its own, which goes on if the caller is dropped, because other
+    /// callers wait for the end of the lease.
     #[inline(never)]
     pub(super) fn refresh_in_task<'a>(
         self: &'a Arc<Self>,
@@ -190,7 +191,7 @@ impl Cache {
                     false => self.load_uncached(id).await,
                 }
             };
-            // The task that a nested load would join may itself wait for the place that this load holds.
+            // Joining could deadlock a nested load: the other task may wait for the place that this load holds.
             match self.places.is_nested() {
                 true => load.await,
                 false => self.loads.join(id, load).await,
@@ -330,7 +331,7 @@ impl Cache {
         row
     }
 
-    /// Remembers a row, or that it does not exist.
+    /// Remembers a row, or forgets it if it does not exist.
     fn remember(&self, id: &str, row: Option<ReadRow>) {
         if self.options.local_fallback || self.options.read_through.is_some() {
             self.local.remember(id, row);

@@ -16,12 +16,12 @@ use tower_pulse_core::row_lists::RowCaches;
 use tower_pulse_core::task::{DENIED_WAIT, Stopped};
 use tower_pulse_redis::rows::{LeaseOf, LeasedRow};
 
-/// The longest time between two looks for rows that other processes have scheduled.
+/// The longest time between two looks for due rows, as other processes may schedule rows.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The shortest time between two looks, so that rows due close together are leased together.
 const MIN_WAIT: Duration = Duration::from_millis(5);
 
-/// Refreshes due rows, several at once. The cache is listed while the daemon lives.
+/// Refreshes due rows, several at once. `caches` lists the cache while the daemon lives.
 pub(super) struct Daemon {
     cache: Arc<Cache>,
     caches: RowCaches,
@@ -54,8 +54,8 @@ impl Daemon {
         }
     }
 
-    /// Refreshes due rows until the `Pulse` shuts down. Loads in progress at that moment have `end_timeout` to end.
-    /// Another daemon refreshes the rows of the other loads when their leases end.
+    /// Refreshes due rows until the `Pulse` shuts down. Loads in progress at that moment have `end_timeout` to end. If
+    /// a load does not end by then, another daemon refreshes its row after the lease.
     pub(super) async fn refresh_until(mut self, mut stopped: Stopped) {
         let (cache, mut admission) = (self.cache.clone(), stopped.admission());
         while !stopped.is_set() {
@@ -98,7 +98,7 @@ impl Daemon {
     async fn wait(&mut self, mut wait: Duration) {
         let cache = self.cache.clone();
         let start = cache.clock.tick();
-        // If all places are taken, the next free one is filled at once.
+        // If all places are taken, the next free place is filled at once.
         if cache.places.is_free() {
             cache.clock.sleep(MIN_WAIT).await;
         }

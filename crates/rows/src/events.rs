@@ -1,4 +1,4 @@
-//! The events of a cache in this process: each adds to a counter of its name, and to the sums of the cache.
+//! Counts the events of a cache in this process: each event adds to the counter of its name, and to a sum in the cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ pub(super) enum Event {
 
 const NAMES: [&str; 5] = ["hits", "misses", "failures", "refreshes", "stale"];
 
-/// The counter and the sum of each event. The sum is separate, as all counters beyond `max_counters` share one.
+/// The counter and the sum of each event. The sum is separate, as all counters beyond `max_counters` share one counter.
 #[derive(Debug)]
 pub(super) struct Events([(Counter, AtomicU64); NAMES.len()]);
 

@@ -21,8 +21,8 @@ impl<T> Default for Flights<T> {
 }
 
 impl<T: Clone> Flights<T> {
-    /// Does the work for a row, or waits for the answer of another task that does. If that task is dropped, this one
-    /// does the work.
+    /// Does the work for a row, or waits for the answer of another task that does it. If that task is dropped, this
+    /// task does the work.
     pub(super) async fn join(&self, id: &str, work: impl Future<Output = T>) -> T {
         let called = Instant::now();
         let lane = lock(&self.0).entry(id.to_owned()).or_default().clone();

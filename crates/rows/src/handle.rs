@@ -28,7 +28,7 @@ pub struct RowCache(pub(super) Arc<Cache>);
 pub struct Row<T> {
     /// The row.
     pub value: T,
-    /// The time since it was loaded; `None` if another program has cached it.
+    /// The time since the row was loaded; `None` if another program has cached the row.
     pub age: Option<Duration>,
 }
 
@@ -52,8 +52,8 @@ impl RowCache {
     /// Schedules several rows. Their first intervals are shortened at random, which spreads later refreshes.
     ///
     /// # Errors
-    /// As [`schedule`](Self::schedule). Rows are scheduled in groups of 200; the groups before the refused one stay
-    /// scheduled.
+    /// Fails like [`schedule`](Self::schedule). Rows are scheduled in groups of 200; the groups before the failed one
+    /// stay scheduled.
     pub async fn schedule_many<I: Into<String>>(
         &self,
         rows: impl IntoIterator<Item = (I, Duration)>,
@@ -99,7 +99,7 @@ impl RowCache {
     /// Removes a row from the schedule and from the cache.
     ///
     /// # Errors
-    /// As [`schedule`](Self::schedule).
+    /// Fails like [`schedule`](Self::schedule).
     pub async fn unschedule(&self, id: &str) -> Result<(), RowError> {
         self.schedule(id, Duration::ZERO).await
     }
@@ -135,7 +135,7 @@ impl RowCache {
     /// more rows, or larger ones, take several. All rows are in memory at once.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Fails like [`get`](Self::get).
     pub async fn get_many<T: DeserializeOwned>(
         &self,
         ids: &[impl AsRef<str>],

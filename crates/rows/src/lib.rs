@@ -1,6 +1,5 @@
-//! Rows that are refreshed on schedule: the recipe *row cache*. This crate knows the recorder and the clock of
-//! `tower-pulse-core`, through a handle, and the store in Redis. The crate knows neither axum nor tower, nor the
-//! callers that list rows.
+//! Rows that are refreshed on schedule: the recipe *row cache*. This crate uses the recorder and the clock of
+//! `tower-pulse-core` through a handle, and the store in Redis. The crate uses neither axum nor tower.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 

@@ -12,7 +12,7 @@ use super::places::Place;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_redis::rows::LoadedRow;
 
-/// Loads rows from their source: a database, another service.
+/// Loads rows from their source, such as a database or another service.
 ///
 /// Any closure from an id to a future of `Result<Option<T>, E>` is a loader: `Ok(None)` says that the row does not
 /// exist. Implement the trait for a loader with a name or with state of its own.
@@ -60,8 +60,8 @@ pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize)
                 .map(Some)
                 .map_err(|error| format!("it cannot be written as JSON: {error}"))
         });
-        // A task of its own, so that a panic ends only the task; in a `JoinSet`, so that the task ends when this future
-        // is dropped.
+        // The load runs in a task of its own, so that a panic ends only that task. The `JoinSet` ends the task when
+        // this future is dropped.
         let mut task = JoinSet::new();
         task.spawn(load);
         Box::pin(async move {

@@ -1,4 +1,4 @@
-//! The rows that this process remembers: those read lately, hits and misses per row, and failed loads.
+//! Remembers recently read rows, hits and misses per row, and failed loads, for this process.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -65,8 +65,8 @@ impl Local {
         })
     }
 
-    /// Remembers a row, or that it does not exist. Evicts the rows least recently read from the store when there are
-    /// too many bytes.
+    /// Remembers a row, or forgets it if it does not exist. Evicts the rows least recently read from the store when
+    /// there are too many bytes.
     pub(super) fn remember(&self, id: &str, row: Option<ReadRow>) {
         let mut state = lock(&self.state);
         state.forget(id);

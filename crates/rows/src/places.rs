@@ -9,13 +9,13 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 /// The places of a cache. The daemon and the callers alternate, so that neither waits for all loads of the other.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// Serves waiters in order: at most the daemon and one caller.
+    /// At most the daemon and one caller wait for a permit, and are served in order.
     permits: Arc<Semaphore>,
     /// Held by the caller that waits for a permit. The other callers wait for this lock, in order.
     first_caller: Mutex<()>,
 }
 
-/// The right to load one row. The place is free once it and all futures of [`Place::scope`] are dropped.
+/// The right to load one row. The place becomes free when the `Place` and all futures of [`Place::scope`] are dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     /// The places that the load holds: its own, and those of the loads that wait for it, of any cache.
@@ -25,15 +25,16 @@ pub(super) struct Place {
 /// A place, as its load and nested loads see it.
 #[derive(Clone, Debug)]
 struct Held {
-    /// The permits of the cache, which identify it.
+    /// The permits of the cache, which identify the cache.
     permits: Arc<Semaphore>,
     right: Right,
     /// Held by the one nested load that the load of this place waits for.
     nested: Arc<Mutex<()>>,
 }
 
-/// Frees a place when it is dropped. The right is a permit of the cache or, for a nested load, the lock of the nested
-/// loads with the right of the waiting load: the place stays taken if the waiting load is aborted.
+/// Frees a place when it is dropped. For a load that is not nested, the right is a permit of the cache. For a nested
+/// load, the right is the lock `nested` together with the right of the waiting load: the place stays taken even if the
+/// waiting load is aborted.
 type Right = Arc<dyn Any + Send + Sync>;
 
 tokio::task_local! {
@@ -60,8 +61,8 @@ impl Places {
             .unwrap_or(false)
     }
 
-    /// Waits for a place. A load that asks its own cache for another row would wait for itself, so it lends its place
-    /// to one row at a time.
+    /// Waits for a place. A load that asks its own cache for another row would wait for itself, so the load lends its
+    /// place to one such row at a time.
     pub(super) async fn for_caller(&self) -> Place {
         let held = HELD.try_with(Vec::clone).unwrap_or_default();
         let lender = held.iter().find(|held| held.is_of(self)).cloned();

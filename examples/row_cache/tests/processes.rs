@@ -1,4 +1,4 @@
-//! The example over HTTP, by two processes that share a database file and a Redis.
+//! Tests the example over HTTP: two processes share a database file and a Redis.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
@@ -109,7 +109,7 @@ async fn the_rows_of_a_process_that_is_killed_are_refreshed_by_another() {
     })
     .await;
     first.kill_9();
-    // No row is left behind, also none that the dead process had leased.
+    // All rows are refreshed, including those that the dead process had leased.
     until("every row is loaded after the kill", async || {
         let rows = b.json("/admin/pulse/api/rows?limit=100").await;
         let rows = rows["rows"].as_array().unwrap().clone();
@@ -132,7 +132,7 @@ async fn rows_go_on_after_redis_was_away() {
     })
     .await;
     server.freeze();
-    // The page is answered from the database meanwhile.
+    // Meanwhile, the page is answered from the database.
     let offer = a.get("/offers/7").await;
     assert_eq!(offer.status, 200, "{}", offer.text());
     server.thaw();

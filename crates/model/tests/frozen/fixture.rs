@@ -1,4 +1,4 @@
-//! The text file of a version: packed values by name, in hexadecimal digits.
+//! Reads and writes the text file of a version: packed values by name, in hexadecimal digits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
 
-/// The digits of a line.
+/// The number of digits in a line.
 const WIDTH: usize = 112;
 
 fn path(version: &str) -> PathBuf {
@@ -40,9 +40,9 @@ pub(crate) fn write(version: &str, packed: &[(&str, Vec<u8>)]) {
     let mut text = format!("# What tower-pulse {version} writes: tests/frozen/main.rs.\n");
     for (name, bytes) in packed {
         let digits = HEXLOWER.encode(bytes);
-        writeln!(text, "{name}").expect("a text takes all");
+        writeln!(text, "{name}").expect("a `String` is writable");
         for line in digits.as_bytes().chunks(WIDTH) {
-            writeln!(text, "  {}", String::from_utf8_lossy(line)).expect("a text takes all");
+            writeln!(text, "  {}", String::from_utf8_lossy(line)).expect("a `String` is writable");
         }
     }
     std::fs::write(&path, text).expect("the file can be written");

@@ -1,8 +1,8 @@
-//! The bytes that each version has written are read by every later one, and this version must write the same bytes:
-//! entries, records, lists of requests, reports, profiles, marks and rankings.
+//! Checks that this version reads the bytes that the last version has written, and writes the same bytes: entries,
+//! records, lists of requests, reports, profiles, marks and rankings.
 //!
 //! The bytes of a version are frozen when it is released:
-//! `PULSE_FREEZE=1 cargo test -p tower-pulse-model --test frozen` writes its file.
+//! `PULSE_FREEZE=1 cargo test -p tower-pulse-model --test frozen` writes the file of the version.
 #![allow(missing_docs, reason = "tests")]
 
 mod fixture;
@@ -22,10 +22,10 @@ const LAST: &str = "0.1.0";
 const ENTRY: &str = "instances of both versions share a journal and tables: raise ENTRY_VERSION (crates/model/src/entry.rs), \
     so that an older instance does not fold what it cannot read; read the frozen form as well; and give what is new a \
     section with a tag of its own in a record";
-/// The same for a form without a version number.
+/// Steps that are required before a form without a version number may change.
 const UNGUARDED: &str = "no version number guards this form, and an older instance reads it: add fields at its end only, \
     which an older version does not read and this one must do without; for anything else take another table";
-/// The value that is read from bytes, as text.
+/// Reads a value from bytes, and returns it as text.
 type ReadForm = Box<dyn Fn(&[u8]) -> String>;
 
 /// A form that is stored.
@@ -118,13 +118,13 @@ fn what_each_version_has_written_is_read() {
         let (name, read) = (form.name, (form.read)(bytes));
         assert_eq!(
             read, form.value,
-            "the {name} that {LAST} has written is read as something else"
+            "the {name} that {LAST} has written is read as a different value"
         );
     }
     assert_eq!(
         frozen.len(),
         forms.len(),
-        "forms that nobody reads any more"
+        "a form is frozen, but no test reads it"
     );
 }
 
@@ -141,7 +141,7 @@ fn this_version_writes_what_the_last_one_wrote() {
         let same = before.iter().zip(now).take_while(|(a, b)| a == b).count();
         assert!(
             before == now,
-            "the form of \"{}\" is another one than that of {LAST}, from byte {same} on ({} bytes before, {} now): {}",
+            "the form of \"{}\" differs from that of {LAST}, from byte {same} on ({} bytes before, {} now): {}",
             form.name,
             before.len(),
             now.len(),

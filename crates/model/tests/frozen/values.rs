@@ -1,4 +1,4 @@
-//! The values that are frozen. They have a value in each field that is stored.
+//! The values that are frozen. Each stored field has a value.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) const LISTS: [(&str, Kind); 2] = [
     ("slow requests of all contexts", Kind::All),
 ];
 
-/// Samples with each outcome, failures, censored requests, timers, and a number in each measure.
+/// Samples with each outcome, failures, censored requests, timers, and a value of each measure.
 pub(crate) fn aggregate() -> Aggregate {
     let mut aggregate = Aggregate::default();
     for (number, outcome) in (1u64..).zip(Outcome::ALL) {
@@ -87,7 +87,7 @@ fn slow_request(number: u64, context: &str) -> SlowRequest {
     }
 }
 
-/// More requests than a context retains slow ones.
+/// A list to which more requests were added than it retains.
 pub(crate) fn slow_requests(kind: Kind) -> SlowRequests {
     let mut list = SlowRequests::of(kind);
     for number in 0..9 {
@@ -111,7 +111,7 @@ pub(crate) fn batch() -> Batch {
         if kind == Kind::Timer {
             plain.timers = Default::default();
         }
-        // The samples are also in another minute and another hour.
+        // Samples in two minutes of one hour, and in the hour before.
         for second in [NOW - 3_600, NOW - 61, NOW] {
             batch.add(&name, kind, second, &plain);
         }
@@ -197,7 +197,7 @@ pub(crate) fn stored_mark(is_removed: bool) -> StoredMark {
     }
 }
 
-/// Two weeks, the second of which has an hour that was recorded in part. The times have no digits that are lost.
+/// A profile of two weeks, with a half-recorded hour in the second week. Packing loses no digits of its times.
 pub(crate) fn profile() -> Profile {
     let mut samples = Aggregate::default();
     for nanos in [500 * MS; 4] {

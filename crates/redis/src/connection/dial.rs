@@ -34,17 +34,17 @@ pub(crate) struct Connection {
     pub(crate) commands: MultiplexedConnection,
     /// The node at the other end; `None` for the configured server.
     pub(crate) node: Option<Address>,
-    /// The number of changes of the server when the connection was made.
+    /// The number of times that another server was named before the connection was made.
     pub(crate) changes: u64,
-    /// The number of the connection among those of its role. `None` for a connection to the node to which the slot is
-    /// being moved: ASKING precedes each of its commands.
+    /// The number of the connection among those of its role. `None` for a connection to the node to which the hash slot
+    /// is being moved: ASKING precedes each of its commands.
     pub(crate) generation: Option<u64>,
 }
 
 /// Opens connections over one transport with the same credentials.
 pub(crate) struct Dialer {
     info: ConnectionInfo,
-    /// Asked for credentials instead of using those of `info`.
+    /// Gives the credentials that replace those of `info`.
     callback: Option<CredentialsCallback>,
     connection_timeout: Duration,
     response_timeout: Duration,
@@ -78,7 +78,7 @@ impl Dialer {
 
     /// The longest time for connecting to one server.
     pub(crate) fn deadline(&self) -> Duration {
-        // The application is asked before the greeting, and once more if the server refuses the credentials.
+        // The application is asked for credentials before the greeting, and once more if the server refuses them.
         let asked = if self.callback.is_some() { 2 } else { 0 };
         self.connection_timeout + self.response_timeout + asked * CREDENTIALS_DEADLINE
     }

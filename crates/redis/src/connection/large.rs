@@ -8,15 +8,15 @@ use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 /// The largest row that is read or written on a shared connection.
 pub(crate) const LARGE_ROW: usize = 4 << 20;
 
-/// The right to make calls with a large value by [`Role::Large`], which has one holder at a time. Dropping the right
-/// closes the connection, whose buffers have grown with the value.
+/// The right to make calls with a large value over the connection of [`Role::Large`]. Only one call holds the right at
+/// a time. Dropping the right closes the connection, whose buffers have grown with the value.
 pub(crate) struct LargeCall<'a> {
     connections: &'a Connections,
     _guard: MutexGuard<'a, ()>,
 }
 
 impl Connections {
-    /// Waits until no other call has a large value.
+    /// Waits until no other call holds the right, and takes it.
     pub(crate) async fn large(&self) -> LargeCall<'_> {
         LargeCall {
             connections: self,

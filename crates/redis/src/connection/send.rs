@@ -86,8 +86,7 @@ impl Connections {
         }
     }
 
-    /// Finds the key of a script whose type is not the one that this crate gives it. The script's error does not name
-    /// the key.
+    /// Finds the key of a script that has a wrong type, as the script's error does not name the key.
     pub(super) async fn key_of_another_type<'a>(
         &self,
         connection: &Connection,
@@ -107,7 +106,7 @@ impl Connections {
         None
     }
 
-    /// Sends commands, and sends redirected ones again. Returns the replies, and the connection of the last replies.
+    /// Sends commands, and follows redirects. Returns the replies, and the connection of the last replies.
     async fn exchange(&self, role: Role, pipeline: &Pipeline) -> Result<(Vec<Value>, Connection)> {
         let mut connection = self.connection(role).await?;
         let mut replies = self.send(role, &connection, pipeline).await?;
@@ -138,7 +137,7 @@ impl Connections {
                 replies[at] = answer;
             }
             if redirect.is_asking {
-                // The other commands go to the owner.
+                // Only these commands go to the other node: all others still go to the slot's owner.
                 connection = owner;
             }
         }
@@ -186,7 +185,7 @@ impl Connections {
         Ok(found)
     }
 
-    /// The connection to a node to which the slot is being moved.
+    /// The connection to the node to which the hash slot is being moved.
     async fn asking(&self, role: Role, node: &Address) -> Result<Connection> {
         let mut state = self.slot(role).state.lock().await;
         let changes = self.topology.changes();

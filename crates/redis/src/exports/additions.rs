@@ -1,5 +1,5 @@
-//! Encodes the additions of a step to counters and statistics as keys and arguments of `exports.lua`, whose head
-//! describes them.
+//! Encodes the additions of a step to counters and statistics as keys and arguments of `exports.lua`. The head of the
+//! script describes them.
 
 use crate::RedisStore;
 use crate::script::{Invocation, or_empty};
@@ -65,7 +65,7 @@ impl RedisStore {
     }
 }
 
-/// Whether a counter that begins this slice is listed in `known:` again, and the time to live of its key is renewed,
+/// Whether a counter's first addition in this slice lists the counter in `known:` and renews its key's time to live,
 /// even if the counter is listed already. A renewal in every slice would cost more commands. Between two renewals, a
 /// key loses at most the time by which its time to live exceeds the span of its slices.
 fn renews(precision: Precision, slice: i64) -> bool {

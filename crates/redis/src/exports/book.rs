@@ -28,9 +28,9 @@ use tower_pulse_model::snapshot::Problem;
 const PER_NAME: usize = 4;
 /// The longest name of a context, in bytes; longer ones of other programs are skipped.
 const MAX_NAME_BYTES: usize = 1_024;
-/// The names that are processed before yielding.
+/// The number of names that are processed before yielding to the runtime.
 const NAMES_AT_ONCE: usize = 500;
-/// The bytes that are shown of an unusable name.
+/// The number of bytes that are shown of an unusable name.
 const SHOWN_BYTES: usize = 100;
 
 /// The kinds of contexts by their name; none for a name that only the book's functions have recorded.
@@ -39,7 +39,7 @@ type Kinds = HashMap<String, Vec<Kind>>;
 /// A context to read.
 struct Listed {
     id: ContextId,
-    /// Whether a context of another kind has the same name, so that they share the book's keys.
+    /// Whether a context of another kind has the same name, so that both contexts share the book's keys.
     is_shared: bool,
     /// Whether only the book's functions have recorded it.
     is_foreign: bool,
@@ -71,8 +71,8 @@ impl RedisStore {
     /// Lists the contexts.
     async fn read_names(&self, problems: &mut Vec<Problem>) -> Result<Kinds> {
         let keys = &self.keys;
-        // In another order, a context that is recorded for the first time meanwhile would seem to be recorded only by
-        // the book's functions.
+        // The ranking is read first: otherwise, a context that is recorded for the first time meanwhile would seem to
+        // be recorded only by the book's functions.
         let sources = [
             (keys.slowest(), None),
             (keys.contexts(), Some(Kind::Http)),
@@ -98,7 +98,7 @@ impl RedisStore {
             }
             for (at, member) in members.iter().take(MAX_NAMES).enumerate() {
                 if at % NAMES_AT_ONCE == 0 {
-                    // Many names would block the runtime.
+                    // Without yielding, many names would block the runtime.
                     yield_now().await;
                 }
                 let name = text(member).filter(|name| name.len() <= MAX_NAME_BYTES);
@@ -133,7 +133,7 @@ impl RedisStore {
         }
     }
 
-    /// Reads the statistics of a name from the next replies; `None` if it has none in any hour.
+    /// Reads the statistics of a name from the next replies; `None` without samples in any hour.
     fn statistics_in(
         &self,
         replies: &mut Replies<'_>,

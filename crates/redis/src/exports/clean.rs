@@ -74,7 +74,7 @@ impl RedisStore {
         script
     }
 
-    /// Limits a time to the server's, as an instance whose clock is ahead must not remove data before its retention
+    /// Limits a time to the server's time: an instance whose clock is ahead must not remove data before its retention
     /// ends.
     async fn not_ahead(&self, now: i64) -> Result<i64> {
         // In tests, a manual clock replaces both the server's clock and the cleaner's.

@@ -18,7 +18,7 @@ local is_newer = id and tonumber(version) > tonumber(ARGV[4]) and offset(id) > o
 local entry = is_newer and redis.pcall('XRANGE', KEYS[2], id, id)[1]
 newer = ''
 if entry then
-  -- The wait is summed from attempt to attempt, as the server's clock may jump between them. The age of the entry
+  -- The times between attempts are summed, each at most a minute, as the server's clock may jump. The age of the entry
   -- counts too, so that an entry that came later also waits in full. The fields of an entry are in the order of
   -- append.lua.
   local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
@@ -31,7 +31,7 @@ if entry then
   end
 end
 -- After a state was renamed away and back, entries of the generation in between lie below the trimmed position. Their
--- instances have no fence here. That generation's state, which says which of them were folded, is lost.
+-- instances have no fence here. That generation's state, which says which of these entries were folded, is lost.
 local last, strays, from, page = math.min(offset(trimmed), offset(low)), 0, '-', nil
 repeat
   page = redis.pcall('XRANGE', KEYS[2], from, string.format('%.0f', last), 'COUNT', 8)

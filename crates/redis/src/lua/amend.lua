@@ -27,7 +27,7 @@ elseif target == 'HOLE' then
   end
 elseif target == 'NEWER' then
   local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
-  -- An entry that follows another continues its wait, as both wait for the same instance.
+  -- If an earlier entry waited, its wait goes on for this entry, as both need the same newer instance.
   local at, waited = string.match(newer or '', ' (%d+) (%d+)$')
   if not at or math.abs(now - at) > 60 then waited = '0' end
   redis.call('HSET', state, 'newer', table.concat({ARGV[4], ARGV[5], now, waited}, ' '))

@@ -25,7 +25,7 @@ local time = ARGV[8] ~= '' and {ARGV[8], '0'} or redis.call('TIME')
 -- The id depends on all entries before it: the same offset in another history has another chain.
 local chain = redis.sha1hex(table.concat({head, ARGV[2], ARGV[3], time[1], time[2]}, ' '))
 local id = string.format('%.0f-%.0f', offset + #ARGV[9] + 1, tonumber(string.sub(chain, 1, 13), 16))
--- The first write needs all permissions of the last one: without them, the script fails before any change.
+-- The first write needs the same permissions as the last: without them, the script fails before any change.
 redis.call('HSET', state, 'need', math.max(tonumber(need) or 0, tonumber(ARGV[6])))
 local entry = {'XADD', KEYS[2], id, 'i', ARGV[2], 's', ARGV[3], 't', time[1], 'v', ARGV[6], 'n', ARGV[7], 'p', ARGV[9]}
 local refusal = redis.pcall(unpack(entry)).err

@@ -1,5 +1,5 @@
--- One step of a cleaning pass: bounded, and atomic, so that each addition comes before or after it. The lease outlasts
--- the time to the next pass, so that one instance cleans as long as it lives.
+-- Runs one step of a cleaning pass. A step is bounded, and atomic: each addition comes before or after the step. The
+-- lease outlasts the time to the next pass, so that the same instance cleans as long as it lives.
 -- KEYS  1 lease, 2 known:, 3 pulse:contexts, 4 pulse:timers, 5 slowest:AccessTime, 6 pulse:instances.
 -- ARGV  1 instance, 2 time to live of the lease in seconds, 3 to 5 the begin of the step, as the previous one returned
 --       it, 6 the time, 7 seconds between passes, 8 and 9 last-seen times up to which contexts are forgotten and leave
@@ -25,15 +25,15 @@ local function skip(key, why, p)
   if skipped[1] == '' then skipped = {string.sub(key, 1, 400), string.sub(why, 1, 400), p} end
 end
 
--- Removes the slices of a counter beyond its retention; if there are many, a part of them. Returns whether the counter
--- is gone.
+-- Removes the slices of a counter that are older than its retention, or a part of them if there are many. Returns
+-- whether the counter is gone.
 local function clean_counter(member, p)
   local key, keep = ARGV[13] .. member, retained[p] or tonumber(ARGV[11])
   local len = try('HLEN', key)
   if type(len) ~= 'number' then return skip(key, len.err, p) end
   examined, cost = examined + 1, cost + 8
   -- A counter that is being written needs no cleaning, as each new slice removes an old one. Its slices are listed only
-  -- in every sixteenth pass, to find old ones before a gap.
+  -- in every sixteenth pass, to find old slices before a gap.
   local span, margin = keep * p, math.max(600, 2 * p)
   local ttl = ARGV[16] == '1' and len > 0 and redis.call('TTL', key)
   local is_written = ttl and ttl > span + margin - 2 * p - 10 and len > 16 and len <= keep

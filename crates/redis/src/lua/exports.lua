@@ -1,6 +1,6 @@
 -- Adds to counters and to the book's statistics, which programs in other languages also add to. Precedes fold.lua in
--- one script. Each function takes the indexes of the last key and the last argument before its own, and returns those
--- of its own last ones.
+-- one script. Each function takes the indexes of the key and the argument before its first ones, and returns the
+-- indexes of its last key and argument.
 -- KEYS  4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers, and as additions
 --       for each counter group its count:{p}:{name} keys; for each context stats:{context}:AccessTime, …:start, …:last,
 --       …:pstart.
@@ -36,8 +36,8 @@ local function add_counters(k, a, quarantine)
       if type(sum) ~= 'number' then
         quarantine(key, sum.err .. ', slice ' .. slice)
       elseif sum == tonumber(by) then
-        -- A new slice, or one that was 0, removes the oldest. If the oldest existed, the key is already listed and has
-        -- a time to live.
+        -- A new slice, or a slice that was 0, removes the oldest slice. If the oldest slice existed, the key is already
+        -- listed and has a time to live.
         if try('HDEL', key, pushed_out) ~= 1 or renews then
           if ttl ~= '' then try('EXPIRE', key, ttl) end
           list_counter(0, string.sub(key, prefix))
@@ -73,9 +73,9 @@ local function add(key, sums, min, max)
   return count > 0 and sum / count
 end
 
--- Adds hours to the statistics of a context. A later hour than the current one replaces it, and the current hour
--- becomes the last hour. Returns the mean of the current hour if it has changed, and the number of samples older than
--- the last hour.
+-- Adds hours to the statistics of a context. An hour later than the current one becomes the current hour, and the
+-- current hour becomes the last hour. Returns the mean of the current hour if it has changed, and the number of samples
+-- older than the last hour.
 local function add_hours(k, a, quarantine)
   local stats, start_key, last, pstart_key = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
   local kind, hours, late = ARGV[a + 1], tonumber(ARGV[a + 4]), 0

@@ -1,14 +1,14 @@
--- Folds some partitions of a round once: adds by exports.lua, which precedes this in one script, and replaces fields of
--- tables.
--- KEYS  1 state, 2 journal, 3 lease, 4 to 7 see exports.lua, 8 pulse:quarantine, then those of additions, and the key
---       of each write.
+-- Folds some partitions of a round once: calls the functions of exports.lua, which precedes this file in one script,
+-- and replaces fields of tables.
+-- KEYS  1 state, 2 journal, 3 lease, 4 to 7 see exports.lua, 8 pulse:quarantine, then the keys of additions, and
+--       the key of each write.
 -- ARGV  1 version, 2 next version, 3 instance, 4 time to live of the lease in ms, 5 the round's last entry or '' to
 --       fold no entry, 6 partitions done after this step or 'ALL', 7 first entry not to trim or '', 8 newest stamp of
 --       the round, 9 to 11 see exports.lua, 12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of missing
---       entries, 16 slices rolled up, 17 and 18 see exports.lua, 19 writes of tables, then those of additions, and
---       for each write: command, key TTL or '', n, and n arguments.
--- Returns {'DONE', why a step that trims could not, or ''}, {'STALE', version}, or {'ABSENT'} when the round's last
---       entry is missing.
+--       entries, 16 slices rolled up, 17 and 18 see exports.lua, 19 writes of tables, then the arguments of
+--       additions, and for each write: command, key TTL or '', n, and n arguments.
+-- Returns {'DONE', why the journal could not be trimmed, or ''}, {'STALE', version}, or {'ABSENT'} when the round's
+--       last entry is missing.
 local KEYS, ARGV, tonumber, type, unpack, call, try = KEYS, ARGV, tonumber, type, unpack, redis.call, redis.pcall
 local state, upto, refusal = KEYS[1], ARGV[5], nil
 local v, head, open = unpack(call('HMGET', state, 'v', 'head', 'upto'))

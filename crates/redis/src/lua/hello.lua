@@ -9,7 +9,7 @@ if generation then return {generation, now - created, was_fresh} end
 local orphans = redis.call('XLEN', KEYS[2])
 if orphans == 0 then redis.call('DEL', KEYS[2]) end -- An empty stream still refuses ids below its last one.
 local fresh = (orphans == 0 and redis.call('EXISTS', KEYS[3], KEYS[4], KEYS[5]) == 0) and '1' or '0'
-if orphans > 0 then -- Without the state, the position up to which it was folded is lost.
+if orphans > 0 then -- Without the state, nothing says which entries were folded.
   redis.call('DEL', KEYS[3])
   local left, from, page = tonumber(ARGV[5]), '-', nil
   repeat

@@ -22,7 +22,8 @@ if reply then
   if generation and memory ~= known_memory then redis.call('HSET', state, 'memory', memory) end
 end
 
--- Whether a refused key still holds something else. Its expected type follows from its name; sums are checked, too.
+-- Whether a quarantined key still holds foreign data. The key's name determines the expected type; sums are checked,
+-- too.
 local function is_wrong(key, reason)
   local name, slice = string.sub(key, #ARGV[1] + 1), string.match(reason, 'slice (%-?%d+)')
   if ask('EXISTS', key) == 0 then return false end
@@ -35,7 +36,7 @@ local function is_wrong(key, reason)
       return wrong
     end
   end
-  local count = slice and ask('HGET', key, slice) or '0' -- An overflow needs a sum that is large already.
+  local count = slice and ask('HGET', key, slice) or '0' -- Only a large sum can overflow.
   return not ask('HLEN', key) or not string.find(count, '^%-?%d+$') or math.abs(tonumber(count)) > 2 ^ 62
 end
 if (ask('HLEN', quarantine) or 101) <= 100 then
@@ -46,7 +47,7 @@ if (ask('HLEN', quarantine) or 101) <= 100 then
   end
 end
 
--- A slice whose table is missing gets another revision, which records when that was found.
+-- A slice whose table is missing gets another revision, which records when the loss was found.
 local kept, count, gone, listed = {}, 0, {}, ask('HGETALL', revisions) or {}
 for i = 4, #ARGV, 2 do kept[ARGV[i]] = tonumber(ARGV[i + 1]) end
 for i = 1, #listed, 2 do

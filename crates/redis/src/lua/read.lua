@@ -7,7 +7,7 @@
 --       group whose key cannot be read is empty. Of an entry with too many bytes, only the short fields are returned.
 local v, head, low, upto = unpack(redis.call('HMGET', KEYS[1], 'v', 'head', 'low', 'upto'))
 if v ~= ARGV[1] then return {'STALE'} end
--- Prolongs the lease, which no other instance holds: acquiring it would have changed the version.
+-- Prolongs the lease. No other instance holds it: acquiring the lease would have changed the version.
 redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 local result, a = {'READ', head, ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]}, 7
 if ARGV[4] ~= '' then

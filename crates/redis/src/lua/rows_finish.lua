@@ -1,4 +1,4 @@
--- Ends the lease of a row. A result older than a later change of the row is dropped.
+-- Ends the lease of a row. A result is dropped if the row has changed since the lease.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row.
 -- ARGV  1 time or '' for TIME, 2 token, 3 id, 4 due or '' for a row without a schedule, 5 'ROW', 'MISSING', 'DROPPED'
 --       or 'FAILED', 6 the row, or why it failed, 7 ttl in ms or '', 8 part of the delay until it is due, 9 backoff

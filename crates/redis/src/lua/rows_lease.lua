@@ -1,5 +1,5 @@
 -- Leases rows. A leased row stays in schedule:, so that the book's functions see it.
--- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row, of 'ROW' and 'FREE'.
+-- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 for 'ROW' and 'FREE', the cached row.
 -- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 for 'FREE',
 --       the most bytes of a row that can be read.
 -- Returns {leased rows as id, due or '', failures; seconds until the next row is due, or ''; entries that are not rows
@@ -9,11 +9,11 @@ local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[
 local leased, garbage, gone, next_due, until_time = {}, {}, {}, nil, string.format('%.6f', now + ARGV[3])
 local YEAR, HOUR, MAX_ID, MAX_LOOKS, MAX_GONE = 31536000, 3600, 256, 5000, 500
 
--- Leases a row that is not leased. Returns the end of another lease, if there is one.
+-- Leases a row. If another lease prevents this, returns the end of that lease.
 local function lease(id, due, state)
   local till, _, loaded, failures, spread, reason = string.match(state or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
   till, failures = tonumber(till) or 0, tonumber(failures) or 0
-  -- No lease lasts for an hour: a later time is garbage.
+  -- A lease lasts less than an hour: a later end is garbage.
   if till > now and till < now + HOUR and ARGV[4] ~= 'ROW' then return till end
   if not (failures >= 0 and failures < 1e9) then failures = 0 end
   redis.call('HSET', KEYS[3], id, string.format('%s %s %s %d %s %s', until_time, ARGV[2],
@@ -29,7 +29,7 @@ local SEQUENCES = {
 }
 local function is_utf8(text)
   if not string.find(text, '[\128-\255]') then return true end
-  -- Each sequence becomes an ASCII character, so that the bytes around it do not join.
+  -- Each sequence becomes an ASCII character, so that the bytes around it do not form a new sequence.
   for _, sequence in ipairs(SEQUENCES) do text = string.gsub(text, sequence, '-') end
   return not string.find(text, '[\128-\255]')
 end
@@ -42,8 +42,8 @@ local function problem(id, delay)
 end
 
 if ARGV[4] ~= 'DUE' then
-  -- A value that cannot be read is replaced: one of another type (an error here), an empty one, or one that is too
-  -- long.
+  -- A value that cannot be read is replaced: a value of another type (an error here), an empty value, or a value that
+  -- is too long.
   local function byte(at) return try('GETRANGE', KEYS[5], at, at) end
   local first_byte = byte(0)
   local is_cached = type(first_byte) == 'string' and first_byte ~= ''

@@ -1,4 +1,4 @@
--- Schedules rows, due now, and removes rows whose delay is not positive.
+-- Schedules rows, which are due at once, and removes rows whose delay is not positive.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, then the key of each cached row.
 -- ARGV  1 time or '' for TIME, 2 the most rows, 3 '1' to spread their next due times, then id and delay of each row.
 -- Returns {'DONE', rows} or, without a change, {'FULL', rows}.

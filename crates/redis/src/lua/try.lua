@@ -1,6 +1,6 @@
 -- Precedes other scripts. Calls a command for a key that may hold the data of another program. Returns an error that
--- says so: another type, or a stream that takes no further entry. Any other error, such as a denied command, says
--- nothing about the key and ends the script.
+-- shows such data: the key has another type, or its stream takes no further entry. Any other error, such as a denied
+-- command, ends the script.
 local function try(...)
   local reply = redis.pcall(...)
   local refusal = type(reply) == 'table' and reply.err

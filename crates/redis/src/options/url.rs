@@ -32,7 +32,7 @@ pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, Bu
     Ok(parsed)
 }
 
-/// Parses the URLs of servers that differ only in host and port: the part that they share, and the addresses.
+/// Parses URLs that differ only in host and port. Returns the part that they share, and the addresses.
 pub(super) fn parse_all<U: AsRef<str>>(
     field: &'static str,
     urls: impl IntoIterator<Item = U>,
@@ -99,7 +99,7 @@ pub(super) fn parse_service(
     if is_sentinel_tls && !is_tls(service) {
         return refuse("the Sentinels are reached by TLS, and so must the primary: rediss://name");
     }
-    // The client parses an address, whose port has no meaning here.
+    // The client parses the name as a host; the port has no meaning here.
     match Address::of(info.addr()) {
         Some(address) => Ok((info, address.host)),
         None => refuse("redis://[user:password@]name[/database] or rediss://…"),

@@ -1,4 +1,4 @@
-//! The names of the user's counters.
+//! Reads the names of the user's counters.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use tower_pulse_core::store::MAX_COUNTER_NAMES;
 use tower_pulse_model::context::{Metric, is_reserved};
 use tower_pulse_model::order::InOrder;
 
-/// The names per command, so that no command blocks the server.
+/// The most names that one command reads, so that no command blocks the server.
 const NAMES_AT_ONCE: usize = 1_000;
 /// The most pipelines per list, even if many members of `known:` are not names of counters.
 const MAX_PIPELINES: usize = MAX_COUNTER_NAMES / NAMES_AT_ONCE;

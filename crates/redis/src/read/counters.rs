@@ -1,4 +1,4 @@
-//! Counters.
+//! Reads counters.
 
 use redis::Value;
 

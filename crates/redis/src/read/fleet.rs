@@ -1,4 +1,4 @@
-//! The current activity of the fleet.
+//! Reads the current activity of the fleet.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tower_pulse_core::store::{INSTANCE_TTL, RECENT_SLICES};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot, Problem};
 
-/// The instances per pipeline.
+/// The number of instances per pipeline.
 const CHUNK: usize = 100;
 
 impl RedisStore {
@@ -50,7 +50,7 @@ impl RedisStore {
         let mut alive: Vec<_> = (alive.iter().flat_map(pairs))
             .filter_map(instance)
             .collect();
-        // A key of another type is reported by the code that lists the key.
+        // A key of another type counts as 0 here: the code that lists the key reports the problem.
         let mut number = || {
             let number = replies.replies.next()?.ok().as_ref().and_then(int)?;
             usize::try_from(number).ok()

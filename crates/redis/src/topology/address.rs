@@ -55,8 +55,8 @@ impl Address {
         }
     }
 
-    /// Combines this address with the transport of another, which is not a Unix socket: TLS stays TLS, with the same
-    /// certificates, and the certificate is checked against this host.
+    /// Combines this address with the transport of `other`, which is not a Unix socket. TLS stays TLS with the same
+    /// certificates, and checks the server's certificate against this host.
     pub(crate) fn by_way_of(&self, other: &ConnectionAddr) -> ConnectionAddr {
         let mut combined = other.clone();
         if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } =

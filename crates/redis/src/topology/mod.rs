@@ -2,9 +2,9 @@
 //! names.
 //!
 //! The clients of the crate `redis` for clusters and Sentinel are not used. The cluster client connects to every
-//! primary and replica, so the connections of a fleet grow with the nodes, although all keys of a service are in one
-//! slot. The Sentinel client asks only when a connection fails, but a primary that is cut off from the others accepts
-//! writes without an error.
+//! primary and replica, so the connections of a fleet would grow with the number of nodes, although all keys of a
+//! service are in one slot. The Sentinel client asks only when a connection fails, but a primary that is cut off from
+//! the other servers accepts writes without an error.
 
 mod address;
 mod answer;
@@ -77,7 +77,7 @@ struct Found {
     changes: u64,
     /// The nodes of the cluster.
     nodes: Vec<Address>,
-    /// The index of the server to ask first. The index starts at random, to spread questions.
+    /// The index of the server to ask first. The index starts at random, to spread the load.
     first: usize,
     /// The reason why no server answered last time.
     trouble: Option<String>,
@@ -133,7 +133,7 @@ impl Topology {
         self.layout == Layout::Cluster
     }
 
-    /// The server that was named last, unless it is configured.
+    /// The server that was named last; `None` for a configured server.
     pub(crate) fn server(&self) -> Option<Address> {
         lock(&self.found).server.clone()
     }
@@ -192,7 +192,7 @@ impl Topology {
                 );
                 Err(server_info.error(StoreErrorKind::Refused, &message))
             }
-            // If it is a replica, it refuses the first write.
+            // Without the permission for ROLE, a replica is found when it refuses the first write.
             Err(error) if is_refusal(&error) => Ok(connection),
             Err(error) => Err(server_info.explain(&error)),
         }
@@ -274,8 +274,8 @@ impl Topology {
         )))
     }
 
-    /// The servers to ask, in order. The last owner of a slot comes last: it is in doubt, and may be cut off from the
-    /// others.
+    /// The servers to ask, in order. The last known owner of the slot comes last, as it may be cut off from the other
+    /// nodes.
     fn candidates(&self) -> Vec<Address> {
         let found = lock(&self.found);
         let mut candidates = self.seeds.clone();
@@ -287,7 +287,7 @@ impl Topology {
         candidates
     }
 
-    /// Finds the server. Returns it with the number of changes.
+    /// Finds the server. Returns the server with the number of changes.
     async fn ask(self: &Arc<Self>) -> Result<(Address, u64)> {
         let answer = first_answer(self.candidates(), |server| {
             let this = self.clone();
@@ -306,7 +306,7 @@ impl Topology {
         Ok((server.clone(), found.set(server)))
     }
 
-    /// Asks one server. Returns it, the server that has the keys, and the nodes of the cluster.
+    /// Asks one server. Returns the asked server, the server that has the keys, and the nodes of the cluster.
     async fn ask_one(&self, asked: Address) -> Result<(Address, Address, Vec<Address>)> {
         let mut connection = self.dialer.dial(Some(&asked), Role::Read).await?;
         let server_info = self.dialer.server_info.of_node(&asked);
@@ -321,7 +321,7 @@ impl Topology {
         let (server, nodes) = match question.query_async(&mut connection.commands).await {
             Ok(reply) if self.is_cluster() => named_by_node(&reply, self.slot, &asked.host),
             Ok(reply) => (named_by_sentinel(&reply), Vec::new()),
-            // The node's answer to the first command will name the owner.
+            // Without the permission for CLUSTER SLOTS, the node's answer to the first command will name the owner.
             Err(error) if self.is_cluster() && is_refusal(&error) => {
                 return Ok((asked.clone(), asked, Vec::new()));
             }
@@ -343,7 +343,7 @@ impl Topology {
         Ok((asked, self.reach(server)?, nodes.collect()))
     }
 
-    /// The reachable address of an announced one.
+    /// Maps an announced address to a reachable one.
     fn reach(&self, announced: Address) -> Result<Address> {
         let mapped = self
             .map

@@ -8,7 +8,7 @@ use super::address::Address;
 use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::StoreFuture;
 
-/// The time that a server has to itself before the next one is asked as well.
+/// The time that a server has to answer before the next server is asked, too.
 const HEAD_START: Duration = Duration::from_millis(150);
 
 /// Returns the first answer. When a server fails, the next one is asked at once.

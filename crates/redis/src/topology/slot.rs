@@ -1,4 +1,5 @@
-//! The slot of a key in a cluster. The text in the first braces decides it, so that all keys of a prefix can share one.
+//! The slot of a key in a cluster. The text in the key's first braces decides the slot, so that all keys of a prefix
+//! can share one.
 
 /// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
@@ -16,7 +17,7 @@ pub(crate) fn slot_of(key: &str) -> u16 {
     crc16(hash_tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// CRC16 as XMODEM has it: the polynomial 0x1021, from zero.
+/// The CRC16 of XMODEM: polynomial 0x1021, initial value 0.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ u16::from(*byte) << 8, |crc: u16, _| {
