@@ -16,7 +16,7 @@ use tower_pulse_core::store::Store;
 /// The dashboard as a process of its own, for a Redis that the instances of a service write to.
 ///
 /// The dashboard only reads. The dashboard is not an instance: lists of instances omit it, and it makes no marks. The
-/// Redis user needs the permission for commands that read, and the Redis may be a replica. There are no background
+/// Redis user needs permission for reading commands only, and the server may be a replica. There are no background
 /// tasks: only questions read the store. If nothing is recorded yet, the page says so.
 ///
 /// ```no_run
@@ -54,7 +54,7 @@ impl Dashboard {
             skew::following(options.clock),
             options.targets,
             options.query_bytes,
-            // Dashboards that clones of one builder make do not share their warnings.
+            // Each dashboard has its own warnings, even if clones of one builder build several dashboards.
             Notices::default(),
             None,
         ));

@@ -68,10 +68,10 @@
 //!
 //! # Crates in the interface
 //!
-//! The public interface has types of these crates, so a new major version of one is a new major version of this crate:
-//! `http` 1, `http-body` 1, `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature
-//! `redis`) and `serde` 1 (features `query` and `row-cache`). [Compatibility](guide::compatibility) has the other
-//! promises. The crates `tower-pulse-…` are internal: use their types through this crate. Items that are not
+//! The public interface has types of these crates, so a new major version of one of them requires a new major version
+//! of this crate: `http` 1, `http-body` 1, `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis`
+//! 1 (feature `redis`) and `serde` 1 (features `query` and `row-cache`). [Compatibility](guide::compatibility) has the
+//! other promises. The crates `tower-pulse-…` are internal: use their types through this crate. Items that are not
 //! re-exported here change without notice.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

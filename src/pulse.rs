@@ -194,7 +194,7 @@ impl Pulse {
     /// A request that a [`layer`](Self::layer) of this `Pulse` measures within the future keeps its own timers.
     ///
     /// # Cancel safety
-    /// The same as of the wrapped future.
+    /// The same as that of the wrapped future.
     pub fn within<F: Future>(&self, future: F) -> Within<F> {
         Within::new(&self.recorder().recording, future)
     }
@@ -327,10 +327,10 @@ impl Pulse {
     /// afterwards are counted as dropped. A second call returns when the first one is done.
     ///
     /// # Errors
-    /// The store did not take everything within
-    /// [`shutdown_timeout`](crate::Builder::shutdown_timeout): requests, additions to counters or to rankings. Or the
-    /// store has lost samples that it had acknowledged. Samples that wait in the journal are no error: this call folds
-    /// them if there is time, or else another instance does, or the next one that starts.
+    /// The store did not accept all requests and all additions to counters and rankings within
+    /// [`shutdown_timeout`](crate::Builder::shutdown_timeout), or it has lost samples that it had acknowledged. Samples
+    /// that wait in the journal are no error: this call folds them if there is time; otherwise another instance folds
+    /// them, or the next one that starts.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: call it again.

@@ -47,8 +47,8 @@ impl<'a> Simulation<'a> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The first drain after the turn of a second counts in the second that has just ended. Otherwise a task that runs
-    /// a moment late would count everything a second late.
+    /// The first drain after the turn of a second counts in the second that has just ended. Otherwise, if the task ran
+    /// a moment late, all samples of the ended second would count in the next one.
     pub fn drain(self) {
         self.handle.recorder().drain();
     }

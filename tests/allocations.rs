@@ -1,5 +1,5 @@
-//! The layer allocates nothing in steady state: as many allocations a request as with a layer that
-//! does nothing, and one more when it times to the body's end.
+//! The layer allocates nothing in steady state: a request has as many allocations as with a layer that does nothing,
+//! and one more if the layer times until the body's end.
 #![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -28,12 +28,13 @@ fn routes() -> Router {
         .nest("/api/v1", users)
 }
 
-/// Allocations of so many requests, once everything has been seen.
+/// The number of allocations of [`REQUESTS`] requests, after as many requests to warm up.
 fn allocations(app: Router, method: &str, path: &str) -> u64 {
     allocated(app, method, path).count_total
 }
 
-/// What so many requests allocate, once everything has been seen: also the bytes, and how much of it is kept.
+/// The allocations of [`REQUESTS`] requests, after as many requests to warm up: their number, their bytes, and the
+/// allocations that remain.
 fn allocated(app: Router, method: &str, path: &str) -> AllocationInfo {
     let mut app = app.with_state::<()>(());
     let requests = || -> Vec<_> {
@@ -55,14 +56,14 @@ fn allocated(app: Router, method: &str, path: &str) -> AllocationInfo {
     allocation_counter::measure(|| send(measured))
 }
 
-/// Lets one test at a time use the buffers of requests' details, which are one pool for the process: a thread that
-/// finds another at its list goes on without waiting, and makes a buffer if the other lists are empty.
+/// Lets one test at a time use the pool of buffers for the details of requests. The process has one pool: a thread that
+/// cannot lock a list of buffers allocates a buffer if the other lists are empty.
 fn only_user_of_the_buffers() -> MutexGuard<'static, ()> {
     static USER: Mutex<()> = Mutex::new(());
     USER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many requests each context has.
+/// The number of requests of each context.
 fn recorded(pulse: &Pulse) -> Vec<(String, usize)> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let contexts = runtime.unwrap().block_on(async {
@@ -106,7 +107,7 @@ fn as_many_as_without_it() {
             "{method} {path} to the body's end: {body}, {identity} without"
         );
     }
-    // And they were recorded: warmed up and measured, to the head and to the body's end.
+    // All requests were recorded: to warm up and to measure, timed to the head and to the body's end.
     let counts = recorded(&pulse);
     let health = pulse.health();
     assert_eq!(health.recording.recorded, 6 * 4 * REQUESTS as u64);
@@ -123,7 +124,7 @@ fn as_many_as_without_it() {
     assert_eq!(counts, expected.map(|(name, n)| (name.to_owned(), n)));
 }
 
-/// The waits of requests in front are read from a header, and are a timer of each.
+/// The layer reads the time that a request has waited in front of this process from a header.
 #[test]
 fn a_wait_in_front_allocates_nothing() {
     let _alone = only_user_of_the_buffers();
@@ -155,7 +156,7 @@ fn a_wait_in_front_allocates_nothing() {
     assert_eq!((queue.too_long, queue.unreadable), (requests, requests));
 }
 
-/// Sends requests with ids and paths to be recorded, in several hours. The first ones of each are slow.
+/// Sends requests with ids and paths in two hours. Only the first ones of each hour count as slow.
 #[test]
 fn details_of_slow_requests_allocate_nothing_while_a_request_is_not_slow() {
     let _alone = only_user_of_the_buffers();
@@ -275,7 +276,7 @@ fn failed_requests_in_quick_succession_allocate_only_while_they_are_listed() {
         let millis = std::time::Duration::from_millis(millis);
         pulse.record("GET /users/{id}", millis, status);
     };
-    // Until only requests of more than 9 ms are slow.
+    // Afterwards, only requests of more than 9 ms count as slow.
     for _ in 0..6 {
         (0..20).for_each(|_| record(9, http::StatusCode::OK));
         pulse.simulation().drain();

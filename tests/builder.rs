@@ -1,5 +1,4 @@
-//! Bad configuration is refused when it is built, by an error that names the field, the value and
-//! what is allowed.
+//! `build` refuses an invalid configuration with an error that names the field, the value and what is allowed.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::Arc;
@@ -17,7 +16,7 @@ fn refused(builder: Builder, field: &str, value: &str, allowed: &str) {
     assert!(text.contains(allowed), "{text:?} does not say {allowed:?}");
 }
 
-/// A field, and what is allowed of it.
+/// A field, and the error's text about its allowed values.
 struct Field<'a>(&'a str, &'a str);
 
 impl Field<'_> {
@@ -236,7 +235,7 @@ fn timeouts_of_redis() {
     }
 }
 
-/// All that `build()` refuses of a cluster and of Sentinels.
+/// Settings of a cluster and of Sentinels that `build()` refuses.
 #[cfg(feature = "redis")]
 #[test]
 fn clusters_and_sentinels() {
@@ -319,7 +318,7 @@ fn redis_urls() {
         .unwrap();
 }
 
-/// The row cache is kept in Redis, whatever else the `Pulse` keeps elsewhere.
+/// A row cache needs Redis.
 #[cfg(feature = "row-cache")]
 #[tokio::test]
 async fn a_row_cache_without_redis() {
@@ -347,7 +346,7 @@ async fn a_row_cache_without_redis() {
     build(Pulse::builder().redis("redis://127.0.0.1:1/")).unwrap();
 }
 
-/// The last one would win in silence.
+/// Without this error, the last store would silently replace the first.
 #[cfg(all(feature = "file", feature = "redis"))]
 #[test]
 fn two_stores() {

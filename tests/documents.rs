@@ -1,4 +1,4 @@
-//! The documents: that their links lead somewhere, that the guide lists each of its pages, and that README stays a page.
+//! Checks the documents: links have targets, the guide lists each of its pages, and README stays short.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// The most words of README.
 const README_WORDS: usize = 1_000;
-/// Where the guide is, for documents outside of it.
+/// The URL of the guide, for documents outside of it.
 const GUIDE: &str = "https://docs.rs/tower-pulse/latest/tower_pulse/guide/";
-/// Pages of the guide that are in `docs/`, as the forge shows them too.
+/// Pages of the guide whose files are in `docs/`.
 const EVIDENCE: [&str; 3] = ["faults", "detector", "cost"];
 
 fn root() -> &'static Path {
@@ -42,7 +42,7 @@ fn page(name: &str) -> PathBuf {
     root().join(folder).join(format!("{name}.md"))
 }
 
-/// What the links of a document lead to: `[text](target)` on one line or two, and `[name]: target`.
+/// The targets of a document's links: `[text](target)` on one or two lines, and `[name]: target`.
 fn targets(text: &str) -> Vec<&str> {
     let inline = text
         .split("](")
@@ -59,7 +59,7 @@ fn targets(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The name by which a heading is linked.
+/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = |c: char| match c {
         ' ' => Some('-'),
@@ -81,7 +81,7 @@ fn has_anchor(page: &Path, name: &str) -> bool {
         .any(|line| line.starts_with('#') && anchor(line) == name)
 }
 
-/// Why a link leads nowhere.
+/// A description of a link without a target; `None` if the target exists.
 fn fault(document: &Path, target: &str) -> Option<String> {
     let (target, name) = target.split_once('#').unwrap_or((target, ""));
     let file = if let Some(page_name) = target.strip_prefix(GUIDE) {
@@ -90,7 +90,7 @@ fn fault(document: &Path, target: &str) -> Option<String> {
             name => page(name),
         }
     } else if let Some(item) = target.trim_start_matches("mod@").strip_prefix("crate::") {
-        // The compiler looks after everything but pages and their headings.
+        // The compiler checks all links to items except pages and their headings.
         page(item.strip_prefix("guide::")?)
     } else if target.starts_with("https://") || target.starts_with("http://") {
         return None;
@@ -167,7 +167,7 @@ fn the_map_of_tests_names_what_is_there() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// `tests/programs` runs two of them.
+/// Checks all example programs. `tests/programs` runs two of them.
 #[test]
 fn no_program_fails_as_its_store_is_away_at_the_end() {
     let mut all = documents("");

@@ -8,7 +8,7 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::store::Store;
 use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 
-/// A change of the options.
+/// A function that changes the options.
 type Change = Arc<dyn Fn(RedisOptions) -> RedisOptions + Send + Sync>;
 
 /// Settings that do not come from the URL.
@@ -67,7 +67,7 @@ impl<Of> Builder<Of> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
     /// let pulse = tower_pulse::Pulse::builder()
     ///     .redis_cluster(["redis://127.0.0.1:7000"])
-    ///     // Containers whose ports are mapped to the same ones of this machine.
+    ///     // Containers whose ports are mapped to the same ports of this machine.
     ///     .redis_address_map(|announced| {
     ///         let (_, port) = announced.rsplit_once(':')?;
     ///         Some(format!("127.0.0.1:{port}"))
@@ -156,14 +156,14 @@ impl<Of> Builder<Of> {
             options = options.certificates(certificates)?;
         }
         let store = RedisStore::open(options)?;
-        // The server's time would soon differ from a manual clock by hours.
+        // With a manual clock, the store ignores the server's time, which may differ by hours.
         Ok(match self.options.clock.is_manual() {
             true => Arc::new(store.with_clock(self.options.clock.clone())),
             false => Arc::new(store),
         })
     }
 
-    /// In a cluster, the braces put all keys into one slot.
+    /// The prefix of all keys. In a cluster, braces put all keys into one slot.
     fn key_prefix(&self, is_cluster: bool) -> String {
         match (&self.prefix, &self.service, is_cluster) {
             (Some(prefix), ..) => prefix.clone(),

@@ -97,7 +97,7 @@ impl<Of> Builder<Of> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
     /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
     /// let builder = tower_pulse::Pulse::builder().redis_sentinel("mymaster", sentinels);
-    /// // The database 2 of a primary with a password, and Sentinels with another one.
+    /// // Database 2 of a primary, whose password differs from that of the Sentinels.
     /// let builder = tower_pulse::Pulse::builder()
     ///     .redis_sentinel("redis://app:secret@mymaster/2", ["redis://watcher:other@10.0.0.1:26379"]);
     /// # builder.build()?;
@@ -147,9 +147,9 @@ impl Builder {
         self.kept_in("file", backend)
     }
 
-    /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data. Above that
-    /// size, the oldest minutes are removed first, then the oldest half hours, and health reports it. The file shrinks
-    /// only when a process opens or closes it. Has no effect on other stores.
+    /// The maximum size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of the file is
+    /// data. When the file is full, the store removes the oldest minutes first, then the oldest half hours, and health
+    /// reports this. The file shrinks only when a process opens or closes it. Has no effect on other stores.
     #[cfg(feature = "file")]
     pub fn file_bytes(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes;

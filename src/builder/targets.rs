@@ -34,8 +34,8 @@ impl<Of> Builder<Of> {
     ///
     /// The share is read from histograms: it is exact for a target that differs from this one by at most 2.2 %, or by
     /// at most 9 % in windows of six-hour slices, such as `7d`. The field `error` of the answer has the bound. A
-    /// context whose failures fill more than a hundred buckets always has the larger error. The target is not stored: a
-    /// new one applies to the past too.
+    /// context whose failures fill more than a hundred buckets always has the larger error. The target is not stored,
+    /// so a new target applies to the past too.
     pub fn target(mut self, target: Duration) -> Self {
         self.options.targets.all = Some(target);
         self
@@ -66,13 +66,13 @@ impl<Of> Builder<Of> {
     /// The share that may be bad, `1 - share`, is the error budget. The page of the path, `api/path` and `api/paths`
     /// show its burn rates: the bad shares of the last hour and of the last six hours, divided by `1 - share`. At a
     /// rate of 1, the budget lasts exactly its period; `api/overview` lists the path if both rates are above 1. The
-    /// remaining budget is that of the last 30 days, or of all days that are kept, if they are fewer: 15 without a
+    /// remaining budget covers the last 30 days, or all stored days if there are fewer: 15 without a
     /// [`history`](Self::history).
     ///
     /// As with [`target`](Self::target), a 4xx that is no error and a request that was cut off are neither good nor
     /// bad. The figures are read from histograms: they are exact for a duration that differs from this one by at most
     /// 2.2 %, or by at most 9 % in the budget. The target is not stored, so it applies to the past too. An instance
-    /// shows only its own targets: set the same ones in all instances of a service, and in its
+    /// shows only its own targets: set the same targets in all instances of a service, and in its
     /// [`Dashboard`](crate::Dashboard). For Prometheus, `metrics` counts the bad requests since the start of the
     /// instance.
     pub fn target_for(

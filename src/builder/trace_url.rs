@@ -32,9 +32,9 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// All who may see the page see the URL. The link opens in a new tab, without a referrer. Ids are recorded only
-    /// with [`keep_trace_ids`](Self::keep_trace_ids). An id that a client has chosen, as in `x-request-id`, cannot lead
-    /// to another host.
+    /// Everyone who can open the page sees the URL. The link opens in a new tab, without a referrer. Ids are recorded
+    /// only with [`keep_trace_ids`](Self::keep_trace_ids). An id that a client has chosen, as in `x-request-id`, cannot
+    /// lead to another host.
     pub fn trace_url(mut self, url: impl Into<String>) -> Self {
         self.trace_url = Some(url.into());
         self
@@ -65,7 +65,7 @@ fn is_of_trace(url: &str) -> bool {
     is_scheme && is_host(authority) && place.matches(PLACEHOLDER).count() == 1
 }
 
-/// A host, and a port if there is one, without a user.
+/// Whether this is a host with an optional port, and without a user.
 fn is_host(authority: &str) -> bool {
     let Ok(parsed) = authority.parse::<Authority>() else {
         return false;

@@ -75,8 +75,8 @@ impl<B: Body> Body for TimedBody<B> {
             }
         };
         match &frame {
-            // The last frame ends the measurement, as a reader that relies on `is_end_stream`, or on the length in the
-            // head, never polls for the `None` at the end.
+            // The last frame ends the measurement: a reader that relies on `is_end_stream`, or on the length in the
+            // head, does not poll for the `None` at the end.
             Some(Ok(frame)) => {
                 if let (Some(left), Some(data)) = (this.left.as_mut(), frame.data_ref()) {
                     *left = left.saturating_sub(data.remaining() as u64);

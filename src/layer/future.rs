@@ -119,8 +119,8 @@ fn send_head<R: Body>(guard: &mut Guard, response: &Response<R>, bodiless: bool)
     length
 }
 
-/// The length and the type of the body, if the head gives them. One pass is cheaper than two hashes, as a response has
-/// few headers.
+/// The length and the type of the body, if the head gives them. One pass over the few headers of a response is cheaper
+/// than two lookups by hash.
 fn length_and_type(headers: &HeaderMap) -> (Option<u64>, &[u8]) {
     let (mut length, mut content_type) = (None, None);
     for (name, value) in headers {
@@ -134,8 +134,8 @@ fn length_and_type(headers: &HeaderMap) -> (Option<u64>, &[u8]) {
     (length, content_type.map_or(b"", HeaderValue::as_bytes))
 }
 
-/// Whether a response is timed only until its head. A body that is never sent, or that its client ends when it likes,
-/// says nothing about the speed of a page.
+/// Whether a response is timed only until its head. The time of a body that is never sent, or that the client ends at
+/// will, says nothing about the speed of a page.
 fn ends_at_head(status: StatusCode, content_type: &[u8]) -> bool {
     let never_sent = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     status.is_informational()

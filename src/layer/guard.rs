@@ -87,11 +87,11 @@ fn add_override(new: ContextOverride) {
 }
 
 impl Guard {
-    /// Begins the measurement of a request, unless it is not recorded, or an outer layer of the same `Pulse` already
-    /// measures it. The method and the extensions are those of the request.
+    /// Begins the measurement of a request. Measures nothing if the request is not recorded, or if an outer layer of
+    /// the same `Pulse` already measures it. The method and the extensions are those of the request.
     ///
-    /// Never inlined into a user's crate, so that its parts are always inlined here, once. `benches/peers` measured
-    /// 1.04 instead of 1.25 times the floor.
+    /// Never inlined into a user's crate, so that its parts are always inlined here, once. In `benches/peers`, this
+    /// reduced the time from 1.25 to 1.04 times that of a hand-written layer.
     #[inline(never)]
     pub(super) fn start(
         route: &Arc<Route>,
@@ -104,8 +104,8 @@ impl Guard {
         {
             let recording = &*route.recording;
             recording.request_started();
-            // The clock is read before the clone is made. In the other order, a panic of the clock would have to drop
-            // the clone, which takes code.
+            // The clock is read before the clone is made. In the other order, the function would need code that drops
+            // the clone if the clock panics.
             let start = recording.clock().tick();
             let target = Some(Target::Registered(entry.clone()));
             return Self::new(target, start, recording.id(), method);
@@ -147,8 +147,8 @@ impl Guard {
         }
     }
 
-    /// Marks this thread as working on the request, until [`ActiveRequest::leave`]. Used for the call of the service,
-    /// before which no timer has run.
+    /// Marks this thread as working on the request, until [`ActiveRequest::leave`]. Used for the call of the service:
+    /// no timer of the request has run before.
     #[inline(always)]
     pub(super) fn enter(&mut self) -> ActiveRequest<'_> {
         let before = active::enter(self.id);
@@ -189,8 +189,8 @@ impl Guard {
         }
     }
 
-    /// Ends the request at once, as the caller may catch the panic and drop the guard later, when the thread is no
-    /// longer panicking.
+    /// Ends the request at once: the caller may catch the panic, and drop the guard only after the thread has stopped
+    /// panicking.
     #[cold]
     #[inline(never)]
     fn panicked(&mut self, before: u64) {
@@ -199,8 +199,8 @@ impl Guard {
     }
 
     /// Takes the request's timers off the thread, and also the context that an inner layer has given to the request.
-    /// Entries of requests of other recorders stay on the thread for the guards around this one. `before` is the mark
-    /// that they left on the thread; 0 if there are none.
+    /// Timers and contexts of other recorders stay on the thread for the outer guards. `before` is the thread's mark
+    /// from before [`enter`](Self::enter); 0 means that no outer guard is active.
     #[cold]
     #[inline(never)]
     fn settle(&mut self, before: u64) {
@@ -230,8 +230,8 @@ impl Guard {
         !is_last
     }
 
-    /// Replaces the context with the one that an inner layer has given to this request. The details of this layer are
-    /// kept, as it sees the whole request.
+    /// Replaces the context with the one that an inner layer has given to this request. Keeps the details of this
+    /// layer, which sees the whole request.
     fn override_target(&mut self, inner: ContextOverride) {
         // Without a target, the request is not recorded, or has ended.
         let Some(target) = self.target.take() else {
@@ -350,7 +350,7 @@ impl Guard {
         self.end(outcome, self.head_error);
     }
 
-    /// Moves the measurement out, for the body to end it.
+    /// Moves the measurement out, so that the body can end it.
     pub(super) fn hand_over(&mut self) -> Self {
         Self {
             target: self.target.take(),

@@ -81,7 +81,7 @@ impl PulseLayer {
         self
     }
 
-    /// Uses the route template without the method as the context, as in the book.
+    /// Uses the route template without the method as the context, as *Redis in Action* does.
     #[cfg(feature = "axum")]
     #[must_use]
     pub fn path_only(mut self) -> Self {

@@ -9,7 +9,7 @@ use http::{Extensions, Uri};
 pub(super) struct Template(MatchedPath);
 
 impl Template {
-    /// The template of a request; `None` if no route matched, or none is visible to the layer.
+    /// The template of a request; `None` if no route matched, or if the layer does not see the route.
     #[inline]
     pub(super) fn of(extensions: &Extensions) -> Option<&MatchedPath> {
         extensions.get::<MatchedPath>()

@@ -32,8 +32,8 @@ const NO_THREAD: usize = usize::MAX;
 #[derive(Debug)]
 pub(super) struct Routes(Arc<Route>);
 
-/// Copies of a route for several threads. There are none at first, because `axum::serve` may create all layers anew for
-/// each connection, and one thread at a time works on a connection.
+/// Copies of a route for several threads. A new service has no copies, because `axum::serve` may create all layers anew
+/// for each connection, and one thread at a time works on a connection.
 #[derive(Debug, Default)]
 struct Sharing {
     /// The routes of all shards except the first. The first shard's route contains this value.
@@ -95,7 +95,7 @@ impl Clone for Routes {
     }
 }
 
-/// What a layer records, and by which names.
+/// What a layer records, and under which names.
 #[derive(Clone, Debug)]
 pub(super) struct LayerOptions {
     pub(super) recorder: Arc<Recorder>,

@@ -9,8 +9,8 @@ use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
 
 impl Pulse {
-    /// Calls `on_change` with each [`Change`] that begins or ends: a page is slower than before, fails, or has no more
-    /// requests. Register functions once, after the `Pulse` is built; each registered function is called.
+    /// Calls `on_change` with each [`Change`] that begins or ends: a page is slower than before, fails, or stops
+    /// getting requests. Register functions once, after the `Pulse` is built; each registered function is called.
     ///
     /// One instance of the fleet detects changes, at the end of each minute, and calls only its own functions. Register
     /// the same function in every instance: it is called at most once when a change begins, and at most once when the
@@ -38,7 +38,7 @@ impl Pulse {
     ///
     /// A condition begins when it has held for two seconds in a row, and ends when it has been gone for two
     /// ([`ConditionEvent::ended`](crate::ConditionEvent::ended) is set then). The call runs on a thread that may block;
-    /// the next event waits for it for 10 s at most.
+    /// the next event waits at most 10 s for the call.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,7 +56,8 @@ impl Pulse {
         self.0.handle.on_condition(Arc::new(on_condition));
     }
 
-    /// Returns the changes of the fleet: first the ongoing ones, by the time that they cost, then the ended ones.
+    /// Returns the changes of the fleet: first the ongoing ones, sorted by the time that they cost, then the ended
+    /// ones.
     ///
     /// # Errors
     /// The store failed.
@@ -98,7 +99,7 @@ impl Pulse {
     /// nothing if the change is not acknowledged.
     ///
     /// # Errors
-    /// The same as of [`acknowledge_change`](Self::acknowledge_change).
+    /// Those of [`acknowledge_change`](Self::acknowledge_change).
     ///
     /// # Cancel safety
     /// The acknowledgement may have been withdrawn.

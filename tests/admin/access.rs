@@ -1,4 +1,4 @@
-//! Authentication of the service's own in front of the admin router.
+//! The service's own authentication in front of the admin router.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::serve;
 use pulse_rig::http::Client;
 use pulse_rig::log::Log;
 
-/// The role of each session, as a database would have it.
+/// The role of each session, in place of a database.
 #[derive(Clone)]
 struct Sessions(Arc<tokio::sync::RwLock<HashMap<String, &'static str>>>);
 
@@ -30,13 +30,13 @@ impl Sessions {
     }
 
     async fn role(&self, cookie: Option<String>) -> Option<&'static str> {
-        // A database answers later.
+        // Like a database, answers only after a wait.
         tokio::task::yield_now().await;
         self.0.read().await.get(&cookie?).copied()
     }
 }
 
-/// The role of the caller, as the service's own middleware leaves it in the request.
+/// The role of the caller, which the service's own middleware stores in the request.
 #[derive(Clone, Copy, PartialEq)]
 struct Role(&'static str);
 
@@ -51,8 +51,8 @@ fn shop(pulse: &Pulse) -> Router {
         .layer(pulse.layer())
 }
 
-/// Operators see the admin pages, others are answered `refused`, and the rest of the service does not
-/// ask who they are.
+/// Operators see the admin pages. Other users get the status `refused` there, and need no role for the rest of the
+/// service.
 async fn only_operators_enter(app: Router, refused: u16) {
     let mut client = Client::connect(serve(app).await).await;
     for path in ["", "/", "/api/health", "/assets/app.js", "/nothing"] {
@@ -121,7 +121,7 @@ async fn a_route_layer_around_an_open_admin_router() {
     assert_eq!(pulse.health().recording.recorded, 4);
 }
 
-/// A scraper has an old token, or a person guesses.
+/// For example, a scraper has an old token, or a person guesses.
 #[tokio::test]
 async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
     let (log, _guard) = Log::start();
@@ -156,7 +156,7 @@ async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
     hand.advance(Duration::from_secs(59));
     assert_eq!(status("/token", Some("Bearer other")).await, 401);
     assert_eq!(told().len(), 1);
-    // A wall clock that is set back does not silence the log.
+    // The log still warns after the wall clock was set back.
     hand.set_wall(1_600_000_000);
     hand.advance(Duration::from_secs(1));
     assert_eq!(status("/token", Some("Bearer other")).await, 401);

@@ -1,5 +1,5 @@
-//! How much one question costs: everything that can be asked, with parameters at their extremes, over a service as
-//! large as the builder's defaults allow and larger.
+//! The size of each answer: all questions, with parameters at their extremes, to services as large as the builder's
+//! defaults allow, and larger.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn context(number: usize) -> String {
     format!("GET /api/v1/things-{number}/{{id}}")
 }
 
-/// A service that has done something, and whose admin router is served.
+/// A service with recorded data, and with a served admin router.
 struct Served {
     client: Client,
     pulse: Pulse,
@@ -62,7 +62,7 @@ fn screen(asks: &[String]) -> String {
     format!("/pulse/api/screen?{}", asks.join("&"))
 }
 
-/// Asks for one answer. It has few bytes, and a refusal says what to ask in its place.
+/// Asks for one answer. Panics if the answer is too large, or if a refusal does not name the refused parameter.
 async fn bounded(client: &mut Client, ask: &str) -> Response {
     let answer = client.get(&format!("/pulse/api/{ask}")).await;
     let bytes = answer.body.len();
@@ -98,7 +98,7 @@ const SPANS: [&str; 12] = [
     "window=hour",
 ];
 
-/// Everything that has a span of time.
+/// Questions about a span of time.
 const OF_SPANS: [&str; 8] = [
     "overview?",
     "paths?series=hits&limit=100&",
@@ -172,7 +172,7 @@ async fn every_answer_is_bounded(mut served: Served) {
 
 #[tokio::test]
 async fn every_answer_is_bounded_in_memory() {
-    // As many targets as there may be, of the longest names.
+    // As many targets as allowed, with the longest names.
     let builder = (0..100).fold(Pulse::builder().max_counters(10_000), |builder, number| {
         let target = Duration::from_micros(1);
         builder.target_for(format!("GET /{number:x<251}"), target, 0.5)
@@ -193,7 +193,7 @@ async fn others_are_served_while_a_large_screen_is_answered() {
     let asks: Vec<String> = (0..16)
         .map(|offset| format!("paths?limit=20&offset={offset}"))
         .collect();
-    // The runtime has one thread: the task runs whenever the screen lets others run.
+    // The runtime has one thread: the task runs whenever the handler of the screen yields.
     let turns = Arc::new(AtomicUsize::new(0));
     let counted = turns.clone();
     let other = tokio::spawn(async move {
@@ -211,7 +211,8 @@ async fn others_are_served_while_a_large_screen_is_answered() {
     assert!(during >= 16, "{during}");
 }
 
-/// The page asks these about 2,000 paths, with the longest tables and the longest window of the finest slices.
+/// Asks all questions of the page about 2,000 paths, with the longest tables and the longest window of the finest
+/// slices.
 #[tokio::test]
 async fn the_page_is_never_refused() {
     let mut served = served(Pulse::builder(), 2_000, 1_000, 10_000).await;
@@ -247,7 +248,7 @@ async fn the_page_is_never_refused() {
             "slowest_requests?window=both_hours&per_path=5&limit=100",
             "slowest_requests?window=both_hours&status=failed&q=things&limit=100",
         ],
-        // The page exports this to a file.
+        // The page asks this when it exports to a file.
         &["paths?SPAN&kind=http&limit=1000&offset=1000"],
     ];
     for asks in screens {

@@ -1,4 +1,4 @@
-//! A user's first hour: services that use the layer in a way that hides what their requests do are told why.
+//! A user's first hour: the page and health advise services that use the layer in a way that hides requests.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn answer(client: &mut Client, endpoint: &str) -> Value {
     client.json(&format!("/pulse/api/{endpoint}")).await
 }
 
-/// The warnings of health that contain a text.
+/// The number of health's warnings that contain a text.
 async fn warnings(client: &mut Client, text: &str) -> usize {
     let health = answer(client, "health").await;
     let warnings = health["warnings"].as_array().unwrap().iter();
@@ -79,7 +79,7 @@ async fn files_behind_a_fallback_are_told_how_to_get_a_name() {
     }
 }
 
-/// A 404 alone needs none beside requests to routes. The advice, as code, names the files.
+/// A 404 beside requests to routes needs no advice. The service names its files, as the advice shows.
 #[tokio::test]
 async fn files_with_a_name_need_no_advice() {
     let (pulse, hand) = pulse();
@@ -111,21 +111,21 @@ async fn a_layer_before_the_routes_is_told_after_ten_seconds() {
         assert_eq!(warnings(&mut client, "after all routes").await, 1);
         assert_eq!(warnings(&mut client, "axum than 0.8").await, 1);
         let advice = &answer(&mut client, "overview?window=hour").await["advice"];
-        // An empty page says it by itself.
+        // If nothing is recorded, the API gives no advice: the page has its own for this case.
         assert_eq!(
             advice.is_object(),
             paths.contains(&"/favicon.ico"),
             "{advice}"
         );
     }
-    // A layer around the routes says nothing once a request has come.
+    // A layer around the routes gives no warning after a request.
     let (pulse, hand) = pulse();
     let mut client = served(&pulse, home().layer(pulse.layer()), &["/"]).await;
     hand.advance(Duration::from_secs(10));
     assert_eq!(warnings(&mut client, "after all routes").await, 0);
 }
 
-/// A router of another axum has routes of a type that the layer does not know.
+/// The layer cannot see the routes of a router of another axum version.
 #[tokio::test]
 async fn routes_that_the_layer_does_not_see_are_told_which_axum_is_needed() {
     let (pulse, _hand) = pulse();

@@ -1,4 +1,4 @@
-//! The guide beside real answers.
+//! Compares the guide with real answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use pulse_rig::http::Client;
 use pulse_rig::server::RedisServer;
 use pulse_rig::wait::{PATIENCE, look_until};
 
-/// The fields of an answer. Those of a group have its name and a dot before theirs.
+/// The fields of an answer. A field of a group has the group's name and a dot before its own name.
 fn fields(prefix: &str, value: &Value, names: &mut Vec<String>) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let name = format!("{prefix}{name}");
@@ -79,17 +79,17 @@ fn metric(text: &str) -> (String, BTreeSet<String>) {
     (name.to_owned(), names.collect())
 }
 
-/// The metrics that a document names, each as it is written.
+/// The metrics that a document names, with the labels that it names.
 fn named(document: &str) -> Vec<(String, BTreeSet<String>)> {
     let spans = document.split('`').skip(1).step_by(2);
     let metrics =
         spans.filter(|span| span.starts_with("pulse_") || span.starts_with("http_server_"));
-    // `pulse_fleet_…` stands for many.
+    // `pulse_fleet_…` stands for several metrics.
     let metrics = metrics.map(metric).filter(|(name, _)| !name.contains('…'));
     metrics.collect()
 }
 
-/// The metrics of a scrape: those of a histogram by its own name, too.
+/// The metrics of a scrape: by family, and by the names of all samples and families.
 fn served(text: &str) -> (Metrics, Metrics) {
     let (mut families, mut samples) = (Metrics::new(), Metrics::new());
     let mut family = "";
@@ -110,7 +110,7 @@ fn served(text: &str) -> (Metrics, Metrics) {
     (families, samples)
 }
 
-/// The metrics of an instance on Redis that has everything: by the crate's own names, and by OpenTelemetry's.
+/// The metrics of an instance on Redis that exports every metric: with the crate's own names, and with OpenTelemetry's.
 pub async fn scrape() -> [String; 2] {
     let server = RedisServer::start().await;
     let target = Duration::from_millis(100);
@@ -163,7 +163,7 @@ async fn the_guide_names_every_metric_with_its_labels() {
         "in the table of api.md, and in `metrics`"
     );
 
-    // Other documents may leave out labels, but name none that is not there.
+    // All documents may omit labels, but may name only labels that exist.
     for (name, labels) in served(&opentelemetry).1 {
         samples.entry(name).or_default().extend(labels);
     }

@@ -1,4 +1,4 @@
-//! Which hosts may be asked for: a page of another site may have its own name point at this service.
+//! The hosts that a request may name. Another site could point its own name at this service.
 
 use axum::Router;
 use tower_pulse::Pulse;
@@ -20,11 +20,11 @@ const OWN: &str = "127.0.0.1:3000 10.1.2.3 192.168.1.7:80 [::1]:3000 [fe80::1%25
 const OTHERS: &str = "evil.example evil.example:3000 pulse.internal.evil.example notlocalhost localhost.evil.example \
     127.0.0.1.evil.example 127.0.0.1@evil.example evil.example@127.0.0.1 1.2.3 256.1.1.1 [::1].evil.example \
     [evil.example] [::1 ::1 localhost:80:80 localhost:x localhost.. .localhost";
-/// Hosts that are refused as well, and have a space or nothing.
+/// More hosts that are refused: one with a space, and an empty one.
 const NO_WORDS: [&str; 2] = ["pulse internal", ""];
 
 async fn ask(client: &mut Client, method: &str, path: &str, host: &str) -> Response {
-    // No proxy of this service's own has said so.
+    // Anyone can send these headers, so they must not change the host.
     let headers = [
         ("host", host),
         ("x-forwarded-host", "localhost"),
@@ -58,7 +58,7 @@ async fn an_open_router_answers_addresses_and_localhost_only() {
         ] {
             is_refused(host, &ask(&mut client, method, path, host).await);
         }
-        // The page is there to say so.
+        // The page itself is served, to explain the refusal.
         let page = ask(&mut client, "GET", "/pulse/", host).await;
         assert_eq!(page.status, 200, "{host}");
     }

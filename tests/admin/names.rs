@@ -1,4 +1,4 @@
-//! Names and texts with characters that show nothing, or turn the direction of text.
+//! Names and texts with invisible characters, or with characters that change the direction of text.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use pulse_rig::http::{Client, Response};
 use pulse_rig::server::{RedisServer, issue};
 
 const NOW: i64 = 1_700_000_000;
-/// `exe.jpg` is shown as `gpj.exe` after the first of them.
+/// Invisible characters. After the first one, `exe.jpg` is shown as `gpj.exe`.
 const HIDDEN: [char; 8] = [
     '\u{202e}',
     '\u{2066}',
@@ -63,7 +63,7 @@ async fn what_is_hidden_is_shown() {
         .add(&spoof("id"), 1);
     let mark = pulse.mark(&spoof("index")).await.unwrap();
     assert_eq!(*mark.text, escaped("index"));
-    // From now on, it tells the version.
+    // The next heartbeat has the version.
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     hand.advance(Duration::from_secs(2));
@@ -94,13 +94,13 @@ async fn what_is_hidden_is_shown() {
     }
     let page = shows_all("the page", &client.get("/pulse/").await);
     assert!(page.contains(&escaped("<title>shop")), "{page}");
-    // The text of a caller comes back escaped as well.
+    // The answer repeats the caller's text, escaped too.
     let uri = format!("/pulse/api/series?context={}", query(&spoof("none")));
     let echoed = shows_all("series", &client.get(&uri).await);
     assert!(echoed.contains("\\u202e"), "{echoed}");
 }
 
-/// Other programs write names as they are. A question with such a name is answered.
+/// Other programs write names without escaping them. The answers escape these names.
 #[tokio::test]
 async fn what_others_wrote_is_escaped_where_it_is_answered() {
     let server = RedisServer::start().await;

@@ -1,4 +1,4 @@
-//! The ways to add the dashboard to a router, as the guide's page *Access* tells them.
+//! The ways to add the dashboard to a router, from the guide's page *Access*.
 
 use axum::Router;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use tower_pulse::admin::Access;
 use crate::serve;
 use pulse_rig::http::Client;
 
-/// The dashboard at a path, as a browser loads it: the page, a file beside it and an answer of the API.
+/// Whether the dashboard is served at a path. Loads the page, its files and an answer of the API, as a browser does.
 async fn is_served(client: &mut Client, path: &str) -> bool {
     let page = client.get(path).await;
     if page.status == 404 {
@@ -66,7 +66,7 @@ async fn the_guide_says_which_ways_serve_the_dashboard() {
         let recorded = || pulse.health().recording.recorded;
         assert_eq!(client.get("/").await.status, 200);
         pulse.flush().await.unwrap();
-        // Only the request for `/` and one that no route matched.
+        // Only the request for `/`, and the request that no route matched, are recorded.
         assert_eq!(recorded(), 1 + u64::from(!with_slash), "{way}");
         pulse.shutdown().await.unwrap();
     }

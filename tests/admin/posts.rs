@@ -1,4 +1,4 @@
-//! Marks that are posted: how many, and how fast.
+//! The limit on the number of posts.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn posts_beyond_a_burst_are_refused_until_time_has_passed() {
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     let app = Router::new().merge(pulse.mount("/pulse", Access::token("secret")));
     let mut client = Client::connect(serve(app).await).await;
-    // Requests that may not make a mark take nothing from those that may.
+    // Refused requests do not count toward the limit.
     for _ in 0..100 {
         assert_eq!(post(&mut client, &[JSON], "a").await.status, 401);
         assert_eq!(post(&mut client, &[TOKEN], "a").await.status, 415);
@@ -66,7 +66,7 @@ async fn posts_beyond_a_burst_are_refused_until_time_has_passed() {
     assert_eq!(statuses(61).await, [[201; 60].as_slice(), &[429]].concat());
 }
 
-/// Marks, changes that are taken and marks that are removed count together, on all mounts.
+/// New marks, acknowledged changes and removed marks count toward one limit, over all mounts.
 #[tokio::test]
 async fn two_mounts_accept_as_many_posts_as_one() {
     let (clock, _hand) = Clock::manual(NOW);

@@ -1,4 +1,4 @@
-//! Every endpoint refuses what it does not have: unknown parameters, repeated ones, and numbers beyond their range.
+//! Every endpoint refuses unknown parameters, repeated parameters, and numbers beyond their range.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tower_pulse::query::QueryError;
 use crate::serve;
 use pulse_rig::http::{Client, Response};
 
-/// Questions that are answered, of every endpoint, and the most rows that each may ask for.
+/// Questions to every endpoint, all of which are answered, and the highest `limit` of each.
 const QUESTIONS: [(&str, Option<usize>); 26] = [
     ("api/overview", None),
     ("api/paths", Some(1_000)),
@@ -59,7 +59,7 @@ fn with(question: &str, parameter: &str) -> String {
     format!("/pulse/{question}{and}{parameter}")
 }
 
-/// That it is refused for the parameter, and says each of these.
+/// Panics unless the answer refuses the parameter, and its error contains all of `says`.
 fn is_refused(uri: &str, answer: &Response, parameter: &str, says: &[&str]) {
     assert_eq!(answer.status, 400, "{uri}: {}", answer.text());
     let answer = answer.json();
@@ -118,7 +118,7 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
             &["window", "sort, ", "limit"][..],
         ),
         ("api/marks?limit=3", "limit", &["no parameter is allowed"]),
-        // A parameter of the endpoint's other form would have no effect.
+        // This endpoint has two forms, and the parameter belongs to the other one.
         ("api/counters?name=hits&q=x", "q", &["name or precision"]),
         ("api/rankings?limit=3", "limit", &["one ranking (name)"]),
         (
@@ -143,7 +143,7 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
         let answer = client.get(&format!("/pulse/{question}")).await;
         is_refused(question, &answer, name, says);
     }
-    // A link to the page may have any query, as others may add to it.
+    // A link to the page may have any query: other programs may add parameters to links.
     for path in ["/pulse?x=1", "/pulse/?x=1"] {
         assert_eq!(client.get(path).await.status, 200, "{path}");
     }

@@ -1,4 +1,4 @@
-//! The rules for Prometheus beside what `metrics` answers, and beside the page about them.
+//! Compares the rules for Prometheus with the metrics, and with the page about the rules.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const PAGE: &str = include_str!("../../docs/prometheus.md");
 const GUIDE: &str = include_str!("../../src/guide/axum_prometheus.md");
 const API: &str = include_str!("../../src/guide/api.md");
 
-/// The words of a text that consist of what names of metrics and rules consist of.
+/// The words of a text that could be names of metrics and rules.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     text.split(move |c| !is_part(c))

@@ -1,4 +1,4 @@
-//! Reads that fail while writes work: health says so while they do, and not for longer.
+//! Reads fail while writes work: health warns until the reads work again.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tower_pulse::{Clock, Pulse};
 
 use crate::serve;
 
-/// Commands of reads alone: what is recorded needs none of them.
+/// Commands that only reads need, not recording.
 const COMMANDS: [&str; 4] = ["hscan", "zmscore", "zcard", "memory|usage"];
 
 async fn set_rights(redis: &mut MultiplexedConnection, rights: &str) {
@@ -36,7 +36,7 @@ async fn what_cannot_be_read_is_told_and_quiet_once_it_can() {
     pulse.flush().await.unwrap();
     let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
     let mut client = Client::connect(serve(app).await).await;
-    // The number of endpoints that cannot answer, and the warnings.
+    // Returns the number of endpoints that cannot answer, and health's warnings.
     let endpoints = "overview paths counters slowest changes marks instances";
     let mut ask = async || {
         let mut failed = 0;
@@ -59,7 +59,7 @@ async fn what_cannot_be_read_is_told_and_quiet_once_it_can() {
         let is_told = told.contains(&format!("+{command}"));
         assert!(failed == 0 && !is_told, "{command}: {failed}, {told}");
     }
-    // Of a store that is away, health tells by its status and by what cannot be folded.
+    // If the store is away, health reports that with other warnings, and with its status.
     server.kill_9();
     hand.advance(Duration::from_secs(2));
     let (failed, told) = ask().await;

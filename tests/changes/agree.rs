@@ -75,7 +75,7 @@ async fn four_instances_agree(backend: Backend) {
             answers.push(instance.json("api/changes").await);
         }
         let (changes, answer) = (same(changes), same(answers));
-        // A change that a callback was called with is already in the list of changes.
+        // A change is in the list of changes before a callback is called with it.
         let all = calls[0].lock().unwrap().clone();
         let are_listed = all[told..].iter().all(|one| changes.contains(one));
         assert!(are_listed, "{all:#?}: {changes:#?}");
@@ -119,7 +119,7 @@ async fn four_instances_agree(backend: Backend) {
     }
 }
 
-/// A function that waits for ever must not stop the detection, nor the other changes of the minute.
+/// A function that never returns must not stop the detection, nor the calls for other changes of the minute.
 #[tokio::test]
 async fn a_callback_that_does_not_return_stops_nothing() {
     let mut fleet = Fleet::new(Backend::memory(), 1);
@@ -130,7 +130,7 @@ async fn a_callback_that_does_not_return_stops_nothing() {
     let counted = calls.clone();
     fleet.instances[0].pulse.on_change(move |change| {
         counted.lock().unwrap().push(change.clone());
-        // Until the test ends.
+        // Blocks until the test ends.
         let _ = blocked.lock().unwrap().recv();
     });
     for minute in 0..60 {
@@ -142,7 +142,7 @@ async fn a_callback_that_does_not_return_stops_nothing() {
         fleet.pass(&requests).await;
         let judging = fleet.instances[0].pulse.simulation().judge();
         let waiting = async {
-            // The clock goes on, as clocks do.
+            // Advances the clock while the call waits.
             loop {
                 fleet.instances[0].time.advance(Duration::from_millis(100));
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -30,7 +30,7 @@ pub fn change(id: &str, kind: &str, context: &str, (extra, ended): (f64, Option<
     serde_json::from_value(change).unwrap()
 }
 
-/// Changes of all kinds, and the order in which they are listed.
+/// Random changes of all kinds, in the order in which the API lists them.
 fn draw(rng: &mut Rng, count: usize, now: i64) -> Vec<Change> {
     let changes: Vec<Change> = (0..count)
         .map(|n| {
@@ -137,7 +137,7 @@ async fn changes_are_filtered_ordered_and_divided_into_pages() {
     assert_eq!(first["traffic_share"], json!(0.25));
     assert_eq!(first["code_share"], json!(0.75));
 
-    // All that concerns a page stands with it.
+    // The answer about a path has the changes of this path.
     let of_page = self::change("x", "slower", SEARCH, (1.0, None));
     write(&fleet, vec![of_page]).await;
     fleet.set_clocks(fleet.now + 6);

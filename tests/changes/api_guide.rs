@@ -15,7 +15,7 @@ const OBJECTS: &str = include_str!("../../src/guide/objects.md");
 /// A line of the page.
 #[derive(Clone, Copy)]
 struct Line {
-    /// That of a field, or `...` for the fields of another object; also a text or the type of a value.
+    /// The name of a field, `...` for the fields of another object, or a text or type of a value.
     name: &'static str,
     /// The type of a field.
     of: Option<&'static str>,
@@ -36,7 +36,8 @@ impl Line {
     }
 }
 
-/// The lines of each object of the page; those of a kind under the names of the object and of the kind.
+/// The lines of each object of the page. The lines of a kind of an object have the object's name and the kind as their
+/// key.
 struct Guide(BTreeMap<String, Vec<Line>>);
 
 impl Guide {
@@ -60,7 +61,7 @@ impl Guide {
         Self(described)
     }
 
-    /// The fields of an object with those of the objects within it, and whether each may be absent.
+    /// The fields of an object, including those of objects that it includes with `...`, and whether each may be absent.
     fn fields(&self, object: &str) -> Vec<(Line, bool)> {
         let lines = self.0[object].iter().flat_map(|line| match line.name {
             "..." => {
@@ -74,7 +75,7 @@ impl Guide {
         lines.collect()
     }
 
-    /// Fails unless a value is of a type.
+    /// Panics unless a value is of a type.
     fn check(&self, value: &Value, of: &str, place: &str) {
         if let Some(of) = of.strip_suffix('?') {
             if !value.is_null() {
@@ -147,7 +148,7 @@ impl Guide {
         }
     }
 
-    /// Fails unless a value has the fields of an object.
+    /// Panics unless a value has exactly the fields of an object.
     fn object(&self, value: &Value, of: &str, place: &str) {
         let given = value.as_object();
         let given = given.unwrap_or_else(|| panic!("{place} is no {of}: {value}"));
@@ -173,7 +174,7 @@ impl Guide {
     }
 }
 
-/// The endpoints, and the objects that the page says that they answer with.
+/// The endpoints, and the object with which each answers according to the page.
 fn endpoints() -> Vec<(String, String)> {
     let rows = ENDPOINTS
         .lines()
@@ -242,12 +243,12 @@ async fn the_pages_list_what_is_answered() {
         pulse.ranking("posts").build().unwrap().add("first", 2);
         pulse.flush().await.unwrap();
         for change in pulse.changes().await.unwrap() {
-            // Those that have ended cannot be taken.
+            // This fails for changes that have ended.
             let _ = pulse.acknowledge_change(&change.id, "ada").await;
         }
         compare(&guide, instance).await;
     }
-    // A page that is watched, before its change is certain, as the instance says that does not judge.
+    // A path that is watched, as its change is not certain yet. The instance that does not judge answers.
     let mut fleet = Fleet::new(Backend::memory(), 2);
     let mut traffic = Traffic::new(fixed_seed(), 2);
     fleet.usual(&mut traffic, 60).await;

@@ -1,4 +1,5 @@
-//! Versions of the application: the marks that they make, and each page before and after, and side by side.
+//! Versions of the application: their marks, and the comparison of each page before and after a deploy, and side by
+//! side.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ async fn marked(fleet: &Fleet) -> Vec<String> {
         .collect()
 }
 
-/// Deploys a version to one instance after the other, of which some are restarted meanwhile. The marks are these at any
-/// time.
+/// Deploys a version to one instance after another, and restarts some instances meanwhile. Checks that the marks are
+/// always `expected`.
 async fn roll_out(fleet: &mut Fleet, version: &'static str, expected: &[&str]) {
     for number in 0..INSTANCES {
         fleet.deploy(number, version).await;
@@ -42,8 +43,7 @@ async fn roll_out(fleet: &mut Fleet, version: &'static str, expected: &[&str]) {
     assert_eq!(marked(fleet).await, expected);
 }
 
-/// The mark of a version that was removed does not come back, neither with a heartbeat nor with a restart, until another
-/// version was marked.
+/// A removed mark of a version does not come back with a heartbeat or a restart until another version has a mark.
 async fn a_version_is_marked_once_when_it_is_new(backend: Backend) {
     let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); INSTANCES]);
     fleet.pass(&[]).await;
@@ -64,7 +64,7 @@ async fn a_version_is_marked_once_when_it_is_new(backend: Backend) {
     assert_eq!(marked(&fleet).await, ["1.0", "1.2", "1.1"]);
 }
 
-/// Instances of a new version whose clocks differ, one of which sends its mark later.
+/// The instances of a new version have different clocks, and send their marks at different times.
 async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
     let fleet = Fleet::with_versions(backend, &[Some("2.0"); 3]);
     let alive = async |number: usize, version: Value| {
@@ -80,7 +80,7 @@ async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
         instance.pulse.simulation().heartbeat().await.unwrap();
         instance.pulse.simulation().heartbeat().await.unwrap();
     }
-    // No instance tells the version before its mark can be read.
+    // No instance announces the version before the version's mark can be read.
     alive(0, Value::Null).await;
     for number in [0, 2, 1] {
         fleet.instances[number].pulse.flush().await.unwrap();
@@ -89,11 +89,11 @@ async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
     fleet.heartbeat().await;
     let marks = fleet.instances[0].json("api/marks").await;
     assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
-    assert_eq!(marks["marks"][0]["at"], fleet.now + 3, "the first one");
+    assert_eq!(marks["marks"][0]["at"], fleet.now + 3, "sent first");
     alive(1, json!("2.0")).await;
 }
 
-/// Both versions are slower, so the new one has not done it. A mark without a version may have.
+/// Both versions are slower, so the new version is no suspect. A mark without a version is one.
 #[tokio::test]
 async fn an_innocent_deploy_is_no_suspect() {
     let mut traffic = Traffic::new(fixed_seed(), INSTANCES);
@@ -102,7 +102,7 @@ async fn an_innocent_deploy_is_no_suspect() {
     fleet.deploy_to_first(INSTANCES / 2, "1.1").await;
     fleet.instances[0].pulse.mark("new index").await.unwrap();
     fleet.slow(&mut traffic, 10).await;
-    // Marks of one second are in no order.
+    // Marks of the same second have no fixed order.
     let mut marked = marked(&fleet).await;
     marked.sort();
     assert_eq!(marked, ["-", "1.0", "1.1"]);
@@ -115,7 +115,7 @@ async fn an_innocent_deploy_is_no_suspect() {
     assert_eq!(deploys.collect::<Vec<_>>(), [None], "{ongoing:#?}");
 }
 
-/// A page grows with its data, and a new process with a slower version replaces the only one.
+/// A page becomes slower as its data grows. Then a new process with a slower version replaces the only process.
 #[tokio::test]
 async fn a_deploy_on_top_of_growth_is_a_change_of_its_own_with_the_version_as_its_suspect() {
     const GROWING: i64 = 90;
@@ -153,7 +153,7 @@ async fn a_deploy_on_top_of_growth_is_a_change_of_its_own_with_the_version_as_it
     let [deployed, grown] = &changes[..] else {
         panic!("two changes");
     };
-    // The growth is found before the deploy, and ends in it.
+    // The growth is found before the deploy, and its change ends with the deploy.
     assert!(
         (GROWING..GROWING + 6).contains(&minute(grown.since)),
         "{grown:#?}"
@@ -218,7 +218,8 @@ fn near(figure: &Value, expected: f64, error: f64) {
     assert!(off <= error, "{figure} instead of {expected}");
 }
 
-/// The answer about a mark, whose hours begin and end at these seconds since the start of the fleet, and the row of the page.
+/// Asks about a mark. Checks that the compared hours begin and end at these seconds since [`START`], and returns the
+/// row of [`PAGE`].
 async fn compared(fleet: &Fleet, mark: &str, before: [i64; 2], after: Option<[i64; 2]>) -> Value {
     let uri = format!("api/deploy?mark={mark}&limit=100");
     let answer = fleet.instances[1].json(&uri).await;
@@ -232,7 +233,7 @@ async fn compared(fleet: &Fleet, mark: &str, before: [i64; 2], after: Option<[i6
     let rows = answer["contexts"].as_array().unwrap();
     assert_eq!(answer["total"], rows.len());
     let row = rows.iter().find(|row| row["context"] == PAGE).unwrap();
-    // These pages are of one version only.
+    // Only one version has each of these pages.
     for (context, missing) in [("GET /gone", "after"), ("GET /new", "before")] {
         let row = rows.iter().find(|row| row["context"] == context);
         let is_of_mark = answer["mark"]["version"].is_null();
@@ -243,7 +244,7 @@ async fn compared(fleet: &Fleet, mark: &str, before: [i64; 2], after: Option<[i6
 
 async fn a_deploy_is_compared_with_the_hour_before(backend: Backend) {
     let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); 2]);
-    // An hour of the past begins in the middle of a half hour.
+    // Starts in the middle of a half hour.
     fleet.now += 13 * MINUTE;
     let pass = async |fleet: &mut Fleet, minutes: usize| {
         for _ in 0..minutes {
@@ -272,7 +273,7 @@ async fn a_deploy_is_compared_with_the_hour_before(backend: Backend) {
     near(&row["before"]["mean"], 0.1, 1e-6);
     near(&row["after"]["mean"], 0.15, 1e-6);
     near(&row["extra_seconds_per_minute"], 40.0 * 0.05, 1e-6);
-    // Of both versions, the ten newest minutes; the means are those of successes, within the error of buckets.
+    // The ten newest minutes of both versions. The means are those of successes, within the error of histograms.
     let both = &row["side_by_side"];
     assert_eq!(both["minutes"], 10);
     for (side, mean, errors) in [("new", 0.2, 0.1), ("old", 0.1, 0.0)] {
@@ -288,7 +289,7 @@ async fn a_deploy_is_compared_with_the_hour_before(backend: Backend) {
         Some([at + 120, at + 1_200]),
     );
     assert!(of_mark.await["side_by_side"].is_null());
-    // Without a mark, the newest deploy is meant, though another mark is newer.
+    // Without the parameter `mark`, the answer is about the newest deploy, even if another mark is newer.
     let newest = fleet.instances[0].json("api/deploy").await;
     assert_eq!(newest["mark"]["id"], version);
     for (mark, status) in [("none", 404), ("", 400)] {
@@ -296,7 +297,7 @@ async fn a_deploy_is_compared_with_the_hour_before(backend: Backend) {
         assert_eq!(fleet.instances[0].get(&uri).await.0, status);
     }
 
-    // Later the half hours and the quarters of days around the deploy are left.
+    // Later, only slices of half an hour, and then of six hours, are left around the deploy.
     for (passed, before, after, count) in [
         (3 * 3_600, [0, 3_600], [5_400, 9_000], Some(8 * 40)),
         (3 * 86_400, [-18_000, 3_600], [25_200, 46_800], None),

@@ -1,4 +1,4 @@
-//! The figures of yesterday and of a week ago.
+//! A change's figures of yesterday and of a week ago.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,10 +14,10 @@ const FAILING: &str = "GET /cart";
 const ALL: &str = "<all>";
 const SURGING: &str = "POST /login";
 
-/// All recorded requests, with the start of their minute.
+/// All recorded requests, by the start of their minute.
 type Minutes = Vec<(i64, Vec<Request>)>;
 
-/// The figure of a change, and the number of requests that it is made from, in a slice.
+/// A change's figure in a slice, and the number of requests behind it.
 fn model(minutes: &Minutes, change: &Change, from: i64, width: i64) -> Option<(f64, u64)> {
     let of_slice = minutes
         .iter()
@@ -69,8 +69,8 @@ fn check(earlier: Option<Earlier>, change: &Change, minutes: &Minutes, (ago, wid
     assert!((earlier.ratio - ratio).abs() <= 1e-6 * ratio, "{earlier:?}");
 }
 
-/// Hours of earlier days, each so many days ago with its factor of the page's time, and then a day with three incidents, or
-/// with one of all pages. Each figure of an earlier day is that of the model.
+/// Passes an hour on each of the earlier days, with a factor for the time of one page, and then an hour with three
+/// incidents, or with one incident of all pages. Checks each figure of an earlier day against the model.
 async fn earlier_figures_are_those_of_a_plain_model(
     backend: Backend,
     days: &[(i64, f64)],
@@ -127,7 +127,8 @@ async fn earlier_figures_are_those_of_a_plain_model(
     }
 }
 
-/// All pages together are compared with all of them. A week ago nothing was recorded, so that there is no figure.
+/// The change of all pages is compared with all pages of earlier days. A week ago nothing was recorded, so there is no
+/// figure.
 #[tokio::test]
 async fn earlier_figures_of_all_pages_are_those_of_a_plain_model() {
     earlier_figures_are_those_of_a_plain_model(Backend::memory(), &[(1, 1.0)], true).await;

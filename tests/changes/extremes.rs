@@ -30,7 +30,7 @@ async fn a_clock_that_is_set_back_a_day_stops_nothing_for_long() {
     assert!((45..=50).contains(&judged), "{judged} minutes of 50");
     let health = fleet.instances[0].pulse.health();
     assert_eq!(health.changes.judged_until, Some(fleet.now));
-    // The page is as fast as on the day before, and then a change is found as ever.
+    // The page is as fast as on the day before. Then a change is found as usual.
     assert_eq!(named(&fleet.ongoing().await), []);
     fleet.slow(&mut traffic, 6).await;
     let ongoing = fleet.ongoing().await;
@@ -53,7 +53,7 @@ async fn a_clock_that_is_set_forward_a_day_costs_no_day_of_judging() {
     assert_eq!(fleet.changes().await.len(), 1);
 }
 
-/// A clock that is far behind must not undo the verdicts of the others.
+/// An instance whose clock is far behind must not undo the verdicts of other instances.
 #[tokio::test]
 async fn an_instance_whose_clock_is_behind_disturbs_no_other() {
     let mut fleet = Fleet::new(Backend::memory(), 2);
@@ -78,7 +78,8 @@ async fn contexts_that_come_and_go_are_known() {
     let millis = Duration::from_millis;
     for minute in 0..60 {
         let mut all = traffic.minute();
-        // Each of these is there for a minute, one page comes every fifth minute, and one from the middle on.
+        // Each of these pages has requests in one minute only. Below, one page has requests in every fifth minute, and
+        // one from the middle on.
         for n in 0..20 {
             let campaign = format!("GET /campaign/{minute}/{n}");
             all.extend(requests(&campaign, 1, millis(5)));
@@ -89,7 +90,7 @@ async fn contexts_that_come_and_go_are_known() {
         if minute >= 30 {
             all.extend(requests("GET /new", 50, millis(9)));
         }
-        // A timer is no page.
+        // A timer does not count as a page.
         let time = async |fleet: &Fleet| {
             let pulse = &fleet.instances[0].pulse;
             pulse.record_duration("db", millis(1));
@@ -102,7 +103,7 @@ async fn contexts_that_come_and_go_are_known() {
     let sight = fleet.instances[0].pulse.health().changes;
     let pages = PAGES.len() + 60 * 20 + 2;
     assert_eq!(sight.contexts, pages);
-    // The new page is compared, beside all that always were.
+    // The new page is compared too, beside the usual pages.
     assert!(sight.compared > PAGES.len(), "{sight:?}");
     let unseen = format!("of {pages} pages with requests in the last hour");
     assert!(sight.blind_spots.iter().any(|spot| spot.contains(&unseen)));

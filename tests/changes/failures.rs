@@ -1,4 +1,4 @@
-//! A store that is away, and keys that hold what no version has written there.
+//! A store that is away, and keys with values that no version has written.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const CHANGES: &str = "pulse:pulse:changes1";
 const DETECTOR: &str = "pulse:pulse:detector1";
 const MARKS: &str = "pulse:pulse:marks1";
 
-/// No call may take longer.
+/// The maximum time of a call.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
     fleet.backend.server().restart().await;
     fleet.flush().await.unwrap();
     let pulse = &fleet.instances[0].pulse;
-    // The connection of the outage is given up at the first error.
+    // The first call may fail, as it may use the connection from before the outage.
     let judged = look_until(DEADLINE, async || {
         pulse.simulation().judge().await.map_err(|e| e.to_string())
     });
@@ -66,7 +66,7 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
     let after = fleet.ongoing().await;
     assert_eq!(named(&after), [("slower", SEARCH)]);
     assert_eq!((&after[0].id, after[0].since), (&before.id, before.since));
-    // All minutes of the outage were judged, with their requests.
+    // The judged minutes include the requests of the outage.
     assert!(after[0].requests > before.requests + 3 * 40, "{after:?}");
 }
 
@@ -77,7 +77,7 @@ async fn slow_fleet() -> (Fleet, Traffic, MultiplexedConnection) {
     (fleet, traffic, conn)
 }
 
-/// Passes slow minutes, each of which is judged, and none of which takes for ever.
+/// Passes minutes with the slow page, each of which must be judged in time.
 async fn judges_on(fleet: &mut Fleet, traffic: &mut Traffic, minutes: usize) {
     let passing = tokio::time::timeout(DEADLINE, fleet.slow(traffic, minutes));
     passing.await.expect("it ends");
@@ -85,7 +85,7 @@ async fn judges_on(fleet: &mut Fleet, traffic: &mut Traffic, minutes: usize) {
     assert_eq!(health.changes.judged_until, Some(fleet.now));
 }
 
-/// Sends a command as an operator could.
+/// Sends a command to Redis.
 async fn send(conn: &mut MultiplexedConnection, words: &[&str]) {
     let mut command = cmd(words[0]);
     command.arg(&words[1..]);
@@ -143,7 +143,7 @@ async fn a_judgement_and_a_detector_that_cannot_be_read_begin_anew() {
         for (field, _) in fields(&mut conn, DETECTOR).await {
             set_field(&mut conn, DETECTOR, &field, garbage).await;
         }
-        // The next process goes on from there.
+        // A new process reads the stored detector.
         fleet.restart(0).await;
         judges_on(&mut fleet, &mut traffic, 2).await;
     }
@@ -162,7 +162,7 @@ async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
         set_field(&mut conn, JUDGED, b"judged", &pack(&judged)).await;
         for _ in 0..3 {
             fleet.pass(&traffic.minute()).await;
-            // Another instance may have judged by a clock that this one lacks.
+            // The minute may have been judged by an instance whose clock is ahead.
             assert_eq!(fleet.judge().await, 0);
         }
         if restarts {
@@ -187,13 +187,13 @@ async fn changes_of_a_later_version_are_passed_over() {
     };
     let mut later = change.clone();
     later.id = "later".into();
-    // The kind follows the id and its length.
+    // Makes the kind unknown. Its byte follows the id and the id's length.
     let mut later = pack(&later);
     later["later".len() + 1] = 99;
     let named_as = |name: &[u8]| [&field[..8], name].concat();
     set_field(&mut conn, CHANGES, &named_as(b"later"), &later).await;
     set_field(&mut conn, CHANGES, &named_as(b"broken"), &packed[..20]).await;
-    // Under another name than its own.
+    // A field whose name has another id than its change.
     set_field(&mut conn, CHANGES, &named_as(b"other"), packed).await;
     set_field(&mut conn, CHANGES, b"short", b"").await;
     set_field(&mut conn, CHANGES, &[0xff; 20], packed).await;
@@ -210,7 +210,7 @@ async fn changes_of_a_later_version_are_passed_over() {
 #[tokio::test]
 async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    // Marks that cannot be read stop no mark that can.
+    // Marks that cannot be read do not hide other marks.
     fleet.instances[0].pulse.mark("deploy").await.unwrap();
     for (id, garbage) in [("1", ""), ("2", "{"), ("", "7"), ("3", r#"{"id":1}"#)] {
         send(&mut conn, &["HSET", MARKS, id, garbage]).await;
@@ -230,7 +230,7 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
             let error = pulse.mark("deploy").await.unwrap_err().to_string();
             assert!(error.contains("fold.quarantined_keys"), "{error}");
         } else {
-            // The change is ongoing, or begins anew, so that each table is written.
+            // The change is ongoing, or begins again, so each table is written.
             let error = pulse.simulation().judge().await.unwrap_err().to_string();
             assert!(error.contains("cannot be stored"), "{key}: {error}");
             let warnings = pulse.health().warnings;
@@ -251,7 +251,7 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
     }
 }
 
-/// A mark that cannot be made is made later, and stops no heartbeat meanwhile.
+/// If a version's mark cannot be made, the instance tries again later, and still sends heartbeats.
 #[tokio::test]
 async fn a_version_whose_mark_cannot_be_made_is_alive() {
     let fleet = Fleet::with_versions(Backend::redis().await, &[Some("1.0"), Some("1.1")]);

@@ -1,4 +1,4 @@
-//! Every figure agrees with every other: over all pages and windows of a store, whatever it recorded.
+//! Figures in different answers agree, for all pages and windows of a store with random requests.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tower_pulse_core::query::drawn::{DeployQuery, FixFirstQuery, FixReason, Over
 
 use crate::fleet::START;
 
-/// Fails if two figures of the answers contradict each other.
+/// Panics if two figures of the answers contradict each other.
 pub async fn agree(query: &Reader, now: i64) {
     for name in Window::NAMES {
         let window = name.parse().unwrap();
@@ -69,7 +69,7 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
         );
         let requests: u64 = page.histogram.iter().map(|(_, _, count)| count).sum();
         assert_eq!(requests, row.now.count, "{name}");
-        // A comparison needs both sides.
+        // A comparison needs enough data on both sides.
         let old = row.before.as_ref().map_or(0, |before| before.count);
         let can_compare = paths.now.complete > 0.5
             && paths.before.complete > 0.5
@@ -95,7 +95,7 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
     fix_first(query, window, name).await;
 }
 
-/// The figures of a context in a window of which so many seconds were recorded.
+/// Compares the figures of a context with each other. `seconds` is the recorded part of the window.
 fn measured(measured: &Measured, seconds: i64, name: &str) {
     let about = || format!("{name}: {measured:#?}");
     let count = measured.count as f64;
@@ -116,7 +116,7 @@ fn measured(measured: &Measured, seconds: i64, name: &str) {
     assert!(ordered[0] <= mean && mean <= ordered[4], "{}", about());
 }
 
-/// All figures of a row are of one window, which is that of the page's own answer.
+/// All figures of a row are of one window. The page's own answer about this window has the same figures.
 async fn fix_first(query: &Reader, window: Window, name: &str) {
     let answer = query
         .ask(&FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(100))))
@@ -140,7 +140,7 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
         let may_save = matches!(row.reason, FixReason::Slower | FixReason::Instance);
         assert!(may_save || saved == 0.0, "{}", about());
         if let Some(cause) = &row.cause {
-            // The banner's figures are those of the change.
+            // The row has the same change as the list of changes.
             let listed = changes.changes.iter().find(|one| one.change.id == cause.id);
             assert_eq!(listed.map(|one| &one.change), Some(cause), "{}", about());
             let is_of_time = row.reason == FixReason::Slower && !cause.is_tail;
@@ -172,7 +172,7 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
     }
 }
 
-/// A deploy is charged with what is slower since, and not with traffic.
+/// The extra time of a deploy comes from slower pages, not from more traffic.
 async fn deploys(query: &Reader) {
     for mark in &query.ask(&MarksQuery::default()).await.unwrap().marks {
         let mut asked = DeployQuery::default();
@@ -198,7 +198,7 @@ async fn deploys(query: &Reader) {
     }
 }
 
-/// Requests of some seconds: how long ago, of which page, how many milliseconds, whether they failed.
+/// Random requests: seconds ago, the number of the page, milliseconds, and whether the request failed.
 fn requests() -> impl Strategy<Value = Vec<(i64, u8, u16, bool)>> {
     let ago = prop_oneof![0..600i64, 0..7_200i64, 0..90_000i64];
     proptest::collection::vec(

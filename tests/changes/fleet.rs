@@ -22,13 +22,13 @@ use crate::rig::server::RedisServer;
 use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
 pub const MINUTE: i64 = 60;
-/// The first minute of each fleet, which begins an hour.
+/// The start of each fleet's first minute, at the start of an hour.
 pub const START: i64 = 1_700_002_800;
 
-/// How long a flush may fail, as when the folder was killed.
+/// The time for which flushes may fail, for example after the folder was killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where a fleet keeps everything.
+/// The store of a fleet.
 pub enum Backend {
     Memory(Arc<MemoryStore>, ManualClock),
     Redis(RedisServer),
@@ -50,7 +50,7 @@ impl Backend {
             Self::Memory(store, _) => {
                 let history = Duration::from_secs(30 * 86_400);
                 let builder = Pulse::builder().store(store.clone()).history(history);
-                // No request is that fast.
+                // No request meets this target.
                 builder.target_for(PRODUCT, Duration::from_micros(1), 0.5)
             }
             // The machine may be busy with other tests.
@@ -68,13 +68,13 @@ impl Backend {
     }
 }
 
-/// An instance that has no background task but the one that folds.
+/// An instance whose only background task is the folding.
 pub struct Instance {
     pub pulse: Pulse,
     pub clock: Clock,
     pub time: ManualClock,
     pub app: Router,
-    /// Before, nothing says how much of it is not appended.
+    /// Whether a flush has succeeded. Only afterwards can `append` see when all samples are appended.
     has_flushed: AtomicBool,
     folding: Vec<JoinHandle<()>>,
 }
@@ -111,7 +111,7 @@ impl Instance {
         journal.is_some_and(|journal| journal.is_folder)
     }
 
-    /// Flushes, and tries again while no instance folds.
+    /// Flushes until that succeeds, as it fails while no instance folds.
     async fn flush(&self) -> Result<(), StoreError> {
         let start = Instant::now();
         loop {
@@ -126,7 +126,7 @@ impl Instance {
         }
     }
 
-    /// Flushes, without waiting until that can be read.
+    /// Appends all samples to the journal, without waiting until they can be read.
     async fn append(&self) -> Result<(), StoreError> {
         if !self.has_flushed.load(Ordering::Relaxed) {
             return self.flush().await;
@@ -146,7 +146,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // As when the process is killed.
+        // Ends the instance as a kill of its process would.
         for task in &self.folding {
             task.abort();
         }
@@ -203,20 +203,20 @@ impl Fleet {
         self.restart(number).await;
     }
 
-    /// Deploys a version to the first instances, and lets all of them know of it.
+    /// Deploys a version to the first instances, and sends heartbeats, so that all instances know the version.
     pub async fn deploy_to_first(&mut self, instances: usize, version: &'static str) {
         for number in 0..instances {
             self.deploy(number, version).await;
         }
         self.set_clocks(self.now);
-        // The version gets its mark, is told, and each instance learns of the others.
+        // The version gets its mark, the instances announce it, and each instance learns the versions of the others.
         self.heartbeat().await;
         self.flush().await.unwrap();
         self.heartbeat().await;
         self.heartbeat().await;
     }
 
-    /// Saves the seconds after which the lease of a killed folder ends.
+    /// Frees the lease of a killed folder, which would end only after seconds.
     async fn free_lease(&self) {
         if let Backend::Redis(server) = &self.backend {
             let mut conn = server.connection().await;
@@ -239,12 +239,12 @@ impl Fleet {
         }
     }
 
-    /// Records the requests of a minute in the middle of it, and ends it. Nobody judges it.
+    /// Records the requests of a minute in the middle of the minute, and ends the minute. No instance judges it.
     pub async fn pass(&mut self, requests: &[Request]) {
         self.pass_with(requests, async |_| {}).await;
     }
 
-    /// Like [`Self::pass`], and does something else in the middle of the minute.
+    /// Like [`Self::pass`], but also calls `and` in the middle of the minute.
     pub async fn pass_with(&mut self, requests: &[Request], and: impl AsyncFnOnce(&Self)) {
         self.set_clocks(self.now);
         self.heartbeat().await;
@@ -262,7 +262,7 @@ impl Fleet {
     pub fn record(&self, second: i64, requests: &[Request]) {
         self.set_clocks(second);
         for instance in &self.instances {
-            // The clock's second is this one from now on.
+            // Later samples count in the clock's current second.
             instance.pulse.simulation().drain();
         }
         for request in requests {
@@ -272,7 +272,7 @@ impl Fleet {
         }
     }
 
-    /// Takes everything to the store. The instance that folds comes last.
+    /// Flushes all instances, the folder last.
     pub async fn flush(&self) -> Result<(), StoreError> {
         let folder = self.instances.iter().position(Instance::is_folder);
         let others = self.instances.iter().enumerate();
@@ -287,7 +287,7 @@ impl Fleet {
         }
     }
 
-    /// Passes a minute, and the first instance judges it. Returns the changes that stand.
+    /// Passes a minute, and lets the first instance judge it. Returns the ongoing changes.
     pub async fn pass_and_judge(&mut self, requests: &[Request]) -> Vec<Change> {
         self.pass(requests).await;
         assert_eq!(self.judge().await, 1, "minutes judged");
@@ -310,7 +310,7 @@ impl Fleet {
         }
     }
 
-    /// Passes three quarters of an hour without a change, and then minutes of one, which stands.
+    /// Passes three quarters of an hour without a change, and then minutes with a slow page, whose change is ongoing.
     pub async fn with_a_slow_page(backend: Backend) -> (Self, Traffic) {
         let mut fleet = Self::new(backend, 1);
         let mut traffic = Traffic::new(fixed_seed(), 1);
@@ -321,12 +321,12 @@ impl Fleet {
         (fleet, traffic)
     }
 
-    /// Lets the first instance judge. Returns how many minutes.
+    /// Lets the first instance judge. Returns the number of judged minutes.
     pub async fn judge(&self) -> usize {
         self.judge_by(0).await
     }
 
-    /// Lets an instance judge. Returns how many minutes.
+    /// Lets an instance judge. Returns the number of judged minutes.
     pub async fn judge_by(&self, number: usize) -> usize {
         let simulation = self.instances[number].pulse.simulation();
         simulation.judge().await.unwrap()
@@ -343,7 +343,7 @@ impl Fleet {
     }
 }
 
-/// Kinds and contexts.
+/// The kinds and contexts of changes.
 pub fn named(changes: &[Change]) -> Vec<(&str, &str)> {
     let names = changes
         .iter()

@@ -1,4 +1,4 @@
-//! The incidents of the demo, on four instances whose clocks the test moves: what goes wrong in the fiftieth minute, and
+//! Incidents like those of the demo, on four instances whose clocks the test moves. Each begins after 45 minutes, and
 //! goes on.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::fleet::{Backend, Fleet, MINUTE};
 use crate::rig::seed::fixed_seed;
 use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
-/// The page that a bad deploy makes slower, and that gets more requests.
+/// The page that a bad deploy makes slower, and that has the surge.
 pub const PRODUCT: &str = "GET /products/{id}";
 /// The page that fails.
 pub const LOGIN: &str = "POST /login";
@@ -24,7 +24,7 @@ pub const ORDER: &str = "GET /order/{id}";
 /// The query that is slow.
 pub const QUERY: &str = "db:find_order";
 
-/// Minutes before an incident, and since.
+/// The minutes before an incident, and the minutes since its start.
 const BEFORE: i64 = 45;
 const SINCE: i64 = 11;
 
@@ -39,7 +39,7 @@ pub enum Incident {
 }
 
 impl Incident {
-    /// The page that it befalls.
+    /// The affected page.
     pub fn page(self) -> &'static str {
         match self {
             Self::SlowQuery => ORDER,
@@ -49,10 +49,10 @@ impl Incident {
         }
     }
 
-    /// Changes the requests of a minute.
+    /// Applies the incident to the requests of a minute.
     fn befall(self, requests: &mut [Request]) {
         match self {
-            // A surge is drawn as such.
+            // `happen` makes the query slow, and draws the requests of a surge.
             Self::SlowQuery | Self::Surge => {}
             Self::BadDeploy => {
                 for request in requests.iter_mut().filter(|request| request.instance < 2) {
@@ -75,7 +75,7 @@ impl Incident {
         }
     }
 
-    /// Lets the incident happen. Returns the fleet, and when it began.
+    /// Lets the incident happen. Returns the fleet, and the start of the incident.
     pub async fn happen(self, backend: Backend) -> (Fleet, i64) {
         let seed = fixed_seed();
         let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); 4]);
@@ -92,7 +92,7 @@ impl Incident {
             fleet.deploy_to_first(2, "1.1").await;
         }
         let began = fleet.now;
-        // The instances of a deploy are others.
+        // A deploy has replaced instances.
         let orders = Orders::new(&fleet);
         for _ in 0..SINCE {
             let mut requests = traffic.minute_with(|context| match context {
@@ -116,7 +116,7 @@ impl Incident {
     }
 }
 
-/// A page whose requests go through the layer of the last instance, with two timers in them.
+/// A page whose requests go through the layer of the last instance, and have two timers.
 struct Orders {
     app: Router,
     time: ManualClock,
@@ -152,7 +152,7 @@ impl Orders {
         }
     }
 
-    /// Passes a minute, and lets it be judged. The query takes so many times as long as usual.
+    /// Passes a minute, and judges it. The query takes `query_factor` times as long as usual.
     async fn pass(
         &self,
         fleet: &mut Fleet,

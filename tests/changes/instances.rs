@@ -1,4 +1,4 @@
-//! `api/instances`: what each instance did, and how it compares with the others.
+//! `api/instances`: the figures of each instance, compared with the other instances.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::traffic::Request;
 const FAST: &str = "GET /fast";
 const SLOW: &str = "GET /slow";
 
-/// Requests of an instance, of so many milliseconds each.
+/// Requests of an instance, each of which takes `millis` milliseconds.
 fn requests(instance: usize, context: &str, count: usize, millis: u64) -> Vec<Request> {
     let request = Request {
         instance,
@@ -49,7 +49,7 @@ fn assert_near(values: &[Value], expected: &[f64]) {
     assert!(all, "{values:?}, not {expected:?}");
 }
 
-/// Lets answers get too old to be served again.
+/// Advances the clocks, so that no answer is reused.
 fn pass_a_second(fleet: &Fleet) {
     for instance in &fleet.instances {
         instance.time.advance(Duration::from_secs(1));
@@ -59,7 +59,7 @@ fn pass_a_second(fleet: &Fleet) {
 async fn instances_are_compared_like_with_like(backend: Backend) {
     let versions = [Some("1.4.1"), Some("1.4.1"), Some("1.4.2")];
     let mut fleet = Fleet::with_versions(backend, &versions);
-    // So that the first one knows that it is not alone.
+    // The first instance must know that it is not alone.
     fleet.heartbeat().await;
     for _ in 0..3 {
         fleet.pass(&minute()).await;
@@ -83,7 +83,7 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
         &[31.8, 90.6, 183.6].map(|total| total / 306.0),
     );
     assert_near(&column(&all, "max"), &[0.5, 0.5, 1.5]);
-    // By the means of the others: 23.3 and 900 ms for the first, 18 and 1,166.7 ms for the second.
+    // The means of the other instances are 23.3 and 900 ms for the first instance, 18 and 1,166.7 ms for the second.
     assert_near(&column(&all, "ratio"), &[10.6 / 19.4, 30.2 / 70.36, 3.0]);
     assert_eq!(column(&all, "out_of_line"), [false; 3]);
 
@@ -123,7 +123,7 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
         [json!("a"), Value::Null, Value::Null]
     );
 
-    // The last one ends, and the others go on.
+    // The last instance ends, and the others go on.
     fleet.now += 2 * MINUTE;
     fleet.set_clocks(fleet.now);
     pass_a_second(&fleet);
@@ -144,7 +144,7 @@ async fn a_window_has_the_minutes_that_are_retained_and_have_ended() {
     for _ in 0..2 {
         fleet.pass(&both).await;
     }
-    // Half a minute into a third one.
+    // The third minute has not ended.
     fleet.record(fleet.now + 30, &both);
     fleet.heartbeat().await;
     let (now, past) = (fleet.now, START - 200 * MINUTE);

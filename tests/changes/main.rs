@@ -1,4 +1,4 @@
-//! Changes as a user sees them: marks, verdicts, callbacks, over HTTP and in code, in both stores.
+//! Changes, marks and callbacks, over HTTP and in code, with stores in memory and in Redis.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 #![cfg(all(feature = "admin", feature = "redis"))]
 

@@ -1,4 +1,4 @@
-//! Marks, made in code and over HTTP, and what is refused of the requests that write.
+//! Marks that are made in code and over HTTP, and requests to write that are refused.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ async fn post(app: &Router, text: &str) -> Answer {
     send(app, ("POST", "marks"), &[TOKEN, JSON], &body).await
 }
 
-/// The texts of all marks, in the order of the alphabet.
+/// The texts of all marks, sorted.
 async fn texts(app: &Router) -> Vec<String> {
     let listed = send(app, ("GET", "marks"), &[TOKEN], "").await.json();
     let marks = listed["marks"].as_array().into_iter().flatten();
@@ -63,7 +63,7 @@ async fn marks_are_made_listed_and_removed(backend: Backend) {
         (201, &json!(START))
     );
     assert_eq!(campaign["text"], "campaign");
-    // The page's own request; and behind a proxy that has replaced `host`.
+    // The page's own request, without a proxy, and behind a proxy that replaces `host`.
     for (host, text) in [("shop.example", "page"), ("10.0.0.7:3000", "proxy")] {
         let own = [
             TOKEN,
@@ -90,14 +90,14 @@ async fn marks_are_made_listed_and_removed(backend: Backend) {
     assert_eq!(texts(&app).await, [quoted, "page", "proxy"]);
     let again = pulse.remove_mark(id).await;
     assert!(matches!(&again, Err(AmendError::NotFound(_))), "{again:?}");
-    // Of two at once, one has removed it.
+    // Of two removals at the same time, exactly one succeeds.
     let (a, b) = tokio::join!(pulse.remove_mark(&first.id), pulse.remove_mark(&first.id));
     assert_ne!(a.is_ok(), b.is_ok(), "{a:?} {b:?}");
     let listed = marks::list(&*pulse.backend()).await.unwrap();
     for mark in listed {
         pulse.remove_mark(&mark.id).await.unwrap();
     }
-    // As many as ever have room, and the folder knows of the removal.
+    // After the removals, there is room for 50 marks again.
     for n in 0..50 {
         pulse.mark(&format!("new {n}")).await.unwrap();
     }
@@ -184,7 +184,7 @@ async fn what_writes_nothing_is_refused() {
     pulse.shutdown().await.unwrap();
 }
 
-/// Within which a mark must be there.
+/// The time in which a mark must appear.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn a_mark_that_was_made_while_redis_is_away_appears_once_it_is_back() {
     pulse.shutdown().await.unwrap();
 }
 
-/// Another instance holds the lease, and folds nothing.
+/// Another instance holds the lease, but does not fold.
 #[tokio::test]
 async fn a_mark_that_no_instance_folds_may_still_appear() {
     let backend = Backend::redis().await;
@@ -248,7 +248,7 @@ async fn a_shutdown_refuses_marks_and_loses_none() {
     assert_eq!(texts(&app).await, ["last"]);
 }
 
-/// In one process neither a runtime's timer nor a clock that goes on is needed.
+/// In memory, a mark needs no timer of the runtime, and no running clock.
 #[test]
 fn a_mark_in_memory_needs_no_timer() {
     let runtime = tokio::runtime::Builder::new_current_thread().build();

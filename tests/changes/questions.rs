@@ -1,4 +1,4 @@
-//! The seven questions, asked after each incident of the demo: in Rust, where no screen decides anything.
+//! The seven questions about each incident, asked in Rust.
 
 use serde_json::Value;
 use tower_pulse::query::{ChangeRow, ChangesQuery, Reader, Verdict};
@@ -8,7 +8,7 @@ use crate::figures::agree;
 use crate::fleet::Backend;
 use crate::incidents::{Incident, LOGIN, ORDER, PRODUCT, QUERY};
 
-/// An incident that has happened, and the answers of an instance.
+/// An incident that has happened, and the reader of an instance.
 struct Asked<'a> {
     incident: Incident,
     began: i64,
@@ -59,7 +59,7 @@ impl Asked<'_> {
             Incident::BadDeploy => assert!(named(ChangeKind::Slower, PRODUCT), "{about}"),
             Incident::Errors => assert!(named(ChangeKind::Failing, LOGIN), "{about}"),
             Incident::Surge => assert!(named(ChangeKind::Surging, PRODUCT), "{about}"),
-            // All pages of the instance are slow, so each may be named, and the fleet with it.
+            // All pages of the instance are slow, so changes may name any of them, or all pages of the fleet.
             Incident::BadInstance => {
                 assert!(!ongoing.is_empty(), "{about}");
                 for row in &ongoing {
@@ -133,7 +133,7 @@ impl Asked<'_> {
             _ => (None, None),
         };
         assert_eq!((timer, instance), (is_query, is_instance), "{about}");
-        // The query blocks its worker.
+        // The slow query blocks its worker, so computing is a suspect.
         let computes = |one: &Suspect| matches!(one, Suspect::Computing { .. });
         let is_blocked = change.suspects.iter().any(computes);
         assert_eq!(is_blocked, self.incident == Incident::SlowQuery, "{about}");
@@ -156,11 +156,11 @@ impl Asked<'_> {
             !fails || requests.iter().all(|one| one["error"] == true),
             "{about}"
         );
-        // Those since the change come first.
+        // Requests since the start of the change come first.
         let since = self.change().await.change.since;
         let is_since = |one: &&Value| one["ended"].as_f64().unwrap() >= since as f64;
         let newer = requests.iter().take_while(is_since).count();
-        // More requests are no slower ones: the slowest of the hour may be from before.
+        // The requests of a surge are not slower, so the slowest of the hour may all be older.
         assert!(newer > 0 || self.incident == Incident::Surge, "{about}");
         let is_later = requests[newer..].iter().any(|one| is_since(&one));
         assert!(!is_later, "{about}");
@@ -238,7 +238,7 @@ async fn a_surge() {
     every_question_is_answered(Incident::Surge, Backend::memory()).await;
 }
 
-/// The incident that is told by most of what a fleet stores. `tests/demo` has the others on Redis.
+/// The answers about this incident need most of the stored data. `tests/demo` has the other incidents on Redis.
 #[tokio::test]
 async fn a_bad_deploy_on_redis() {
     every_question_is_answered(Incident::BadDeploy, Backend::redis().await).await;

@@ -31,7 +31,7 @@ async fn a_minute_is_judged_fifteen_seconds_after_its_end() {
             let_tasks_run().await;
             assert_eq!(judged(), before, "at {} s", clock.now_seconds() - end);
         }
-        // Instances on one store in memory look up to two seconds after each other.
+        // With a store in memory, an instance may judge up to two seconds later.
         for _ in 0..4 {
             time.advance(SECOND);
             let_tasks_run().await;
@@ -42,7 +42,7 @@ async fn a_minute_is_judged_fifteen_seconds_after_its_end() {
     let last = judged();
     time.advance(10 * 60 * SECOND);
     let_tasks_run().await;
-    assert_eq!(judged(), last, "nobody judges after a shutdown");
+    assert_eq!(judged(), last, "no instance judges after a shutdown");
 }
 
 /// The folder of a fleet without traffic has ended: another instance folds, judges, and rolls up.
@@ -74,9 +74,10 @@ async fn a_fleet_without_traffic_is_judged_and_rolled_up_by_whoever_is_left() {
     let mut is_held = true;
     while judged().is_none_or(|until| until <= fleet.now) {
         let passed = clock.now_seconds() - start;
-        assert!(passed < 20 * MINUTE, "nobody has judged");
+        assert!(passed < 20 * MINUTE, "no instance has judged");
         if is_held && passed > 2 * MINUTE {
-            // Until here another instance seems to fold. Nothing tells this one that the lease is free.
+            // Until now another instance seems to hold the lease. The remaining instance is not notified when the lease
+            // is free.
             keys.free_lease(&mut conn).await;
             is_held = false;
         }

@@ -1,4 +1,4 @@
-//! A change that a person has taken stays taken until it ends, on all instances.
+//! An acknowledged change stays acknowledged until it ends, on all instances.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::rig::asking;
 use crate::rig::seed::fixed_seed;
 use crate::traffic::Traffic;
 
-/// The person who has taken the newest change, and the second, as each instance says it.
+/// The person who has acknowledged the first listed change, and the time in Unix seconds, as each instance reports
+/// them.
 async fn takers(fleet: &Fleet) -> Vec<Option<(String, i64)>> {
     let mut takers = Vec::new();
     for instance in &fleet.instances {
@@ -36,7 +37,7 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
     fleet.slow(&mut traffic, 5).await;
     let id = &*fleet.changes().await.remove(0).id;
     let pulse = |fleet: &Fleet, number: usize| fleet.instances[number].pulse.clone();
-    // By the instance that does not judge.
+    // The instance that does not judge acknowledges the change.
     let at = fleet.now;
     let taken = pulse(&fleet, 1).acknowledge_change(id, " ada ").await;
     assert_eq!(taken.unwrap().acknowledged.unwrap().at, at);
@@ -45,7 +46,7 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
     fleet.restart(0).await;
     fleet.slow(&mut traffic, 1).await;
     assert_eq!(takers(&fleet).await, by("ada", at));
-    // The second time changes nothing.
+    // The second withdrawal changes nothing.
     for number in [0, 1] {
         let given = pulse(&fleet, number).unacknowledge_change(id).await;
         assert_eq!(given.unwrap().acknowledged, None);
@@ -60,7 +61,7 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
         let taken = pulse(&fleet, number).acknowledge_change(id, name).await;
         assert_eq!(&*taken.unwrap().acknowledged.unwrap().by, shown);
     }
-    // All start again.
+    // Restarts all instances.
     for number in 0..2 {
         fleet.restart(number).await;
     }
@@ -91,7 +92,7 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
     assert!(late.to_string().contains("shutdown"), "{late}");
 }
 
-/// A fleet of two with changes, none of which has ended: `0000`, `0001`, ...
+/// A fleet of two instances with ongoing changes: `0000`, `0001`, ...
 async fn fleet_of(backend: Backend, ids: usize) -> Fleet {
     let fleet = Fleet::new(backend, 2);
     fleet.flush().await.unwrap();
@@ -139,7 +140,7 @@ async fn no_more_than_a_hundred_are_taken_and_those_that_ended_make_room() {
     let full = pulse.acknowledge_change("0100", "ada").await;
     assert!(matches!(&full, Err(AmendError::Conflict(_))), "{full:?}");
     assert!(full.unwrap_err().to_string().contains("100"));
-    // Another person may take one of them.
+    // Another person may still acknowledge one of the hundred changes.
     pulse.acknowledge_change("0007", "ada").await.unwrap();
     let ended = change("0003", "slower", "GET /a", (1.0, Some(START)));
     write(&fleet, vec![ended]).await;
@@ -167,7 +168,7 @@ async fn a_change_is_taken_over_http() {
     let ended = change("9999", "slower", "GET /b", (1.0, Some(START)));
     write(&fleet, vec![ended]).await;
     let app = &fleet.instances[1].app;
-    // At once on this instance, and on the other one when it reads again.
+    // This instance lists an acknowledgement at once, the other one when it reads the store again.
     let is_listed = async |problems: u64| {
         fleet.instances[0].time.advance(Duration::from_secs(2));
         for instance in &fleet.instances {
@@ -237,7 +238,7 @@ async fn the_access_says_who_takes_a_change() {
         };
         assert_eq!(taken, expected, "{access:?} {name}: {value}");
     }
-    // A person who may only read reads all, and changes nothing.
+    // A person with permission to read can read everything, but cannot write.
     let app = Router::new().merge(pulse.mount("/pulse", custom));
     let guest = [JSON, ("x-user", "guest")];
     for endpoint in ["api/changes", "api/marks", ""] {
@@ -255,7 +256,7 @@ async fn the_access_says_who_takes_a_change() {
     assert_eq!(marks.marks, []);
 }
 
-/// A mark that was removed after it was suspected is no suspect, in code and over HTTP.
+/// A suspected mark that is removed is no longer listed as a suspect, in code and over HTTP.
 #[tokio::test]
 async fn a_mark_that_was_removed_is_no_suspect() {
     let fleet = fleet_of(Backend::memory(), 0).await;
@@ -288,7 +289,7 @@ async fn a_mark_that_was_removed_is_no_suspect() {
     assert_eq!(listed["changes"][0]["deploy"]["mark"]["text"], "new index");
 }
 
-/// A server that was there and is away: no answer says that all is well.
+/// Redis goes away: an acknowledgement fails, and says that it may still be written.
 #[tokio::test]
 async fn while_redis_is_away_nothing_is_said_to_be_taken() {
     let fleet = fleet_of(Backend::redis().await, 1).await;

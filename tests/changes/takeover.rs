@@ -1,4 +1,4 @@
-//! The instance that judges next goes on exactly where the last one was, however that one has ended.
+//! The next instance that judges continues exactly where the previous one stopped, however that one has ended.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -28,8 +28,9 @@ fn minute(traffic: &mut Traffic, start: i64) -> Vec<Request> {
     requests
 }
 
-/// A fleet on Redis, and one in memory that nothing befalls. Passes each minute in both, and lets `judge` judge it in the
-/// first one, by the number of the minute. The changes are the same at the end of each minute.
+/// Passes the same minutes in a fleet on Redis, which `judge` disturbs, and in an undisturbed fleet in memory. `judge`
+/// judges the minute of this number in the first fleet. Checks that both fleets have the same changes after each
+/// minute.
 async fn verdicts_stay(instances: usize, seed: u64, mut judge: impl AsyncFnMut(&mut Fleet, i64)) {
     let mut fleet = Fleet::new(Backend::redis().await, instances);
     let mut twin = Fleet::new(Backend::memory(), instances);
@@ -63,7 +64,7 @@ async fn a_killed_folder_and_a_restart_of_all_change_no_verdict() {
     verdicts_stay(2, seed(), async |fleet, minute| {
         assert_eq!(fleet.judge_by(judge).await, 1);
         match minute {
-            // In a quiet time, with one change, with two, with none again.
+            // While there is no change, one change, two changes, and no change again.
             30 | 51 | 55 | 63 => {
                 fleet.restart(judge).await;
                 judge = 1 - judge;
@@ -78,7 +79,7 @@ async fn a_killed_folder_and_a_restart_of_all_change_no_verdict() {
     .await;
 }
 
-/// Polls a future up to so many times, each time once it has been woken, then drops it. Returns whether it has ended.
+/// Polls a future at most `times` times, each time when it is woken, and then drops it. Returns whether it has ended.
 async fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> bool {
     let (mut future, mut polls) = (pin!(future), 0);
     poll_fn(|context| {
@@ -97,8 +98,8 @@ async fn a_judgement_that_is_dropped_changes_no_verdict() {
     let (mut rng, mut dropped) = (Rng::with_seed(seed), 0);
     verdicts_stay(1, seed, async |fleet, minute| {
         let pulse = &fleet.instances[0].pulse;
-        // A judgement waits for the detector's thread and for each answer of Redis; after one that was dropped, for each
-        // minute of the past.
+        // A judgement waits for the detector's thread and for each answer of Redis. After a dropped judgement, it also
+        // waits for each minute of the past.
         let most = if minute % 4 == 0 { 300 } else { 15 };
         for _ in 0..3 {
             let has_ended = poll_times(pulse.simulation().judge(), rng.usize(1..=most)).await;

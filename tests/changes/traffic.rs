@@ -1,11 +1,12 @@
-//! Requests of a service, drawn from a seed: heavy-tailed and bimodal times, pages that wobble from minute to minute.
+//! Random requests of a service from a seed, with heavy-tailed times, on pages whose speed varies from minute to
+//! minute.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// A page, its requests per minute, the median of their times in milliseconds, and how far they spread.
+/// A page, its requests per minute, the median of their times in milliseconds, and the spread of the times.
 type Page = (&'static str, f64, f64, f64);
 
 /// The page that most tests make slower.
@@ -59,8 +60,8 @@ impl Traffic {
         self.minute_with(|_| 1.0)
     }
 
-    /// The requests of one more minute. `times` multiplies the rate of a page. Each request is drawn: copies of one would
-    /// fail together, or be slow together, as those of a defect do.
+    /// The requests of one more minute. `times` multiplies the rate of a page. Each request is drawn for itself: copies
+    /// of one request would fail together or be slow together, like requests with a defect.
     pub fn minute_with(&mut self, times: impl Fn(&str) -> f64) -> Vec<Request> {
         let mut requests = Vec::with_capacity(600);
         let rng = &mut self.rng;
@@ -72,7 +73,7 @@ impl Traffic {
                 waited += exponential(rng);
                 let mut millis = *median * (*wobble + *spread * normal(rng)).exp();
                 if rng.u8(..) < 5 {
-                    // A tail without a mean of squares.
+                    // A heavy tail, with infinite variance before the cut.
                     millis *= (1.0 - rng.f64()).powf(-1.0 / 1.5).min(30.0);
                 }
                 requests.push(Request {

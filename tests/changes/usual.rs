@@ -1,4 +1,4 @@
-//! The load of a page in the same hour of each week is no news, once three weeks have shown it.
+//! A load that returns in the same hour of each week is no change once three weeks have shown it.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use crate::traffic::{SEARCH, Traffic, slow_down};
 const PRODUCT: &str = "GET /products/{id}";
 const WEEK: i64 = 7 * 86_400;
 
-/// A quiet hour, an hour in which one page has `traffic` times the requests and one takes `time` times as long, and half
-/// of the next. Returns what was ongoing at any time.
+/// Passes a quiet hour, an hour in which one page has `traffic` times the requests and another takes `time` times as
+/// long, and half an hour more. Returns all changes that were ongoing at any time.
 async fn pass_week(
     fleet: &mut Fleet,
     usual: &mut Traffic,

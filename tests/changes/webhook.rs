@@ -29,7 +29,7 @@ async fn a_page_that_becomes_slower_is_posted_to_a_server() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     let received = posted.clone();
-    // `Json` refuses a body that is not sent as JSON.
+    // `Json` refuses a body without the content type of JSON.
     let hook = async move |Json(body): Json<Value>| received.lock().unwrap().push(body);
     let server = Router::new().route("/hook", post(hook));
     tokio::spawn(async move { axum::serve(listener, server).await });
@@ -52,7 +52,7 @@ async fn a_page_that_becomes_slower_is_posted_to_a_server() {
     let text = body["text"].as_str().unwrap();
     assert!(text.starts_with(&format!("{SEARCH} is slower: ")), "{text}");
     assert!(fleet.now > slow_at, "{body}");
-    // Both have gone through text, which rounds a float.
+    // Compares both as text, because text rounds floats.
     let change = serde_json::to_string(&fleet.changes().await[0]).unwrap();
     assert_eq!(
         body["change"],

@@ -109,7 +109,7 @@ pub async fn away(size: Size) -> Report {
     let (p99, failed, answered) = load.stop().await;
     sent += answered as i64;
 
-    // The store comes back while requests go on; these are counted too.
+    // The store comes back while requests go on. These requests are counted too.
     let load = Load::start(demo.address()).await;
     proxy.heal();
     let healed = Instant::now();

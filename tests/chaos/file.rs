@@ -16,8 +16,8 @@ use crate::scenarios::process::{CONNECTIONS, Clients};
 use crate::service::{pause, settle, without_tasks};
 use crate::table::Size;
 
-/// What may be missing: a flush interval and its jitter, as the commit follows the flush, and the flush and the
-/// commit themselves on a busy machine.
+/// The time before a kill whose requests may be missing: a flush interval and its jitter, and the time of the flush and
+/// of the commit after it, on a busy machine.
 const ALLOWED: Duration = Duration::from_millis(1_300);
 
 /// Starts the demo on a file.
@@ -27,7 +27,7 @@ async fn start(path: &Path) -> Demo {
     Demo::start(demo::built(), &env).await
 }
 
-/// The requests that a file has, of which the entries that wait in it are folded before.
+/// The number of requests in a file, after folding the entries that wait in its journal.
 async fn stored(path: &Path) -> i64 {
     let options = FileOptions::new(path).unwrap();
     let store = Arc::new(FileStore::open(options).unwrap());
@@ -98,7 +98,7 @@ pub async fn deploys(size: Size) -> Report {
             break;
         };
         (old, clients) = (new, of_new);
-        // It tries the file each second, and must have it before the next deploy.
+        // The new process tries to open the file each second, and must have it before the next deploy.
         pause(2_000).await;
     }
     let connections = CONNECTIONS as i64 * (rounds as i64 + 1);

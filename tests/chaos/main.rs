@@ -1,9 +1,9 @@
-//! The long form of `tests/faults` and `tests/topologies`: `make chaos` runs it in release and prints one table. It
-//! ends with an error if any number differs.
+//! The long form of `tests/faults` and `tests/topologies`: `make chaos` runs it as a release build and prints one
+//! table. The program ends with an error if any number differs.
 //!
-//! `PULSE_CHAOS_SCALE=0.05` (or `--quick`) shortens every scenario to that part, `PULSE_SEED` repeats a
-//! run, and words after `run` select scenarios by name. Without `run` it does nothing, so that a plain
-//! `cargo test` only compiles it.
+//! `PULSE_CHAOS_SCALE=0.05` (or `--quick`) shortens every scenario to that part, `PULSE_SEED` repeats a run, and words
+//! after `run` select scenarios by name. Without `run` the program does nothing, so a plain `cargo test` only compiles
+//! it.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -38,11 +38,11 @@ use std::time::Duration;
 
 use table::{Run, Size};
 
-/// Fleets that run at once. Each waits for leases to expire most of the time.
+/// The number of fleets that run at once. Most of the time, each waits until a lease expires.
 const FLEETS: u64 = 4;
 
-/// What a SIGKILL may take: an interval of a second and up to 50 ms of jitter, and the rest for the flush itself, on a busy
-/// machine.
+/// The time before a SIGKILL whose requests may be missing: a flush interval of a second, up to 50 ms of jitter, and
+/// the rest for the flush itself, on a busy machine.
 const AN_INTERVAL: Duration = Duration::from_millis(1_150);
 
 fn main() {

@@ -57,7 +57,8 @@ impl Run {
         name: &'static str,
         scenario: impl AsyncFnOnce(Size) -> Report,
     ) {
-        // The seed of a scenario does not depend on which others run.
+        // Draws the seed even if the scenario is not selected, so that a scenario's seed does not depend on the
+        // selection.
         let seed = self.rng.u64(..);
         if !self.chosen.is_empty() && !self.chosen.iter().any(|word| name.contains(word.as_str())) {
             return;
@@ -74,7 +75,7 @@ impl Run {
             faults: vec!["it panicked, see above".to_owned()],
             ..Report::default()
         });
-        // Each SIGKILL may take the last interval.
+        // After a SIGKILL, the requests of the last interval may be missing.
         let is_wrong = report.stored != report.expected && !name.contains("SIGKILL");
         report.fault_if(is_wrong, "it differs");
         self.rows.push(Row {

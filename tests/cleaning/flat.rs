@@ -1,4 +1,4 @@
-//! Three days of a fleet's traffic on 60 contexts, all of them active, leave Redis' memory flat.
+//! Redis' memory does not grow during three days of a fleet's traffic on 60 active contexts.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ const PROFILES: &[u8] = b"pulse:profiles1:";
 const CONTEXTS: u64 = 60;
 /// Samples of a context per second.
 const REQUESTS: usize = 12;
-/// Seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. No sample comes
-/// between two calls, so that only the cleaner removes slices of seconds and minutes. Before memory is measured, a
+/// Seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. There are no
+/// samples between two calls, so only the cleaner removes slices of seconds and minutes. Before memory is measured, a
 /// call fills every slice of up to five minutes.
 const STEP: i64 = HOUR;
 /// Commands per call.
@@ -59,7 +59,7 @@ impl Fleet {
                 batch.add(&first, Kind::Http, *second, &aggregate);
             }
             let first = ContextId::new(Kind::Http, first);
-            let delta = batch.contexts.get(&first).expect("it is in it").clone();
+            let delta = batch.contexts.get(&first).expect("it was added").clone();
             for name in self.names.iter().skip(variant).step_by(10) {
                 let context = ContextId::new(Kind::Http, name.clone());
                 batch.contexts.insert(context, delta.clone());
@@ -84,8 +84,8 @@ impl Fleet {
         }
     }
 
-    /// What all keys take, without the slices of six hours and the profiles: these are flat after fifteen days and
-    /// after a week only.
+    /// The memory of all keys except slices of six hours and profiles, which still grow for fifteen days and for a
+    /// week.
     async fn memory(&self) -> u64 {
         let conn = &mut self.server.connection().await;
         let mut keys = keys(conn, "*").await;
@@ -125,7 +125,7 @@ async fn three_days_of_traffic_leave_memory_flat() {
         let mut seconds = vec![now];
         let measures = [48, 72].contains(&(step * STEP / HOUR)) && step * STEP % HOUR == 0;
         if measures {
-            // All retained slices of up to five minutes.
+            // A second in each retained slice of up to five minutes.
             let fine = [1, 5, 60]
                 .into_iter()
                 .flat_map(|p| (0..120).map(move |n| now - p * n));
@@ -144,8 +144,8 @@ async fn three_days_of_traffic_leave_memory_flat() {
     println!("bytes of all keys after 48 and 72 h: {measured:?}");
     let per_context = measured[1] / CONTEXTS;
     assert!(per_context < 64 * 1024, "{per_context} bytes per context");
-    // The slices of an hour and longer still grow, of which 120 are kept: 24 a day, twice some ten bytes each. A leak
-    // would grow by half.
+    // Slices of an hour and longer still become more until there are 120: 24 slices a day, with some ten bytes each,
+    // twice. With a leak, memory would grow by half.
     let growth = measured[1] as f64 / measured[0] as f64 - 1.0;
     assert!(growth < 0.05, "the keys grew by {growth:.3}");
 }

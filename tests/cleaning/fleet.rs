@@ -15,7 +15,7 @@ use crate::rig::server::RedisServer;
 const PRECISIONS: [u32; 3] = [1, 60, 3_600];
 const DEAD: usize = 300;
 const LIVE: usize = 30;
-/// The first pass is one in which all three precisions are due.
+/// The time of the first pass, in which all three precisions are due.
 const START: i64 = THIS_HOUR;
 
 type Slices = BTreeMap<i64, i64>;
@@ -54,8 +54,8 @@ async fn write_garbage(server: &RedisServer) {
     }
 }
 
-/// Writes counters without live slices. Some have no hash any more, one is longer than one command can list, and
-/// some have one slice.
+/// Writes counters without live slices. Some have no hash, some have one slice, and one has more slices than one
+/// command can list.
 async fn write_dead(server: &RedisServer) {
     let conn = &mut server.connection().await;
     for n in 0..DEAD {
@@ -75,7 +75,7 @@ async fn write_dead(server: &RedisServer) {
     }
 }
 
-/// Writes counters with slices up to now, some with gaps, which reach back beyond the cut-off.
+/// Writes counters with slices from before the cut-off up to now, some of them with gaps.
 async fn write_live(server: &RedisServer) -> BTreeMap<(u32, String), Slices> {
     let conn = &mut server.connection().await;
     let mut rng = fastrand::Rng::with_seed(5);
@@ -229,7 +229,7 @@ async fn old_slices_of_a_written_counter_are_removed_within_sixteen_passes() {
         passes += 1;
         assert!(passes <= 16);
     }
-    // The slices of an idle counter are listed in the next pass.
+    // The next pass lists and removes the slices of an idle counter.
     let old = (0..100).map(|i| (START - 10_000 - 60 * i, 1));
     write(conn, 60, "idle", &old.collect()).await;
     let _: i64 = ask(conn, "EXPIRE", (key(60, "idle"), 7_600)).await;

@@ -1,4 +1,4 @@
-//! A whole `Pulse` with a manual clock forgets idle contexts. The stores' suite has each store forget them.
+//! A whole `Pulse` with a manual clock forgets idle contexts. The stores' suite tests this for each store.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn contexts_are_unranked_and_forgotten() {
     let server = RedisServer::start().await;
     let (clock, manual_clock) = Clock::manual(NOW);
     let builder = Pulse::builder().clock(clock.clone()).redis(server.url());
-    // The test flushes itself.
+    // Only the test flushes.
     let builder = builder.flush_interval(Duration::from_secs(60));
     let fixture = Fixture {
         pulse: builder.build().unwrap(),
@@ -70,7 +70,7 @@ async fn contexts_are_unranked_and_forgotten() {
     };
     fixture.visit(&["old", "new"]).await;
     fixture.manual_clock.advance(Duration::from_secs(HOUR));
-    // Samples in another hour, so that there are statistics of a last hour too.
+    // Samples in a second hour, so that there are statistics of the last hour too.
     fixture.visit(&["old", "new"]).await;
     let conn = &mut server.connection().await;
     // Two sets and their hours, two counters of seven precisions, and the user's counter. Keys of records do

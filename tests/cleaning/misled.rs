@@ -1,5 +1,5 @@
 //! Conditions that must not mislead a cleaner: a clock that is ahead, members that are not names, a lease that never
-//! expires, a key that is gone.
+//! expires, a missing key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,7 +98,8 @@ async fn the_counters_of_all_are_never_forgotten() {
     assert_eq!(known_members(conn).await.len(), 2);
 }
 
-/// The book's functions list a context in the ranking only. Cleaning forgets its statistics all the same.
+/// The functions of *Redis in Action* list a context only in the ranking. Cleaning still removes the context's
+/// statistics.
 #[tokio::test]
 async fn contexts_that_only_the_ranking_names_are_forgotten() {
     let server = RedisServer::start().await;
@@ -181,7 +182,7 @@ async fn idle_keys_expire_and_the_cleaner_removes_them_from_the_list() {
         let full = full * 1_000;
         assert!((full - 3_000..=full).contains(&left), "{left} ms");
     }
-    // Removes the key now, which expires in ten minutes.
+    // Removes the key now, as it would expire only in ten minutes.
     let () = issue(conn, "DEL", key(1, "sales")).await;
     assert_eq!(known_members(conn).await.len(), 2);
     store.upkeep().clean(&pass(now())).await.unwrap().unwrap();

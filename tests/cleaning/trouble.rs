@@ -14,14 +14,15 @@ use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, until};
 
-/// So many that the cleaner asks for dozens of answers, each of which takes [`LATENCY`].
+/// The number of counters without live slices. A pass needs dozens of answers for them, each of which takes
+/// [`LATENCY`].
 const DEAD: usize = 3_000;
 
-/// How long an answer takes.
+/// The time of an answer.
 const LATENCY: Duration = Duration::from_millis(50);
 
-/// A server with counters without live slices and one whose slices never end, and a proxy before it that is slow, so
-/// that a pass is seen to be under way.
+/// A server with [`DEAD`] counters without live slices and one counter with slices in the far future. The slow proxy in
+/// front of the server makes a pass last long enough to be interrupted.
 async fn server(is_durable: bool) -> (RedisServer, Proxy, BTreeMap<i64, i64>) {
     let server = match is_durable {
         true => RedisServer::start_durable().await,
@@ -69,12 +70,12 @@ async fn until_mid_pass(server: &RedisServer) {
     .await;
 }
 
-/// All dead are gone, and what is alive is as it was.
+/// Waits until all counters without live slices are gone, and checks that the live counter is unchanged.
 async fn assert_clean(server: &RedisServer, live: &BTreeMap<i64, i64>) {
     let conn = &mut server.connection().await;
     until("all dead are gone", async || {
         let left = known_members(conn).await.len();
-        assert!(left > 0, "the live one is gone");
+        assert!(left > 0, "the live counter is gone");
         left == 1
     })
     .await;

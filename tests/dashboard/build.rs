@@ -1,4 +1,4 @@
-//! A dashboard refuses what an instance refuses, with the same words.
+//! A dashboard refuses the same settings as an instance, with the same errors.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::rig::asking;
 
 type Configure<B> = fn(B) -> B;
 
-/// A name of a field with its setting by each builder.
+/// Each field's name, with a function that sets the field for either builder.
 macro_rules! both {
     ($($field:ident($($value:expr),+)),+ $(,)?) => {
         [$((

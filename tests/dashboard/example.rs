@@ -1,4 +1,4 @@
-//! The example as its user starts it.
+//! The example program of a dashboard, as a process of its own.
 
 use std::time::Duration;
 

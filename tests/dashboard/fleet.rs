@@ -1,4 +1,4 @@
-//! Two instances and a dashboard on one Redis. One clock of the test is that of all three.
+//! Instances and a dashboard on one Redis, with one clock that the test moves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::rig::asking;
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::{RedisServer, issue};
 
-/// Begins an hour.
+/// The start of an hour.
 pub const START: i64 = 1_700_002_800;
 pub const MINUTE: i64 = 60;
 
@@ -60,7 +60,7 @@ impl Fleet {
         self.builder_at(self.server.url())
     }
 
-    /// The same, as another user.
+    /// A builder with the URL of another user.
     pub fn builder_at(&self, url: String) -> DashboardBuilder {
         Dashboard::builder()
             .redis(url)
@@ -75,7 +75,7 @@ impl Fleet {
         dashboard.mount("/pulse", Access::open())
     }
 
-    /// Takes all that instances have to the store, one after another, each of which folds.
+    /// Flushes the instances one after another. Each one folds.
     pub async fn flush(&self, instances: &[Pulse]) {
         let mut connection = self.server.connection().await;
         for pulse in instances {
@@ -86,12 +86,12 @@ impl Fleet {
         }
     }
 
-    /// Lets answers be asked anew, that are a second old.
+    /// Advances the clock, so that no answer is reused.
     pub fn look_again(&self) {
         self.hand.advance(Duration::from_secs(2));
     }
 
-    /// The keys with their values as the server saves them, without the lease of folding, which ends by itself.
+    /// All keys with their dumped values, without the lease of the folder, which expires by itself.
     pub async fn values(&self) -> BTreeMap<String, Vec<u8>> {
         let mut connection = self.server.connection().await;
         let keys: Vec<String> = self.server.run("KEYS *").await;

@@ -27,7 +27,7 @@ async fn a_dashboard_waits_for_the_first_instance() {
         "api/rows",
     ] {
         let (status, body) = send(&dashboard, "GET", path).await;
-        // The row caches and rankings of a process that has none are none.
+        // A dashboard has no row caches and rankings of its own, but still answers questions about them.
         assert_eq!(status, StatusCode::OK, "{path}: {body}");
     }
     let overview = json(&dashboard, "api/overview?window=1h").await;

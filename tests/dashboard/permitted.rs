@@ -1,4 +1,4 @@
-//! The Redis user of a dashboard needs no permission to write, and is told which it needs to read.
+//! The Redis user of a dashboard needs no permission to write. An error names the missing permissions to read.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn a_user_that_may_not_write_sees_all() {
     ] {
         assert_eq!(rule.contains(command), is_needed, "{body}");
     }
-    // As the rule says.
+    // Grants exactly the permissions in the rule of the error.
     let words = rule.split(['"', ' ']).filter(|word| word.starts_with('+'));
     permit(&format!("-@all {}", words.collect::<Vec<_>>().join(" "))).await;
     fleet.look_again();

@@ -1,4 +1,4 @@
-//! A dashboard answers as an instance does, and writes nothing meanwhile.
+//! A dashboard gives the same answers as an instance, and writes nothing.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ const OWN: [&str; 5] = [
     "metrics",
 ];
 
-/// The commands of connections, of questions, and of this test.
+/// Commands for connections, for questions, and for this test.
 const ALLOWED: &str = "
     auth select time info hello config|resetstat getrange hstrlen hgetall hkeys hlen
     hmget hscan xlen zcard zcount zmscore memory|usage zrangebylex zrangebyscore
@@ -79,7 +79,7 @@ async fn busy(fleet: &Fleet) -> [Pulse; 2] {
         }
         if minute == 5 {
             fleet.flush(&instances).await;
-            // The one that has folded last.
+            // The instance that has folded last.
             instances[1].mark("new index").await.unwrap();
         }
     }
@@ -112,7 +112,7 @@ async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
     let overview = get(&dashboard, "api/overview").await;
     assert_eq!(overview["hour"]["requests"], 2 * 10 * 80);
 
-    // The instances rest, so that only the dashboard asks: all questions, twice.
+    // The instances are idle, so only the dashboard sends commands. It gets all questions twice.
     let before = fleet.values().await;
     assert!(before.len() > 20, "only {} keys", before.len());
     let () = fleet.server.run("CONFIG RESETSTAT").await;
@@ -134,7 +134,7 @@ async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
     );
     assert_eq!(fleet.values().await, before);
 
-    // The dashboard is no instance.
+    // The dashboard is not listed as an instance.
     let answer = get(&dashboard, "api/instances").await;
     let names = answer["instances"].as_array().unwrap().iter();
     let names: Vec<_> = names.map(|row| row["instance"].as_str().unwrap()).collect();
@@ -142,7 +142,7 @@ async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
     let alive: u64 = fleet.server.run("ZCARD pulse:pulse:instances").await;
     assert_eq!(alive, 2);
 
-    // Later requests are shown.
+    // The dashboard shows later requests too.
     instances[1].record("GET /new", Duration::from_millis(1), StatusCode::OK);
     fleet.flush(&instances).await;
     fleet.look_again();
@@ -174,7 +174,7 @@ async fn a_dashboard_tells_nothing_that_only_an_instance_has() {
     assert_eq!(health["fold"]["journal"]["is_folder"], false);
     assert_eq!(health["changes"]["judged_until"], START + 10 * MINUTE);
     assert!(health["reading"].is_object() && health["version"].is_string());
-    // The figures of the fleet are those of an instance.
+    // A dashboard and an instance have the same figures of the fleet.
     let own = Router::new().merge(instances[0].mount("/pulse", Access::open()));
     let own = get(&own, "api/health").await;
     let changes = get(&dashboard, "api/changes").await;
@@ -185,7 +185,7 @@ async fn a_dashboard_tells_nothing_that_only_an_instance_has() {
     let samples = metrics.lines().filter(|line| !line.starts_with('#'));
     let samples: Vec<_> = samples.collect();
     for line in &samples {
-        // A dashboard asks for credentials as well.
+        // A dashboard counts wrong credentials too.
         let of_the_fleet = [
             "pulse_fleet_",
             "pulse_store_up ",

@@ -1,4 +1,4 @@
-//! The end of the demo.
+//! The demo ends after a SIGTERM.
 
 use super::rig::book;
 use super::rig::fold::fold_rest;
@@ -27,7 +27,7 @@ async fn sigterm_flushes_and_ends_although_a_stream_is_open() {
     }
     demo.signal("TERM");
     // The stream never ends, and the next flush is due in a minute.
-    let status = demo.wait_exit(PATIENCE).await.expect("it ends");
+    let status = demo.wait_exit(PATIENCE).await.expect("the demo ends");
     assert!(status.success(), "{status}: {}", demo.stderr());
     let _ = streaming.await;
     fold_rest(&redis.url(), "").await;

@@ -1,4 +1,4 @@
-//! The demo as its user runs it: a process of its own, real HTTP, a real Redis.
+//! The demo as a process of its own, with real HTTP and a real Redis.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 #![cfg(all(feature = "redis", feature = "prometheus", feature = "row-cache"))]
 
@@ -20,7 +20,7 @@ async fn start_without_traffic(env: &[(&str, &str)]) -> Demo {
     Demo::start(demo::built(), &env).await
 }
 
-/// Asks until the answer is as it should be, and returns it.
+/// Asks until the answer passes, and returns it.
 async fn until(client: &mut Client, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     look_until(PATIENCE, async || {
         let answer = client.json(path).await;
@@ -38,14 +38,14 @@ fn row<'a>(paths: &'a Value, context: &str) -> Option<&'a Value> {
     rows.iter().find(|row| row["context"] == context)
 }
 
-/// Waits until a context has so many requests in this hour and the last.
+/// Waits until a context has `expected` requests in this hour and the last one.
 async fn wait_until_counted(client: &mut Client, context: &str, expected: u64) {
     look_until(PATIENCE, async || {
         let mut count = 0;
         for window in ["hour", "last_hour"] {
             let path = format!("/admin/pulse/api/paths?kind=all&limit=1000&window={window}");
             let response = client.get(&path).await;
-            // A snapshot may have failed a moment before the store came back.
+            // The answer may be an error from a moment before the store came back.
             if response.status == 503 {
                 return Err(response.text());
             }

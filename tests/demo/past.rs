@@ -1,5 +1,5 @@
-//! `DEMO_HISTORY` and `DEMO_INCIDENT`: the simulated past, what is named in it, and the live shop after it. The incidents in
-//! memory are read from the page, in `tests/browser`.
+//! `DEMO_HISTORY` and `DEMO_INCIDENT`: the simulated past, its changes, and the live shop after it. `tests/browser`
+//! tests the incidents in memory.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::rig::process::TempDir;
 use super::rig::server::RedisServer;
 use super::{row, until};
 
-/// How long a past may take to be recorded, while the machine is busy with something else.
+/// The time in which a past must be recorded, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);
 const MINUTES: u64 = 90;
-/// The pages of the shop that visitors of a fleet ask for, with their requests per minute.
+/// The pages of the shop, with their requests per minute in the past.
 const RATES: [(&str, f64); 8] = [
     ("GET /", 360.0),
     ("GET /products/{id}", 360.0),
@@ -27,7 +27,7 @@ const RATES: [(&str, f64); 8] = [
     ("GET /reports/daily", 24.0),
 ];
 
-/// Starts a demo with a past on a store, which a variable names.
+/// Starts a demo with a past. `store` is the environment variable that names its store.
 async fn start(store: (&str, &str), incident: Option<&str>) -> (Demo, Client) {
     let history = format!("{MINUTES}m");
     let incident = incident.map(|incident| ("DEMO_INCIDENT", incident));
@@ -50,7 +50,7 @@ fn logged(demo: &Demo, words: &str) -> u64 {
     second.unwrap_or_else(|| panic!("{words:?} is not in the log: {log}"))
 }
 
-/// The different texts of a field of rows.
+/// The distinct texts of a field of rows.
 fn texts<'a>(rows: &'a [Value], field: &str) -> BTreeSet<&'a str> {
     rows.iter()
         .map(|row| row[field].as_str().unwrap())
@@ -62,7 +62,7 @@ async fn the_past_is_recorded_and_nothing_is_named_in_it() {
     let redis = RedisServer::start().await;
     let (demo, mut client) = start(("REDIS_URL", &redis.url()), None).await;
     let seam = logged(&demo, "before Unix second ");
-    // The last minute may be simulated in part.
+    // Only a part of the last minute may be simulated.
     let to = seam / 60 * 60;
     let hour = format!("paths?limit=100&from={}&to={to}", to - 3_600);
     let past = ask(&mut client, &hour).await;
@@ -106,7 +106,7 @@ async fn the_past_is_recorded_and_nothing_is_named_in_it() {
 async fn an_incident_and_nothing_else_is_named_in_redis() {
     let redis = RedisServer::start().await;
     let demo = start(("REDIS_URL", &redis.url()), Some("busy_host")).await;
-    // Every change is about the instance, and its machine is suspected.
+    // Every change is about one instance, and has its machine as a suspect.
     is_named(demo, |change, suspects| {
         let is_about = |it: &Value| it["instance"] == "web-3";
         let is_machine = |suspect: &Value| {
@@ -132,7 +132,8 @@ async fn an_incident_and_nothing_else_is_named_in_a_file() {
     .await;
 }
 
-/// Fails unless changes are named right after the start, and all are expected, given a change and its suspects.
+/// Panics unless there are changes right after the start, all of which are ongoing since the incident and pass
+/// `is_expected`, which gets a change and its suspects.
 async fn is_named(
     (demo, mut client): (Demo, Client),
     is_expected: impl Fn(&Value, &[Value]) -> bool,
@@ -188,7 +189,7 @@ async fn a_past_is_not_added_to_what_a_service_has_recorded_nor_without_a_store(
 async fn an_incident_without_a_past_begins_at_the_start() {
     let demo = Demo::start(built(), &[("DEMO_INCIDENT", "surge")]).await;
     let mut client = Client::connect(demo.address()).await;
-    // 1,464 requests a minute, and 1,800 more.
+    // The usual 1,464 requests a minute, and 1,800 more of the surge.
     until(&mut client, "/admin/pulse/api/overview", |overview| {
         overview["instances"] == 4 && overview["requests_per_second"].as_f64() > Some(40.0)
     })

@@ -11,7 +11,8 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 use crate::service::{now, settle, with_clock, without_tasks};
 
-/// Up to when `api/overview` claims to be current, and which share of the last five minutes it claims to have.
+/// The moment up to which `api/overview` claims to be complete, and the share of the last five minutes that it claims
+/// to have.
 async fn claimed(pulse: &Pulse) -> (i64, f64) {
     let overview = ask(pulse, "/api/overview?window=5m").await;
     let complete = overview["window"]["complete"].as_f64();
@@ -22,7 +23,7 @@ async fn claimed(pulse: &Pulse) -> (i64, f64) {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Passes time, and begins the next second.
+/// Advances the clock, and drains.
 fn pass(pulse: &Pulse, hand: &ManualClock, time: Duration) {
     hand.advance(time);
     pulse.simulation().drain();
@@ -96,14 +97,14 @@ async fn nothing_is_current_while_a_call_is_under_way() {
     proxy.black_hole(true);
     let mut held = Box::pin(pulse.flush());
     tokio::select! {
-        ended = &mut held => panic!("it has ended: {ended:?}"),
+        ended = &mut held => panic!("the flush has ended: {ended:?}"),
         () = until("a call is under way", async || {
             pulse.health().flush.in_doubt_age_seconds.is_some()
         }) => {}
     }
     proxy.heal();
     pass(&pulse, &hand, 5 * SECOND);
-    // What comes meanwhile is newer.
+    // A request during the call is newer.
     request(&pulse);
     pulse.simulation().drain();
     until("it can be read", async || {

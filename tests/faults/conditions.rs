@@ -1,5 +1,5 @@
-//! A walk through the table of conditions: each begins and ends, in health, in the gauge and for `on_condition`. Those that
-//! need another kind of store or host are walked by the tests beside their like.
+//! Lets each condition begin and end, in health, in the gauge and for `on_condition`. Other tests do this for
+//! conditions that need another kind of store or host.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -16,10 +16,10 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
 use crate::service::{PREFIX, Service, Stored, now, pause, with_clock};
 
-/// Tests of what the status of the store says.
+/// The file with tests of the store's status.
 const STATUS: &str = "crates/core/src/store/status_health.rs";
 
-/// The files whose tests let a condition begin and end that none of this file does.
+/// Conditions that no test of this file lets begin and end, and the files with their tests.
 const ELSEWHERE: &[(Condition, &str)] = &[
     (Condition::Judgement, "tests/changes/failures.rs"),
     (Condition::UnreadableKey, "tests/stores/oversized.rs"),
@@ -94,7 +94,8 @@ impl Watched {
         line.unwrap().to_owned()
     }
 
-    /// Passes seconds until the condition stands, or does not: in health and for `on_condition`.
+    /// Passes seconds until health and `on_condition` report that the condition holds, or, without `stands`, that it
+    /// does not.
     async fn pass_until(&self, condition: Condition, stands: bool) {
         look_until(PATIENCE, async || {
             self.service.requests(1).await;
@@ -114,7 +115,7 @@ impl Watched {
         .await;
     }
 
-    /// Waits until a condition that has begun is told.
+    /// Waits until a condition is reported as begun.
     async fn begun(&self, condition: Condition) {
         self.pass_until(condition, true).await;
         if condition != Condition::Unreachable {
@@ -123,7 +124,7 @@ impl Watched {
         assert!(!self.service.health().warnings.is_empty(), "{condition}");
     }
 
-    /// Waits until a condition that has ended is quiet.
+    /// Waits until a condition is reported as ended.
     async fn ended(&mut self, condition: Condition) {
         self.pass_until(condition, false).await;
         assert_eq!(self.gauge(condition).await, "0", "{condition}");

@@ -1,7 +1,8 @@
-//! Faults of a server that is reached: each has a condition, which the walk of the conditions and the soak let begin and
-//! end.
+//! Faults of a server that can be reached. The tests of conditions and the soak let the condition of each fault begin
+//! and end.
 
-/// A fault that a command begins and ends: the name of the condition, the command, and its last word for each.
+/// A fault that a command begins and ends: the name of the condition, the command, its last word to begin the fault,
+/// and its last word to end the fault.
 pub struct ServerFault(pub &'static str, &'static str, &'static str, &'static str);
 
 impl ServerFault {
@@ -17,7 +18,7 @@ impl ServerFault {
 const ACL: &str = "ACL SETUSER default";
 const POLICY: &str = "CONFIG SET maxmemory-policy";
 
-/// Commands without keys of this crate, so that each prefix has them.
+/// The commands name no keys, so they work with each prefix.
 pub const SERVER_FAULTS: [ServerFault; 9] = [
     ServerFault("flush", ACL, "-xadd", "+xadd"),
     ServerFault("heartbeat", ACL, "-zcount", "+zcount"),

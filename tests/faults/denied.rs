@@ -1,5 +1,5 @@
-//! A server that denies access: one of an instance's tasks asks it again, by one command every two seconds, and all go
-//! on once it gives in.
+//! A server that denies access. One task of an instance tries one command every two seconds, and all tasks go on once
+//! the server allows access.
 
 use std::time::Duration;
 
@@ -13,14 +13,15 @@ use crate::service::{PATIENT, Service, Stored, now, options, with_clocks};
 /// The time between two tries.
 const TRY: Duration = Duration::from_secs(2);
 
-/// More than an instance has tasks, each of which may be denied once before it waits with the others.
+/// More than the number of an instance's tasks. Each task may be denied once before it waits with the others.
 const TASKS: u64 = 8;
 
 async fn acl(conn: &mut MultiplexedConnection, rule: &str) {
     run(conn, &format!("ACL SETUSER app {rule}")).await
 }
 
-/// A server with the user `app`, and a service as that user with this password, whose clock the test moves.
+/// A server with the user `app`, and a service that connects as this user with `password`. The test moves the service's
+/// clock.
 async fn service(password: &str) -> (RedisServer, MultiplexedConnection, Service, ManualClock) {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
@@ -32,7 +33,7 @@ async fn service(password: &str) -> (RedisServer, MultiplexedConnection, Service
     (server, conn, service, hand)
 }
 
-/// How many commands the server has refused.
+/// The number of commands that the server has refused.
 async fn refused(server: &RedisServer) -> u64 {
     let stats = server.info("commandstats").await;
     let fields = stats.values().flat_map(|stats| stats.split(','));
@@ -44,7 +45,7 @@ async fn refused(server: &RedisServer) -> u64 {
     numbers.sum()
 }
 
-/// Passes the time between two tries, `tries` times, and waits for each. Returns how many commands were refused.
+/// Passes the time of `tries` tries, and waits for each try. Returns the number of refused commands.
 async fn try_again(server: &RedisServer, hand: &ManualClock, tries: u64) -> u64 {
     let first = refused(server).await;
     for _ in 0..tries {
@@ -65,9 +66,9 @@ async fn a_denial_is_tried_again_by_one_command_and_ends_for_all_tasks_at_once()
         }
         acl(&mut conn, denied).await;
         service.requests(100).await;
-        // Each task is denied for itself, and the permissions are checked one by one, once.
+        // At first, each task is denied once, and the permissions are checked once, one by one.
         try_again(&server, &hand, 20).await;
-        // Each new connection authenticates.
+        // Counts connections by AUTH, which each new connection sends.
         let connected = server.info("commandstats").await.remove("cmdstat_auth");
         let cost = try_again(&server, &hand, 20).await;
         assert!(cost <= 20 + TASKS, "{cost} commands for 20 tries");

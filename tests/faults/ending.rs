@@ -1,4 +1,4 @@
-//! The end of a service: in the middle of a flush, with a store that never answers, twice, without a shutdown.
+//! The end of a service: during a flush, with a store that never answers, with two shutdowns, and without a shutdown.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ async fn a_shutdown_with_a_store_that_never_answers_ends_in_time() {
     let shutdown = async || (service.pulse.shutdown().await, service.health().flush.lost);
     let both: [_; 2] = tokio::join!(shutdown(), shutdown()).into();
     assert!(start.elapsed() < PATIENCE);
-    // Neither ends before the work is done, and one of them tells what is lost.
+    // Neither shutdown ends before the work is done, and only one of them reports the loss.
     assert_eq!(both.each_ref().map(|(_, lost)| *lost), [10, 10]);
     let told = both.into_iter().filter_map(|(ended, _)| ended.err());
     let told: Vec<_> = told.map(|error| error.requests()).collect();
@@ -56,7 +56,7 @@ async fn a_shutdown_with_a_store_that_never_answers_ends_in_time() {
     assert_eq!(service.health().flush.lost, 10);
 }
 
-/// In one process, no other instance folds what it has left.
+/// A dropped `Pulse` in memory must fold its samples, because no other instance can.
 #[tokio::test]
 async fn what_a_dropped_pulse_has_recorded_in_memory_can_be_read() {
     let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
@@ -70,7 +70,7 @@ async fn what_a_dropped_pulse_has_recorded_in_memory_can_be_read() {
     .await;
 }
 
-/// A flush may have more to append than the journal has room for.
+/// The flush is larger than the journal's limit.
 #[tokio::test]
 async fn a_flush_in_memory_is_folded_in_parts_if_it_must_be() {
     let mut store = MemoryStore::new(Precisions::default(), Clock::system());
@@ -112,7 +112,7 @@ async fn a_second_shutdown_succeeds_and_what_comes_later_is_dropped() {
     let additions = (recording.recorded_additions, recording.dropped_additions);
     assert_eq!(additions, (300, 20 * 3 + 1_005));
     assert_eq!((health.flush.lost, health.flush.lost_additions), (0, 0));
-    // That of the additions, which is the smaller one.
+    // The completeness is that of the additions, which is smaller than that of the requests.
     assert!((health.completeness - 300.0 / 1_365.0).abs() < 1e-9);
     service.pulse.shutdown().await.unwrap();
     service.pulse.flush().await.unwrap();

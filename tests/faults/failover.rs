@@ -7,17 +7,17 @@ use crate::rig::server::{RedisServer, issue};
 use crate::scenarios::Pair;
 use crate::service::{PREFIX, Service, Stored, builder, without_flushes};
 
-/// Calls that are acknowledged after replication was cut never reach the replica, which takes the primary's place.
+/// Calls that are acknowledged after replication was cut never reach the replica, which becomes the primary.
 #[tokio::test]
 async fn calls_that_cannot_be_replayed_are_lost() {
     for replay_bytes in [0, 60_000] {
         let mut pair = Pair::start().await;
         let service = Service::new(builder(&pair.proxy.url()).replay_bytes(replay_bytes));
         let load = service.load(seed());
-        // It has the fence, and some calls.
+        // The replica has the fence, and some calls.
         pair.replicated().await;
         pair.cut().await;
-        // What it lacks takes more than one call.
+        // The replica lacks more than one call.
         for _ in 0..5 {
             service.flushed_again().await;
         }
@@ -38,7 +38,7 @@ async fn calls_that_cannot_be_replayed_are_lost() {
     }
 }
 
-/// A replica without data yet is not a store that was reset.
+/// A replica that has no data yet must not count as a store that was reset.
 #[tokio::test]
 async fn a_replica_that_may_not_be_written_changes_nothing() {
     let primary = RedisServer::start().await;

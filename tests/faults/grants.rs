@@ -1,5 +1,5 @@
-//! Commands that are denied while connected, and a memory that the server bounds or evicts from: told with the remedy,
-//! quiet once it is mended, and never told as the doing of another program.
+//! Commands that are denied during a connection, and a server with full memory or eviction. Health names the remedy
+//! until the fault ends, and does not blame another program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -31,13 +31,13 @@ async fn permitting() -> (RedisServer, MultiplexedConnection, RedisOptions) {
     (server, conn, options(&url, PATIENT))
 }
 
-/// All that health says is wrong.
+/// The warnings of health, and the store's last error.
 fn told(health: &Health) -> Vec<String> {
     let error = health.store.last_error.iter();
     health.warnings.iter().chain(error).cloned().collect()
 }
 
-/// Passes the seconds, one by one, until what is told is as it should be.
+/// Passes seconds until the texts from `told` pass.
 async fn pass_until_told(
     hand: &ManualClock,
     what: &str,
@@ -55,7 +55,7 @@ async fn pass_until_told(
     .await
 }
 
-/// The same, of what health says of a service.
+/// Like [`pass_until_told`], with the texts of a service's health.
 async fn pass_until(
     service: &Service,
     hand: &ManualClock,
@@ -110,13 +110,13 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
         }
         assert!(flushes < 300, "the bound of the journal does not hold");
     }
-    assert!(flushes > 1, "it is folded meanwhile");
+    assert!(flushes > 1, "the journal is folded meanwhile");
     assert!(entries(&mut conn).await > 1);
     assert_eq!(run::<String>(&mut conn, TRIMMED).await, before);
     let words = ["XTRIM", "ACL SETUSER app +xtrim"];
     pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
 
-    // No entry is appended, and so no round trims.
+    // The full journal gets no entry, so no round trims it.
     let () = run(&mut conn, "ACL SETUSER app +xtrim").await;
     pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
     until("the journal is trimmed", async || {
@@ -131,7 +131,7 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
 #[tokio::test]
 async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blamed() {
     let (_server, mut conn, options) = permitting().await;
-    // The server has its own time.
+    // The store uses the server's own time.
     let store = RedisStore::open(options).unwrap();
     let (clock, hand) = Clock::manual(now());
     let builder = Pulse::builder().store(Arc::new(store)).clock(clock);
@@ -145,7 +145,7 @@ async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blam
     for command in of_scripts.into_iter().chain(of_keys) {
         let () = run(&mut conn, &format!("ACL SETUSER app -{command}")).await;
         service.requests(48).await;
-        // Another instance may have folded meanwhile, so that the lease is asked for.
+        // Lets the instance ask for the lease again, as if another instance had folded meanwhile.
         let () = run(&mut conn, &format!("DEL {PREFIX}pulse:lease:fold")).await;
         let () = run(&mut conn, &format!("HSET {PREFIX}pulse:state v another")).await;
         let upper = command.to_uppercase();
@@ -164,7 +164,7 @@ async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blam
     end_exactly(&[&service], &mut conn).await;
 }
 
-/// A proxy may answer anything with an error of its own.
+/// For example, a proxy may answer any command with an error of its own.
 #[tokio::test]
 async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
     let deleted = Arc::new(AtomicBool::new(false));
@@ -248,7 +248,7 @@ async fn eviction_and_a_full_memory_are_told_by_all_while_they_last() {
     end_exactly(&[&other, &folder], &mut conn).await;
 }
 
-/// Cleaning has one report: the heartbeat of the instance that cleans.
+/// Cleaning reports skipped keys only in the heartbeat of the instance that cleans.
 #[tokio::test]
 async fn a_key_that_cleaning_skips_is_told_by_a_dashboard() {
     let server = RedisServer::start().await;

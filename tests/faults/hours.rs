@@ -1,4 +1,5 @@
-//! The turn of the hour. Exact means: counters = served; statistics of this hour + of the last + late = served.
+//! The turn of the hour. The numbers are exact if the counters have all served requests, and so have the statistics of
+//! this hour and the last, together with late samples.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::{let_tasks_run, until};
 use crate::service::{PATIENT, PREFIX, Service, now, options, with_clocks};
 
-/// For the current hour and for the last one: the count in the statistics of page 0, and the hour that they are of.
+/// For the current hour and the last one: the count in the statistics of page 0, and the hour of these statistics.
 async fn sets(server: &RedisServer) -> [(i64, String); 2] {
     let mut conn = server.connection().await;
     let mut sets = [const { (0, String::new()) }; 2];
@@ -29,7 +30,7 @@ async fn an_hour_turns_within_a_batch() {
     let (clock, hand) = Clock::manual(turn - 1);
     let options = options(&server.url(), PATIENT);
     let service = Service::new(with_clocks(options, &clock, &clock));
-    // Let the tasks begin to wait for the turn.
+    // Lets the tasks begin to wait for the next second.
     let_tasks_run().await;
     let requests = async |n: usize| {
         for _ in 0..n {
@@ -50,7 +51,7 @@ async fn an_hour_turns_within_a_batch() {
     );
     service.assert_exact(&server).await;
 
-    // A drain that comes too late still counts for the hour that has ended.
+    // The first drain after the turn still counts for the hour that has ended.
     hand.advance(Duration::from_secs(HOUR as u64 - 1));
     service.settle().await;
     requests(5).await;

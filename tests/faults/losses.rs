@@ -1,5 +1,5 @@
-//! Losses of every kind are told: by the shutdown, in health, in the log. Requests are counted one by one, counters
-//! and rankings by how much was added to them.
+//! The shutdown, health and the log report every kind of loss. Requests are counted one by one, additions to counters
+//! and rankings by their amounts.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub async fn ask(pulse: &Pulse, question: &str) -> Value {
     asking::json(&pulse.router(Access::open()), question).await
 }
 
-/// What health says was lost: requests, additions and details.
+/// The numbers of lost requests, additions and details in health.
 async fn lost(pulse: &Pulse) -> [u64; 3] {
     let health = ask(pulse, "/api/health").await;
     let flush = &health["flush"];
@@ -35,7 +35,7 @@ async fn lost(pulse: &Pulse) -> [u64; 3] {
     })
 }
 
-/// A part of what the shutdown tells.
+/// A part of the shutdown's error.
 const TOLD_ADDITIONS: &str = "additions of 1408 to";
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_shutdown_tells_what_is_lost() {
     posts.add("7", 3);
     posts.add("7", 3);
     posts.add("9", -2);
-    let error = pulse.shutdown().await.expect_err("it is lost");
+    let error = pulse.shutdown().await.expect_err("samples are lost");
     assert_eq!(error.requests(), 1);
     let error = error.to_string();
     assert!(error.contains("1 requests"), "{error}");
@@ -62,7 +62,7 @@ async fn a_shutdown_tells_what_is_lost() {
     assert_eq!(lost(pulse).await, [1, 1_408, 0]);
     let health = service.health();
     assert!(health.conditions.contains(&Condition::Lost));
-    // Of one request three additions were stored, beside those that are lost.
+    // The store has the three additions of one request; 1,408 additions are lost.
     assert!((health.completeness - 3.0 / 1_411.0).abs() < 1e-9);
     let recording = health.recording;
     assert_eq!((recording.recorded, recording.pending_series), (1, 0));
@@ -72,12 +72,12 @@ async fn a_shutdown_tells_what_is_lost() {
     let (_, metrics) = asking::text(&pulse.router(Access::open()), "/metrics").await;
     let told = metrics.contains("pulse_lost_additions_total 1408");
     assert!(told, "{metrics}");
-    // A second shutdown has nothing to add.
+    // A second shutdown reports no loss.
     pulse.shutdown().await.unwrap();
     assert_eq!(lost(pulse).await, [1, 1_408, 0]);
 }
 
-/// Requests that were lost are told by each window with their minute, and by no other, whichever instance is asked.
+/// A window reports lost requests if it has their minute. All instances give the same answer.
 #[tokio::test]
 async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
     let server = RedisServer::start().await;
@@ -95,7 +95,7 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
             server.kill_9();
             server.restart().await;
         }
-        // What is recorded after the first drain of a second counts for it.
+        // Samples after the first drain of a second count for this second.
         service.settle().await;
         service.requests(requests).await;
         if (2..4).contains(&at) {
@@ -105,11 +105,11 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
         service.settle().await;
         hand.advance(Duration::from_secs(60));
     }
-    // What the last flush has found is told by the next.
+    // The next flush reports the loss that the last flush has found.
     service.settle().await;
     let [requests, additions, details] = lost(&service.pulse).await;
     assert_eq!([requests, additions], [7, 7 * 3 + 2 * 7]);
-    // The instance has reported of itself, once in each flush.
+    // The lost details include the instance's own report, of which each flush has one.
     assert!(details <= 11, "{details}");
     let health = service.health();
     assert!(health.completeness < 1.0);
@@ -160,7 +160,7 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
             );
             assert_eq!(told, (Some(0), Some(3), Some(7)), "{question}");
         }
-        // Beyond minutes, and for those that have been asked before.
+        // A window of longer slices, and a window that has been asked for before.
         let day = asking::json(&router, "/api/overview?window=24h").await["window"].take();
         assert_eq!(day["missing"], 7);
         assert_eq!(day["before"]["missing"], 0);
@@ -189,7 +189,7 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     assert!(error.contains("2 requests"), "{error}");
     let sold = 2 * 3;
     assert_eq!(lost(&service.pulse).await, [2, 1_000 + sold, 2]);
-    // All others know of the requests too.
+    // All other instances know the lost requests too.
     let other = service.join(with_response_timeout(&server.url(), PATIENT));
     until("it is folded", async || {
         let overview = ask(&other.pulse, "/api/overview?window=5m").await;
@@ -199,7 +199,7 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     other.pulse.shutdown().await.unwrap();
 }
 
-/// Ends a service, by `end`, with a call under way that is never answered.
+/// Calls `end` to end a service during a call that is never answered.
 fn end_in_a_call(end: impl FnOnce(tokio::runtime::Runtime, Service, &Log)) {
     let (log, _logging) = Log::start();
     let runtime = runtime();
@@ -231,7 +231,7 @@ fn runtime() -> tokio::runtime::Runtime {
 fn a_runtime_that_ends_with_a_call_under_way_tells_it_and_hangs_nothing() {
     end_in_a_call(|ended, service, log| {
         drop(ended);
-        // A later shutdown does not hang either.
+        // A later shutdown does not hang.
         let result = runtime().block_on(service.pulse.shutdown());
         assert_eq!(result.unwrap_err().requests(), 1);
         let lines = log.lines_with("the runtime ended without");

@@ -1,4 +1,4 @@
-//! A store that is away for a long time, by a manual clock.
+//! A store that is away for a long time, with a manual clock.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::service::{PAGES, PREFIX, Service, Stored, now, statistics, with_clock};
 
-/// Sends a request per second to one page, for `seconds`; each is drained within its second.
+/// Sends a request per second to one page, for `seconds`. Each request is drained within its second.
 async fn serve_for(service: &Service, hand: &tower_pulse::ManualClock, seconds: i64) {
     for _ in 0..seconds {
         service.request(0).await;
@@ -32,8 +32,8 @@ async fn pending_slices_are_bounded_by_the_retention() {
     proxy.cut();
     serve_for(&service, &hand, 5 * HOUR).await;
     let health = service.health();
-    // Three names (the page, `<all>` and the counter `sales`) in the call in doubt and again in the pending batch, and
-    // the minute reports of this instance.
+    // Three names (the page, `<all>` and the counter `sales`) in the call in doubt, the same names in the pending
+    // batch, and the minute reports of this instance.
     let most = 6 + MAX_PENDING_REPORTS;
     assert!(health.recording.pending_series <= most, "{health:?}");
     assert_eq!(health.status.as_str(), "down");
@@ -105,8 +105,8 @@ async fn records_pending_for_hours_stay_within_pending_bytes_and_lose_no_request
             counts.sum::<u64>()
         };
         assert_eq!(recorded(21_600).await, MINUTES);
-        // A hundred contexts by the minute would have taken 3 MB.
-        assert!(recorded(60).await < 60, "it was not compacted");
+        // A hundred contexts with a record per minute would have taken 3 MB.
+        assert!(recorded(60).await < 60, "not compacted");
     }
     let health = service.health();
     assert_eq!(health.recording.recorded, MINUTES * NAMES as u64);

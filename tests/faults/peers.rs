@@ -1,4 +1,4 @@
-//! Answers of a peer that is not a Redis, or of a Redis that was tampered with.
+//! Answers of a server that is not Redis, or of a manipulated Redis.
 
 use tower_pulse_core::store::{Append, Query, Upkeep};
 use tower_pulse_redis::RedisStore;
@@ -9,7 +9,7 @@ use crate::rig::reads::StoreReads;
 use crate::rig::wait::until;
 use crate::service::{PATIENT, Service, builder, options, without_flushes};
 
-/// Texts of the peer are shown on one line, and cut.
+/// Texts from the server are cut, and shown on one line.
 #[tokio::test]
 async fn texts_of_the_peer_are_shown_on_one_short_line() {
     let long = "x".repeat(100_000);
@@ -17,7 +17,7 @@ async fn texts_of_the_peer_are_shown_on_one_short_line() {
         format!("-ERR bad\n2026-11-22T00:00:00Z  WARN forged: \u{1b}[31m{long}\r\n"),
         format!("-NOPERM bad\nFORGED {long}\r\n"),
         format!("-FORGED\n{long}\r\n"),
-        // The client reports on several lines where it stopped to understand the answer.
+        // For an answer that it cannot parse, the Redis client returns an error of several lines.
         format!("?FORGED\n{long}\r\n"),
         format!(":bad\nFORGED {long}\r\n"),
     ] {
@@ -40,7 +40,7 @@ async fn texts_of_the_peer_are_shown_on_one_short_line() {
         }
         for text in texts {
             assert!(!text.contains(char::is_control), "{text:?}");
-            // The advice is the crate's own text; the rule for an ACL is the longest.
+            // The crate's own advice is not limited, such as the long rule for an ACL.
             let said = text.split("ACL SETUSER").next().unwrap();
             assert!(said.chars().count() <= 1_000, "{text:.40}");
         }
@@ -49,7 +49,7 @@ async fn texts_of_the_peer_are_shown_on_one_short_line() {
     }
 }
 
-/// Answers of every type, of which none is expected, are errors or read as empty.
+/// Unexpected answers of every type are errors, or count as empty.
 #[tokio::test]
 async fn answers_of_other_types_are_errors() {
     let answers = [

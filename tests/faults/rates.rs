@@ -1,5 +1,5 @@
-//! Requests per second: what the windows, the overview and the list of counters say of a steady load, although its first
-//! seconds came late into the store.
+//! Requests per second of a steady load, in windows, in the overview and in the list of counters. The first seconds of
+//! the load reach the store late.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::rig::reads::StoreOf;
 use crate::rig::server::RedisServer;
 use crate::service::{now, settle, with_clock, without_tasks};
 
-/// Requests of each instance in each second.
+/// The number of requests of each instance in each second.
 const LOAD: u64 = 24;
 
-/// An instance of which only the test drains and flushes. Its task that folds finds out that a store was emptied.
+/// An instance that only the test drains and flushes. Its folding task notices that a store was emptied.
 fn with_folding(builder: Builder) -> Pulse {
     let (pulse, tasks) = builder.build_with_tasks().unwrap();
     let folding = tasks.into_iter().filter(|task| task.name() == "fold");
@@ -23,7 +23,7 @@ fn with_folding(builder: Builder) -> Pulse {
     pulse
 }
 
-/// Some instances that serve the load for so many seconds, and try to flush after each.
+/// Lets instances serve the load for `seconds`, and try to flush after each second.
 async fn serve(instances: &[&Pulse], hand: &ManualClock, seconds: u64) {
     for _ in 0..seconds {
         for pulse in instances {
@@ -49,7 +49,7 @@ async fn of_window(pulse: &Pulse, clock: &Clock) -> (f64, f64) {
     (number("count") / recorded, recorded)
 }
 
-/// What each figure says of the load.
+/// Checks that all figures equal the load.
 async fn assert_rates(pulse: &Pulse, clock: &Clock, load: u64, seconds: u64) {
     let load = load as f64;
     let (rate, recorded) = of_window(pulse, clock).await;
@@ -64,7 +64,7 @@ async fn assert_rates(pulse: &Pulse, clock: &Clock, load: u64, seconds: u64) {
     }
 }
 
-/// When the store's generation began, and when its first sample was recorded.
+/// The start of the store's generation, and the time of its first sample.
 async fn beginning(pulse: &Pulse, clock: &Clock) -> (i64, i64) {
     let store = pulse.backend();
     let status = store.upkeep().status(clock.now_seconds()).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_store_that_was_flushed_has_recorded_since_the_oldest_call_that_is_rep
     let begun = beginning(&pulse, &clock).await;
     assert_eq!(begun, (now() + 21, now()));
     assert_rates(&pulse, &clock, LOAD, 30).await;
-    // Later, nothing is replayed: what a failed flush has left is the oldest that the store gets.
+    // Later, no call is replayed: the oldest samples in the store are those of the failed flush.
     serve(&[&pulse], &hand, 60).await;
     flushall().await;
     serve(&[&pulse], &hand, 10).await;
@@ -128,7 +128,7 @@ async fn a_rate_is_that_of_the_last_seconds_that_can_be_read() {
     let (clock, hand) = Clock::manual(now());
     let pulse = without_tasks(with_clock(&server.url(), &clock));
     let rate = async || ask(&pulse, "/api/overview").await["requests_per_second"].clone();
-    // Nothing has been served for a whole second yet.
+    // No second with requests has ended yet.
     serve(&[&pulse], &hand, 1).await;
     assert_eq!(rate().await, 0.0);
     serve(&[&pulse], &hand, 1).await;
@@ -136,7 +136,7 @@ async fn a_rate_is_that_of_the_last_seconds_that_can_be_read() {
         assert_eq!(rate().await, LOAD as f64);
         serve(&[&pulse], &hand, 1).await;
     }
-    // The server can be read, and refuses to be written.
+    // The server answers reads, but refuses writes.
     let () = server.run("CONFIG SET maxmemory 1").await;
     for seconds in 1..30 {
         serve(&[&pulse], &hand, 1).await;

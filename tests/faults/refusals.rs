@@ -1,5 +1,4 @@
-//! A server that answers and refuses. Health says why and what to do, the service goes on, and no sample is
-//! lost.
+//! A server that refuses commands. Health gives the cause and the remedy, the service goes on, and no sample is lost.
 
 use std::time::Duration;
 
@@ -15,13 +14,13 @@ use crate::service::{
     with_clocks, without_flushes,
 };
 
-/// A command that makes a server refuse, parts of the error that names the cause, and a command that mends the server.
+/// A command that makes a server refuse calls, parts of the error with the cause, and a command that ends the refusal.
 type Refusal = (&'static str, [&'static str; 2], &'static str);
 
 #[tokio::test]
 async fn a_server_that_refuses_for_a_while_loses_nothing() {
-    // The last one over one connection, as the server then takes no further one. The end of the service's own
-    // connections may overtake the answer.
+    // With the last refusal, the server accepts no new connection, so one connection sends all commands. The error may
+    // be that of an ended connection, without the server's reason.
     refuse_for_a_while(&[
         (
             "CONFIG SET maxmemory 1",
@@ -69,7 +68,7 @@ async fn refuse_for_a_while(refusals: &[Refusal]) {
         })
         .await;
         let served = service.oracle.served();
-        // The requests of the last moment are not drained yet.
+        // The newest requests are not drained yet.
         until("it serves, flushes fail, and samples wait", async || {
             let health = service.health();
             let is_serving = service.oracle.served() > served;
@@ -95,7 +94,7 @@ async fn a_server_that_is_loading_is_waited_for() {
     assert_eq!(service.health().flush.lost, 0);
 }
 
-/// How many warnings name a key that holds something else.
+/// The number of warnings that a key holds something else.
 fn told(service: &Service, key: &str) -> usize {
     let warnings = service.health().warnings;
     let named = format!("{key} holds something else");
@@ -148,7 +147,7 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
         let () = issue(&mut conn, "RPUSH", (key, "poison")).await;
     }
     service.requests(240).await;
-    // The flush says at once that something is dropped.
+    // The flush reports at once that data was dropped.
     let error = service.pulse.flush().await.unwrap_err().to_string();
     assert!(error.contains("delete the key"), "{error}");
     service.settle().await;
@@ -168,7 +167,7 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
         assert_eq!(by_day(&mut conn, &name).await, 10);
     }
 
-    // Keys that are not mended stay told although they are not written.
+    // The warnings about these keys stay, even without new samples.
     for _ in 0..3 {
         hand.advance(Duration::from_secs(5));
         service.pulse.flush().await.unwrap();
@@ -177,7 +176,7 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     service.pulse.flush().await.unwrap();
     assert!(poisoned.iter().all(|key| told(&service, key) == 1));
 
-    // After the keys are deleted, new samples are accepted, and the keys are told no more.
+    // After the keys are deleted, new samples are accepted, and the warnings end.
     for key in &poisoned {
         let () = issue(&mut conn, "DEL", key).await;
     }

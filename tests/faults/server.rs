@@ -1,4 +1,4 @@
-//! Faults of the server: emptied, without its scripts, away at the start.
+//! Faults of the server: it is emptied, loses its scripts, or is away at the start.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn a_server_restarted_without_data_gets_all_samples_again_while_it_is_youn
         hand.advance(Duration::from_secs(age));
         service.settle().await;
         let (fences, flushed) = (keys.fences(&mut conn).await, service.oracle.served());
-        // A call in doubt that was in fact appended.
+        // A call in doubt that the server has appended.
         service.requests(50).await;
         proxy.swallow_replies(1.0, resets, Swallow::Cut);
         service.pulse.flush().await.unwrap_err();

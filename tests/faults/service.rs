@@ -26,7 +26,7 @@ pub const PREFIX: &str = "pulse:";
 /// Number of routes, so that a flush takes several calls.
 pub const PAGES: usize = 24;
 
-/// A response timeout that a machine which is busy with other tests keeps.
+/// A response timeout that is long enough on a machine that is busy with other tests.
 pub const PATIENT: Duration = Duration::from_secs(5);
 
 /// A response timeout that faults soon exceed.
@@ -65,7 +65,7 @@ pub fn with_clock(url: &str, clock: &Clock) -> Builder {
     with_clocks(options(url, SHORT), clock, clock)
 }
 
-/// A builder without flushes of its own, for an instance beside whose clock the server has one.
+/// A builder without flushes of its own, with one clock for the server and one for the instance.
 pub fn with_clocks(options: RedisOptions, servers: &Clock, own: &Clock) -> Builder {
     let store = RedisStore::open(options).unwrap();
     let store = Arc::new(store.with_clock(servers.clone()));
@@ -73,7 +73,7 @@ pub fn with_clocks(options: RedisOptions, servers: &Clock, own: &Clock) -> Build
     builder.flush_interval(Duration::from_secs(60))
 }
 
-/// An instance of which only the test drains and flushes, so that each moment is known.
+/// An instance that only the test drains and flushes.
 pub fn without_tasks(builder: Builder) -> Pulse {
     builder.build_with_tasks().unwrap().0
 }
@@ -93,12 +93,12 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Number of requests that were served.
+    /// Number of served requests.
     pub fn served(&self) -> u64 {
         self.pages.iter().map(|page| page.load(SeqCst)).sum()
     }
 
-    /// Number of requests that were served of a page.
+    /// Number of served requests of a page.
     pub fn page(&self, page: usize) -> u64 {
         self.pages[page].load(SeqCst)
     }
@@ -168,7 +168,7 @@ impl Service {
         Self { pulse, app, oracle }
     }
 
-    /// Sends a request, which must be answered whatever the store does.
+    /// Sends a request, which must be answered even if the store fails.
     pub async fn request(&self, page: usize) {
         let page = page % PAGES;
         let request = Request::get(format!("/page/{page}"));
@@ -373,7 +373,7 @@ impl Stored {
         stored
     }
 
-    /// Requests of all pages, counted by day. They are in other calls than the counter `hits`.
+    /// Requests of all pages, counted by day. Other calls have the counter `hits`.
     pub fn by_page(&self) -> i64 {
         self.pages.iter().sum()
     }

@@ -1,11 +1,11 @@
-//! What the page costs whoever looks at it, as `docs/cost.md` states it: `make page-figures`. It needs a quiet machine.
+//! Measures the speed of the page, for `docs/cost.md`: `make page-figures`. Needs a quiet machine.
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
 use pulse_browser::page::{Page, quoted};
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-/// How often each figure is measured. The median is printed.
+/// The number of measurements of each figure.
 const RUNS: usize = 15;
 
 /// Contexts of the large service.
@@ -63,7 +63,8 @@ fn print(what: &str, mut millis: Vec<f64>, bound: f64) {
     println!("{what:<64} {median:>8.1} {least:>8.1} {most:>8.1} {bound:>7}");
 }
 
-/// From the start of the navigation to the first paint with content, with all assets in the browser's cache.
+/// Milliseconds from the start of the navigation to the first paint with content, with all assets in the browser's
+/// cache.
 async fn first_paints(page: &Page) -> Vec<f64> {
     let paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0";
     let mut millis = Vec::new();
@@ -75,7 +76,7 @@ async fn first_paints(page: &Page) -> Vec<f64> {
     millis
 }
 
-/// What a click on an element takes that changes the state in place and draws everything again, with its layout.
+/// Milliseconds of a click on an element that draws the whole screen again, with its layout.
 async fn redraws(page: &Page, selector: &str) -> Vec<f64> {
     let script = format!(
         "(() => {{
@@ -94,7 +95,7 @@ async fn redraws(page: &Page, selector: &str) -> Vec<f64> {
     millis
 }
 
-/// From an action until the rows of the table are others, and painted.
+/// Milliseconds from an action until the table has painted other rows.
 async fn until_other_rows(page: &Page, action: &str) -> f64 {
     let script = format!(
         "(async () => {{

@@ -9,10 +9,10 @@ use pulse_browser::page::Page;
 use pulse_browser::screens::SCREENS;
 use pulse_browser::shop::Shop;
 
-/// What goes wrong in the pictures: it shows the most of the page.
+/// The incident in the pictures. This incident fills most parts of the page.
 const INCIDENT: &str = "bad_deploy";
 
-/// README's picture, and how large it may be in bytes.
+/// README's picture, and its maximum size in bytes.
 const PICTURE: &str = "docs/overview.png";
 const PICTURE_LIMIT: usize = 300_000;
 

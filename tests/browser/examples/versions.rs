@@ -1,6 +1,6 @@
-//! The page of one version of tower-pulse over the API of another one, as while both serve behind one load balancer:
-//! `make test-all-versions`. The argument is the demo of the other version. Prints what each screen shows, and fails where
-//! a screen shows neither its figures nor why it has none, or breaks.
+//! The page of one version of tower-pulse with the API of another version, as when both serve behind one load balancer:
+//! `make test-all-versions`. The argument is the demo of the other version. Prints what each screen shows. Fails if a
+//! screen breaks, or shows neither its figures nor the reason why it has none.
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use pulse_browser::proxy::ReverseProxy;
 use pulse_browser::rig::demo::{Demo, built};
 use pulse_browser::screens::SCREENS;
 
-/// Both demos have the same past, and the same goes wrong in them.
+/// Both demos have the same past and the same incident.
 const ENV: [(&str, &str); 2] = [("DEMO_HISTORY", "3h"), ("DEMO_INCIDENT", "bad_deploy")];
 
-/// The screen is drawn of answers, and the page says that all is well.
+/// The screen shows answers, and the page says that all is well.
 const IS_DRAWN: &str = "document.body.dataset.ready === 'true' && document.querySelector('#status').dataset.status === 'ok'
     && document.querySelector('#banner').hidden && document.querySelector('main').innerText.trim().length > 0";
-/// The page says that it does not know the answer's form.
+/// The page says that it cannot read the answer.
 const IS_TOLD: &str = "document.querySelector('#status').dataset.status === 'unexpected'
     && /another version/.test(document.querySelector('#banner').innerText)";
 
@@ -52,10 +52,11 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints what the page shows at a URL. Panics where it neither shows figures nor says why not, or breaks.
+/// Prints what the page shows at a URL. Panics if the page breaks, or shows neither figures nor the reason why it has
+/// none.
 async fn show(screen: &str, url: &str) {
     let page = Page::empty().await;
-    // The page itself logs what it cannot draw.
+    // The page logs a `TypeError` for an answer that it cannot draw.
     page.tolerate("console: TypeError");
     page.load(url).await;
     page.until(&format!("({IS_DRAWN}) || ({IS_TOLD})")).await;

@@ -9,7 +9,7 @@ use crate::page::Page;
 /// axe-core's script, which npm puts into the target directory, with the digest of the lock file.
 static SCRIPT: LazyLock<String> = LazyLock::new(|| {
     let test = std::env::current_exe().expect("the path of this test");
-    // The test stands in `target/PROFILE/deps`.
+    // The test binary is in `target/PROFILE/deps`.
     let target = test.ancestors().nth(3).expect("the target directory");
     let dir = target.join("axe");
     let script = dir.join("node_modules/axe-core/axe.min.js");
@@ -32,10 +32,10 @@ static SCRIPT: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Page {
-    /// The rules of axe-core that the screen breaks, as it is now, with the elements that break them: all rules, or the
-    /// one that is named.
+    /// The rules of axe-core that the current screen breaks, with the elements that break them. Checks one rule, or all
+    /// rules if `rule` is `None`.
     pub async fn violations(&self, rule: Option<&str>) -> Vec<String> {
-        // By the debugger, as the page's policy lets no script in that is not its own.
+        // The debugger runs the script, because the page's policy allows only the page's own scripts.
         if !self.eval::<bool>("typeof axe === 'object'").await {
             self.run(&format!("{};undefined", *SCRIPT)).await;
         }

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::devtools::DevTools;
 use crate::rig::process::{Leashed, TempDir};
 
-/// Where Debian installs it. `CHROMIUM` names another one.
+/// Debian's path of Chromium. The environment variable `CHROMIUM` overrides it.
 const BINARY: &str = "/usr/bin/chromium";
 
-/// How long Chromium may take to listen, on a machine that is busy with other tests.
+/// The time in which Chromium must listen, on a machine that is busy with other tests.
 const START: Duration = Duration::from_secs(30);
 
-/// A headless browser that asks for nothing but the page. Tabs that are not in front are shown all the same.
+/// A headless browser that makes no requests of its own. Tabs in the background run at full speed.
 const ARGUMENTS: &str = "--headless=new --remote-debugging-port=0 --lang=en-US --mute-audio --no-first-run
     --no-default-browser-check --disable-extensions --disable-sync --disable-background-networking
     --disable-component-update --disable-default-apps --disable-breakpad --disable-crash-reporter
@@ -29,7 +29,7 @@ const ARGUMENTS: &str = "--headless=new --remote-debugging-port=0 --lang=en-US -
 /// A running Chromium.
 pub struct Chromium {
     devtools: DevTools,
-    /// Runs what reads the answers of the browser. Tests have runtimes of their own, which end before it.
+    /// Runs the tasks that read and write the connection. Each test has its own runtime, which ends earlier.
     runtime: tokio::runtime::Handle,
     // Before `dir`, so that the process is gone when its directory is removed.
     _process: Leashed,
@@ -37,9 +37,9 @@ pub struct Chromium {
 }
 
 impl Chromium {
-    /// The browser of this process, which the first caller starts. It ends with this process, however that ends.
+    /// The browser of this process. The first call starts it. It ends with this process, even if the process is killed.
     ///
-    /// Panics with what to do when there is none.
+    /// If Chromium is not installed, panics with a message that says how to install it.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Chromium> = OnceLock::new();
         SHARED.get_or_init(|| {
@@ -63,7 +63,7 @@ impl Chromium {
             .block_on(DevTools::connect(&url))
             .unwrap_or_else(|error| panic!("cannot connect to Chromium: {error}"));
         let handle = runtime.handle().clone();
-        // It lives as long as the process.
+        // The runtime lives as long as the process.
         std::mem::forget(runtime);
         Self {
             devtools,
@@ -78,7 +78,7 @@ impl Chromium {
         &self.devtools
     }
 
-    /// Runs what shall go on when a test has ended.
+    /// Runs work that continues after a test has ended.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
     }
@@ -97,7 +97,7 @@ fn launch(dir: &Path) -> Leashed {
     command
         .arg(format!("--user-data-dir={}", dir.join("profile").display()))
         .args(ARGUMENTS.split_whitespace())
-        // The name of another site that points at this machine.
+        // A host name of another site, which resolves to this machine.
         .arg("--host-resolver-rules=MAP rebound.example 127.0.0.1")
         .env("XDG_CONFIG_HOME", dir.join("config"))
         .env("XDG_CACHE_HOME", dir.join("cache"))
@@ -112,8 +112,8 @@ fn launch(dir: &Path) -> Leashed {
         .unwrap_or_else(|error| panic!("cannot start {}: {error}", binary.display()))
 }
 
-/// A time zone in which it is about noon, and which is not UTC. Near midnight, times of the last hour have dates, so that
-/// screens have other sizes.
+/// A time zone other than UTC in which it is about noon. Near midnight, times of the last hour have dates, which
+/// changes the sizes on the screens.
 fn zone() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let hour = now.map_or(0, |now| now.as_secs() / 3_600 % 24) as i64;
@@ -121,7 +121,7 @@ fn zone() -> String {
         0 => 1,
         east => east,
     };
-    // These names count the hours to the west.
+    // These names count the hours west of UTC.
     format!("Etc/GMT{:+}", -east)
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-/// How long Chromium may take for one answer.
+/// The time in which Chromium must answer a call.
 const ANSWER: Duration = Duration::from_secs(30);
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -92,7 +92,7 @@ impl DevTools {
         if let Some(session) = session {
             call["sessionId"] = session.into();
         }
-        // A connection that has ended drops all senders of answers.
+        // If the connection has ended, `answer` is an error: all senders of answers are dropped.
         let _ = self.calls.send(call.to_string());
         match tokio::time::timeout(ANSWER, answer).await {
             Ok(Ok(answer)) => answer.map_err(|error| format!("{method}: {error}")),
@@ -114,13 +114,13 @@ impl Session {
         self.devtools.call_in(Some(&self.id), method, params).await
     }
 
-    /// The same, which panics if it fails.
+    /// Calls a method in the tab. Panics if it fails.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         let answer = self.try_call(method, params).await;
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns when all events that the page has caused are there: they come before the answer.
+    /// Waits until all events that the page has caused so far have arrived: the browser sends them before its answer.
     pub(crate) async fn catch_up(&self) {
         for _ in 0..2 {
             let params = json!({"expression": "undefined"});
@@ -128,7 +128,7 @@ impl Session {
         }
     }
 
-    /// The events since the last call of this, in their order.
+    /// The events since the previous call of this function, in their order.
     pub(crate) fn take_events(&self) -> Vec<Event> {
         let mut open = lock(&self.devtools.open);
         open.events.remove(&self.id).unwrap_or_default()
@@ -163,7 +163,7 @@ impl Open {
                 None => Ok(message["result"].take()),
             };
             if let Some(sender) = self.answers.remove(&id) {
-                // Nobody waits for the answer to a test that has ended.
+                // If the test has ended, the receiver is gone.
                 let _ = sender.send(answer);
             }
             return;

@@ -1,4 +1,4 @@
-//! What the browser pretends: its size, the wishes of whoever looks, and a network that is away.
+//! What the browser emulates: a window's size, a user's preferences, and a missing network.
 
 use serde_json::json;
 
@@ -9,24 +9,24 @@ use crate::page::Page;
 pub struct Size(i64, i64);
 
 impl Size {
-    /// What a laptop shows: all questions are answered on it without scrolling.
+    /// The window of a laptop: all questions are answered here without scrolling.
     pub const DESKTOP: Self = Self(1280, 900);
     /// A large screen.
     pub const LARGE: Self = Self(1920, 1080);
-    /// What most screens show.
+    /// The most common size.
     pub const USUAL: Self = Self(1440, 900);
     /// A phone.
     pub const PHONE: Self = Self(390, 844);
 }
 
-/// What somebody prefers.
+/// A user's preferences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
     /// A light page.
     Light,
     /// A dark page.
     Dark,
-    /// The few colours of the system, on light.
+    /// A light page in the few colours of the system.
     ForcedColors,
     /// A light page on which nothing moves.
     ReducedMotion,
@@ -42,7 +42,7 @@ impl Page {
             .await;
     }
 
-    /// Wishes for a page of a kind.
+    /// Sets the user's preferences.
     pub async fn prefer(&self, media: Media) {
         let (scheme, colors, motion) = match media {
             Media::Light => ("light", "none", "no-preference"),
@@ -62,7 +62,7 @@ impl Page {
 
     /// Cuts the tab off from the network, or connects it again.
     pub async fn set_offline(&self, is_offline: bool) {
-        // Deprecated in Chromium; its successors do not tell the page that it is offline in one call.
+        // This method is deprecated in Chromium, but no single newer method also tells the page that it is offline.
         let conditions = json!({
             "offline": is_offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1,
         });
@@ -70,13 +70,13 @@ impl Page {
             .await;
     }
 
-    /// Lets the page's timers run 20 times as fast: those that it sets from now on.
+    /// Lets timers that the page sets from now on run 20 times as fast.
     pub async fn hasten(&self) {
         self.run("{ const wait = setTimeout; window.setTimeout = (then, time) => wait(then, time / 20); }")
             .await;
     }
 
-    /// Behaves as the tab in front, whichever is.
+    /// Lets the tab behave as if it had the focus.
     pub(crate) async fn keep_focus(&self) {
         let enabled = json!({"enabled": true});
         self.call("Emulation.setFocusEmulationEnabled", enabled)

@@ -22,14 +22,14 @@ const PART: &str = "(element) => {
 }";
 
 impl Page {
-    /// Whether all of the first element that matches is seen without scrolling.
+    /// Whether the whole first element that matches is visible without scrolling.
     pub async fn is_in_view(&self, query: &str) -> bool {
         self.eval(&in_view(query)).await
     }
 
-    /// Clicks on the first element that matches, once it can be clicked on: nothing may lie over it.
+    /// Clicks on the first element that matches, once no other element covers it.
     pub async fn click(&self, query: &str) {
-        // While the page moves what it shows, a click would miss the element.
+        // The element must keep its place for a moment: while it moves, a click would miss it.
         let find = format!(
             "(async () => {{
                 const find = () => {{
@@ -94,7 +94,7 @@ impl Page {
         self.run(&format!("$({}).focus()", quoted(query))).await;
     }
 
-    /// Types a text into what has the focus.
+    /// Types a text into the element that has the focus.
     pub async fn type_text(&self, text: &str) {
         for character in text.chars() {
             let text = json!({"text": character.to_string()});
@@ -142,8 +142,8 @@ impl Page {
     }
 }
 
-/// Whether all of the first element that matches is seen without scrolling: it is in the window, and nothing around it
-/// cuts a part off. An expression.
+/// An expression: whether the whole first element that matches is visible without scrolling. It is in the window, and
+/// no element around it clips it.
 pub fn in_view(query: &str) -> String {
     format!(
         "((element) => {{
@@ -155,7 +155,7 @@ pub fn in_view(query: &str) -> String {
     )
 }
 
-/// The first element that matches and has a place on the page.
+/// An expression: the first element that matches and has a place on the page.
 fn first_shown(query: &str) -> String {
     let query = quoted(query);
     format!("$$({query}).find((one) => one.getClientRects().length > 0)")

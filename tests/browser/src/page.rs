@@ -14,13 +14,13 @@ use crate::rig::process::TempDir;
 use crate::rig::wait::{PATIENCE, look_until};
 use crate::watch::{Exchange, Watch, host};
 
-/// Time between two looks at a page.
+/// The time between two evaluations while waiting.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Whether the screen has drawn its first data.
 const READY: &str = "document.body?.dataset.ready === 'true'";
 
-/// A tab in a browser context of its own. Dropping it fails the test if the page has made a mistake: [`Self::complaints`].
+/// A tab in a browser context of its own. Dropping it fails the test if there are [complaints](Self::complaints).
 pub struct Page {
     tab: Session,
     /// The id of its browser context.
@@ -110,7 +110,7 @@ impl Page {
         .await;
     }
 
-    /// Waits until an expression is true. Panics with what the page shows instead, when it is not in time.
+    /// Waits until an expression is true. After a timeout, panics with the text of the page.
     pub async fn until(&self, expression: &str) {
         self.until_value(&format!("!!({expression})"), |value| *value)
             .await;
@@ -141,7 +141,7 @@ impl Page {
         value.unwrap_or_else(|error| panic!("{error}\nin {expression}"))
     }
 
-    /// Runs statements, whatever their value is. Panics if they throw.
+    /// Runs statements, and ignores their value. Panics if they throw.
     pub async fn run(&self, statements: &str) {
         self.eval::<serde::de::IgnoredAny>(statements).await;
     }
@@ -158,7 +158,7 @@ impl Page {
         serde_json::from_value(value).map_err(|error| error.to_string())
     }
 
-    /// Runs a function of the page's elements: `query` is a selector, `each` an expression of `element`.
+    /// Evaluates an expression of `element` for each element that matches the selector `query`.
     pub async fn each<T: DeserializeOwned>(&self, query: &str, each: &str) -> Vec<T> {
         let query = quoted(query);
         self.eval(&format!("$$({query}).map((element) => {each})"))
@@ -170,7 +170,7 @@ impl Page {
         self.eval(&format!("$$({}).length", quoted(query))).await
     }
 
-    /// The text of the first element that matches, as it is shown. Panics if there is none.
+    /// The visible text of the first element that matches. Panics if no element matches.
     pub async fn text(&self, query: &str) -> String {
         let texts = self.texts(query).await;
         match texts.into_iter().next() {
@@ -179,13 +179,13 @@ impl Page {
         }
     }
 
-    /// The texts of all elements that match, as they are shown.
+    /// The visible texts of all elements that match.
     pub async fn texts(&self, query: &str) -> Vec<String> {
         self.each(query, "(element.innerText ?? element.textContent).trim()")
             .await
     }
 
-    /// Whether an element that matches is shown, wherever on the page.
+    /// Whether an element that matches is shown, even if only after scrolling.
     pub async fn is_shown(&self, query: &str) -> bool {
         self.eval(&shown(query)).await
     }
@@ -211,7 +211,7 @@ impl Page {
             .await
     }
 
-    /// Waits until the fragment has a part: a filter that is typed goes to the URL when the typing ends.
+    /// Waits until the fragment contains a text. (A filter appears in the URL only when the typing ends.)
     pub async fn until_fragment_has(&self, part: &str) {
         let part = quoted(part);
         self.until(&format!(
@@ -262,12 +262,12 @@ impl Page {
         exchanges
     }
 
-    /// Takes no offence at errors that contain this text, such as those of a store that is away.
+    /// Ignores errors that contain this text, such as those of a store that is away.
     pub fn tolerate(&self, part: &str) {
         lock(&self.watch).tolerated.push(part.to_owned());
     }
 
-    /// A picture of what is in view, as PNG.
+    /// A picture of the visible part of the page, as PNG.
     pub async fn screenshot(&self) -> Vec<u8> {
         self.call("Page.bringToFront", json!({})).await;
         let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
@@ -275,8 +275,8 @@ impl Page {
         BASE64.decode(picture.as_bytes()).expect("a screenshot")
     }
 
-    /// The mistakes so far: errors in the console, exceptions, reports of the content security policy, requests to other
-    /// hosts.
+    /// The faults of the page so far: errors in the console, exceptions, reports of the content security policy,
+    /// requests to other hosts.
     pub async fn complaints(&self) -> Vec<String> {
         self.watch().await.complaints()
     }
@@ -315,7 +315,7 @@ impl Drop for Page {
             let devtools = Chromium::shared().devtools();
             devtools.call("Target.disposeBrowserContext", context).await;
         });
-        // The browser's runtime is another one than that of the test, whose thread this blocks.
+        // This blocks the thread of the test's runtime, so the browser's own runtime does the work.
         has_caught_up.recv().expect("the page answers");
         let mut watch = lock(&self.watch);
         watch.update(self.tab.take_events());
@@ -324,7 +324,7 @@ impl Drop for Page {
     }
 }
 
-/// A field of an answer of the browser.
+/// A field of an answer from the browser.
 fn text(answer: &Value, name: &str) -> String {
     let text = answer[name].as_str();
     text.unwrap_or_else(|| panic!("{answer} has no {name}"))

@@ -1,5 +1,5 @@
-//! A reverse proxy in front of the page. It strips a prefix, alters answers to the page's questions, or has these answered
-//! by another service, as while two versions of a service stand behind one load balancer.
+//! A reverse proxy in front of the page. The proxy strips a prefix, alters the answers to the page's questions, or
+//! forwards the questions to another service, as when two versions of a service serve behind one load balancer.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::rig::http::Client;
 use crate::service::Serving;
 
-/// Makes another body of that of an answer, given the names of the questions, such as `paths`.
+/// Makes an altered body from the names of the questions, such as `paths`, and the body of the answer.
 type Alteration = Arc<dyn Fn(&[&str], &str) -> String + Send + Sync>;
 
 /// A running proxy. Dropping it closes its port.
@@ -25,20 +25,20 @@ pub struct ReverseProxy {
 
 struct State {
     prefix: &'static str,
-    /// Where the page and its files come from.
+    /// The server of the page and its files.
     upstream: SocketAddr,
-    /// Where the API is asked.
+    /// The server of the API.
     api: SocketAddr,
     alteration: Mutex<Option<Alteration>>,
 }
 
 impl ReverseProxy {
-    /// Serves what an upstream serves.
+    /// Serves everything from one upstream.
     pub async fn start(upstream: SocketAddr) -> Self {
         Self::between("", upstream, upstream).await
     }
 
-    /// Serves `PREFIX/…` from `/…` of an upstream, and the API from that of another one.
+    /// Serves `PREFIX/…` from `/…` of an upstream, and the API from another upstream.
     pub async fn between(prefix: &'static str, upstream: SocketAddr, api: SocketAddr) -> Self {
         let state = Arc::new(State {
             prefix,
@@ -52,8 +52,8 @@ impl ReverseProxy {
         Self { serving, state }
     }
 
-    /// Alters all answers to the page's questions from now on. `alteration` makes a body of the names of the questions and
-    /// of the true body.
+    /// Alters all answers to the page's questions from now on. `alteration` makes the new body from the names of the
+    /// questions and the true body.
     pub fn alter(&self, alteration: impl Fn(&[&str], &str) -> String + Send + Sync + 'static) {
         self.set(Some(Arc::new(alteration)));
     }
@@ -119,7 +119,7 @@ async fn forward(state: Arc<State>, request: Request) -> Response {
     let alteration = state.alteration.lock();
     let alteration = alteration.unwrap_or_else(PoisonError::into_inner).clone();
     let alteration = alteration.filter(|_| request.uri().path().ends_with("/api/screen"));
-    // An answer that the page has already would come without a body.
+    // To alter a body, the proxy needs it: with this header, the answer could be a 304 without a body.
     let etag = request.headers().get("if-none-match");
     let etag = etag.filter(|_| alteration.is_none());
     let etag = etag.and_then(|etag| Some(("if-none-match", etag.to_str().ok()?)));

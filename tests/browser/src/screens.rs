@@ -5,7 +5,7 @@ use crate::page::Page;
 /// A screen, in the state in which a test or a picture shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
-    /// As in `body[data-screen]`.
+    /// The name in `body[data-screen]`.
     pub name: &'static str,
     /// The fragment of its URL.
     pub fragment: &'static str,

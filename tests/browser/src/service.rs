@@ -1,4 +1,4 @@
-//! Services in this process, with the page at other places than the demo has it, and with hostile names.
+//! Services in this process: with the page at other paths than in the demo, with hostile names, and with special pasts.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use tower_pulse_model::slice::Precisions;
 
 use crate::rig::http::Client;
 
-/// Where [`Service::everywhere`] has the page.
+/// The paths at which [`Service::everywhere`] serves the page.
 pub const PLACES: [&str; 4] = [
     "/admin/pulse",
     "/admin/pulse/",
@@ -32,14 +32,14 @@ pub const PLACES: [&str; 4] = [
     "/served/pulse/",
 ];
 
-/// The minutes of [`Service::with_quiet_minutes`] without a request or without the service.
+/// The minutes in which [`Service::with_quiet_minutes`] has no requests.
 pub const QUIET: Range<i64> = 10..15;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Names that would do harm if the page took them for more than text, or had no room for them.
+/// Names that would do harm if the page did not show them as text, and names that are very long.
 pub const HOSTILE: [&str; 7] = [
     "<img src=x onerror=alert(1)>",
     "\"><script>alert(2)</script>",
@@ -59,7 +59,7 @@ pub struct Service {
     _others: Vec<Pulse>,
 }
 
-/// A server on a free port that ends when this is dropped.
+/// A server on a free port. Dropping it closes the port.
 pub(crate) struct Serving {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -86,7 +86,7 @@ impl Drop for Serving {
 }
 
 impl Service {
-    /// A service that has the page at all of [`PLACES`].
+    /// A service that serves the page at all of [`PLACES`].
     pub async fn everywhere() -> Self {
         let pulse = built(builder());
         let nested = Router::new().nest("/ops/pulse", pulse.router(Access::open()));
@@ -108,8 +108,8 @@ impl Service {
         service
     }
 
-    /// A service whose files and failing requests are told how to be recorded: a fallback without a name, and a layer
-    /// inside of a timeout. `is_empty`: its layer stands before the routes, and no request is recorded.
+    /// A service that gets advice: it has a fallback without a name, and cancelled requests, as with a layer inside of
+    /// a timeout. With `is_empty`, the layer is added before the routes, and no request is recorded.
     pub async fn misused(is_empty: bool) -> Self {
         let (clock, hand) = Clock::manual(Clock::system().now_seconds());
         let pulse = built(Pulse::builder().clock(clock));
@@ -136,7 +136,7 @@ impl Service {
         service
     }
 
-    /// A service with so many contexts, each with requests of the last moments.
+    /// A service with many contexts, each of which has had requests just now.
     pub async fn with_contexts(contexts: u32) -> Self {
         let service = Self::serve(built(builder()), Router::new()).await;
         for number in 0..contexts {
@@ -152,7 +152,7 @@ impl Service {
     }
 
     /// A service that has recorded requests in each of the last 30 minutes and in the present one, but in none of
-    /// [`QUIET`]. `was_running`: all the time, and not in a process before those minutes and in another one after them.
+    /// [`QUIET`]. If `was_running` is false, the service did not run in those minutes.
     pub async fn with_quiet_minutes(was_running: bool) -> Self {
         let begin = half_an_hour_ago();
         let quiet = begin + QUIET.start * MINUTE..begin + QUIET.end * MINUTE;
@@ -164,8 +164,9 @@ impl Service {
         Self::with_past(builder(), (begin, MINUTE), gap, millis).await
     }
 
-    /// A service with 20 requests of 20 ms in each of the last 30 minutes and in the present one, and in one of them with
-    /// five of 300 ms and one of 900 ms beside them: of its hour, that one and four of the five are kept.
+    /// A service with 20 requests of 20 ms in each of the last 30 minutes and in the present one. One minute has five
+    /// more requests of 300 ms and one of 900 ms: the slowest requests of the hour list the latter and four of the
+    /// five.
     pub async fn with_slow_minute() -> Self {
         let begin = half_an_hour_ago();
         let millis = |at| match at == begin + 25 * MINUTE {
@@ -175,7 +176,7 @@ impl Service {
         Self::with_past(builder(), (begin, MINUTE), None, millis).await
     }
 
-    /// A service that keeps 90 days, with three requests in each half of the last 40 days.
+    /// A service with a history of 90 days, and with three requests in each half day of the last 40 days.
     pub async fn with_history() -> Self {
         let builder = builder().history(Duration::from_secs(90 * 86_400));
         let begin = Clock::system().now_seconds() - 40 * DAY;
@@ -184,7 +185,7 @@ impl Service {
 
     /// A service with the requests of eight days: 20 in each half hour of a working day from 9 to 17 UTC, 2 in all others.
     pub async fn with_week() -> Self {
-        // Requests at the very turn of an hour are drained with those before it.
+        // Requests exactly at the turn of an hour would be drained with those of the hour before.
         let begin = (Clock::system().now_seconds() / HOUR - 8 * 24) * HOUR + 20;
         let millis = |at| {
             // 1970-01-01 was a Thursday.
@@ -197,7 +198,8 @@ impl Service {
         Self::with_past(builder(), (begin, HOUR / 2), None, millis).await
     }
 
-    /// A service with requests of so many milliseconds at the begin of each step since a time, and at most one gap.
+    /// A service with requests at the start of each step since `begin`, and at most one gap. `millis_at` returns the
+    /// durations of a step's requests.
     async fn with_past(
         builder: Builder,
         (begin, step): (i64, i64),
@@ -229,7 +231,7 @@ impl Service {
         service
     }
 
-    /// A service with so many counters, each of which counts its number.
+    /// A service with counters, each of which has its number as its value.
     pub async fn with_counters(counters: i64) -> Self {
         let service = Self::serve(built(builder()), Router::new()).await;
         for number in 0..counters {
@@ -240,7 +242,7 @@ impl Service {
         service
     }
 
-    /// A service of so many instances, `web-00` and so on, of which the first has the page.
+    /// A service of several instances, `web-00` and so on. The first one serves the page.
     pub async fn of_instances(instances: usize) -> Self {
         let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
         let named = |number| builder().instance(format!("web-{number:02}"));
@@ -257,8 +259,8 @@ impl Service {
         }
     }
 
-    /// A service of two instances in which one page's requests are the slowest hundred, beside those of orders, of which
-    /// one failed at the second instance. Orders have trace ids, shown at `url`, and a target.
+    /// A service of two instances. The requests of one page are the slowest hundred. Another page, of orders, has a
+    /// target and trace ids, which link to `url`; one request for an order failed at the second instance.
     pub async fn with_slow_requests(url: &str) -> Self {
         let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
         let instance = |name: &str| {
@@ -283,7 +285,7 @@ impl Service {
             let (path, headers) = (format!("/orders/{id}"), [("traceparent", &*ids)]);
             client.request("GET", &path, &headers, b"").await;
         }
-        // More than the longest order, so that it is the slowest of them.
+        // Longer than all other orders.
         let failed = Duration::from_millis(700);
         second.record("GET /orders/{id}", failed, StatusCode::SERVICE_UNAVAILABLE);
         second.flush().await.expect("a store in memory");
@@ -300,7 +302,7 @@ impl Service {
         }
     }
 
-    /// A service in which whatever has a name has one of [`HOSTILE`].
+    /// A service in which all names are from [`HOSTILE`].
     pub async fn hostile() -> Self {
         let named = builder().service(HOSTILE[0]).instance(HOSTILE[1]);
         let pulse = built(named.app_version(HOSTILE[2]));
@@ -330,7 +332,7 @@ impl Service {
         service
     }
 
-    /// A service whose page needs a login, and whether that is gone: then all is answered with 401.
+    /// A service whose page needs a login, and a flag: while it is set, the login is lost, and all answers are 401.
     pub async fn guarded() -> (Self, Arc<AtomicBool>) {
         let pulse = built(builder());
         let is_out = Arc::new(AtomicBool::new(false));
@@ -369,12 +371,12 @@ impl Service {
         self.pulse.flush().await.expect("a store in memory");
     }
 
-    /// The handle of the instance that has the page.
+    /// The handle of the instance that serves the page.
     pub fn pulse(&self) -> &Pulse {
         &self.pulse
     }
 
-    /// The address that it listens on.
+    /// The address that the service listens on.
     pub fn address(&self) -> SocketAddr {
         self.serving.address
     }
@@ -407,7 +409,7 @@ fn mounted(pulse: &Pulse) -> Router {
     pulse.mount("/admin/pulse", Access::open())
 }
 
-/// The name of this number.
+/// The name whose number is the path.
 fn by_number(head: &Head<'_>) -> Option<Cow<'static, str>> {
     let number: usize = head.uri.path().trim_start_matches('/').parse().ok()?;
     HOSTILE.get(number).map(|name| (*name).into())

@@ -1,4 +1,4 @@
-//! The demo in the shapes that the tests look at.
+//! The demo, with the pasts and incidents that the tests need.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::sync::{OnceCell, Semaphore};
 use crate::rig::demo::{Demo, built};
 use crate::rig::server::RedisServer;
 
-/// How long a past may take to be recorded, while the machine is busy with something else.
+/// The time in which a past must be recorded, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The incidents with one demo that several tests share.
+/// The incidents whose demo several tests share.
 const SHARED: [&str; 2] = ["slow_query", "bad_deploy"];
 
 /// A running demo.
@@ -39,9 +39,9 @@ impl Shop {
         }
     }
 
-    /// Starts a demo in which this goes wrong, after a past in which nothing did.
+    /// Starts a demo with this incident at the end of its past.
     pub async fn in_which(incident: &str) -> Self {
-        // More pasts at once would only slow each other down.
+        // More than two pasts at once would slow each other down.
         static TURNS: Semaphore = Semaphore::const_new(2);
         let _turn = TURNS.acquire().await.expect("it is never closed");
         let history = match SHARED.contains(&incident) {
@@ -79,12 +79,12 @@ impl Shop {
         &self.redis.as_ref().expect("a demo on Redis").0
     }
 
-    /// When the incident began, in Unix seconds, as the demo logged it.
+    /// The start of the incident, in Unix seconds, from the demo's log.
     pub fn incident_began(&self) -> i64 {
         self.logged("the incident began at Unix second ")
     }
 
-    /// When the simulated past ended, in Unix seconds, as the demo logged it.
+    /// The end of the simulated past, in Unix seconds, from the demo's log.
     pub fn past_ended(&self) -> i64 {
         self.logged("everything before Unix second ")
     }

@@ -1,11 +1,11 @@
-//! What a page does besides what it shows: errors, reports of its content security policy, and requests.
+//! Watches a page's errors, reports of its content security policy, and requests.
 
 use serde_json::{Value, json};
 
 use crate::devtools::{Event, Session};
 
-/// Runs in each document before its own scripts, so that no report of its policy is missed. Names the queries of elements
-/// as the browser's console does.
+/// Runs in each document before its own scripts, so that no report of its policy is missed. Defines `$` and `$$`, as
+/// the browser's console does.
 const PRELUDE: &str = "document.addEventListener('securitypolicyviolation', (report) => console.error(
     `CSP report: ${report.violatedDirective} forbids ${report.blockedURI} at ${report.sourceFile}:${report.lineNumber}`));
     window.$ = (query) => document.querySelector(query);
@@ -17,7 +17,7 @@ pub struct Exchange {
     id: String,
     /// The whole URL.
     pub url: String,
-    /// When it was sent, in seconds on the browser's clock.
+    /// The time at which the request was sent, in seconds of the browser's clock.
     pub at: f64,
     /// The status of the answer, once there is one.
     pub status: Option<i64>,
@@ -40,16 +40,16 @@ impl Exchange {
 /// All that a tab has done.
 #[derive(Default)]
 pub(crate) struct Watch {
-    /// The host of the first URL: the one that requests may go to.
+    /// The host of the first URL. Requests may go only to this host.
     pub(crate) origin: Option<String>,
-    /// Parts of errors that are none.
+    /// Errors that contain one of these texts are ignored.
     pub(crate) tolerated: Vec<String>,
     exchanges: Vec<Exchange>,
     errors: Vec<String>,
 }
 
 impl Watch {
-    /// Has the tab tell what it does.
+    /// Lets the tab report its events.
     pub(crate) async fn begin(tab: &Session) -> Self {
         for domain in ["Page", "Network", "Runtime", "Log"] {
             tab.call(&format!("{domain}.enable"), json!({})).await;
@@ -60,7 +60,7 @@ impl Watch {
         Self::default()
     }
 
-    /// Takes in what the tab has told.
+    /// Adds events of the tab.
     pub(crate) fn update(&mut self, events: Vec<Event>) {
         for Event { method, params } in events {
             self.take(&method, &params);
@@ -69,7 +69,8 @@ impl Watch {
 
     fn take(&mut self, method: &str, params: &Value) {
         let id = string(&params["requestId"]);
-        // A redirect keeps its id. A request may have begun before the tab was watched.
+        // After a redirect, two exchanges have the same id, of which the last one matters. A request that began before
+        // the tab was watched has no exchange.
         let exchange = self.exchanges.iter_mut().rfind(|one| one.id == id);
         match (method, exchange) {
             ("Network.requestWillBeSent", _) => self.exchanges.push(Exchange {
@@ -120,7 +121,7 @@ impl Watch {
         self.exchanges.clone()
     }
 
-    /// Errors that are not tolerated, and requests to others than the origin.
+    /// Errors that are not tolerated, and requests to other hosts than the origin.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let is_tolerated = |error: &String| self.tolerated.iter().any(|part| error.contains(part));
         let errors = self.errors.iter().filter(|error| !is_tolerated(error));
@@ -134,7 +135,7 @@ impl Watch {
     }
 }
 
-/// The host of a URL, with its port. A password before it is no part of it.
+/// The host of a URL, with its port, but without a user or password.
 pub(crate) fn host(url: &str) -> String {
     let host = url.split('/').nth(2).unwrap_or_default();
     host.rsplit('@').next().unwrap_or_default().to_owned()
@@ -144,7 +145,7 @@ fn string(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A value of the page, as a console shows it.
+/// A value of the page, in the form in which a console shows it.
 fn shown(object: &Value) -> String {
     match (&object["value"], object["description"].as_str()) {
         (Value::String(text), _) => text.clone(),

@@ -15,7 +15,7 @@ use crate::service::{
     PAGES, PATIENT, PREFIX, Service, context, now, options, statistics, with_clocks,
 };
 
-/// Differences of the instances' clocks from the server's, in seconds.
+/// The differences between the instances' clocks and the server's clock, in seconds.
 const OFFSETS: [i64; 5] = [-1_800, -900, 0, 900, 1_800];
 /// Number of steps in an hour.
 const STEPS: i64 = 4;
@@ -50,7 +50,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let mut kills = 0;
     for step in 1..=hours as i64 * STEPS {
         for instance in &instances {
-            // Drained at their own second, as samples that are drained later belong to the second before.
+            // The first drain of a second counts for the second before, so it comes before the requests.
             instance.service.settle().await;
             let hour = hour_of(instance.clock.now_seconds());
             let served = oracle.entry(hour).or_insert_with(|| vec![0; PAGES]);
@@ -59,7 +59,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
                 instance.service.request(page).await;
                 served[page] += 1;
             }
-            // The next instance that flushes folds the call, if this one did not.
+            // With a free lease, another instance may fold next.
             if rng.bool() {
                 keys().free_lease(conn).await;
             }
@@ -69,7 +69,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
         let hands = instances.iter().map(|instance| &instance.hand);
         let hands = hands.chain([&servers_hand]);
         hands.for_each(|hand| hand.advance(time));
-        // Not after the last step, so that each call from then on is answered.
+        // Clients are not killed after the last step, so that all later calls are answered.
         if step < hours as i64 * STEPS {
             kills += server.kill_clients().await;
             *conn = server.connection().await;

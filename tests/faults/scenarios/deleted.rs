@@ -10,7 +10,7 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 use crate::service::{PATIENT, Service, Stored, with_response_timeout};
 
-/// Deletes a key, and returns the entries that were in the journal and not folded at that moment.
+/// Deletes a key, and returns the journal's entries that were not folded at that moment.
 const DELETE: &str = "
 local payloads = {}
 for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. redis.call('HGET', KEYS[1], 'low'), '+')) do
@@ -21,13 +21,13 @@ end
 redis.call('DEL', ARGV[1])
 return payloads";
 
-/// Deletes a key. Returns what was not folded: the requests to pages, and the bytes in the journal.
+/// Deletes a key. Returns the requests to pages, and the bytes of the journal, that were not folded.
 async fn delete(conn: &mut MultiplexedConnection, key: &str) -> (i64, u64) {
     let script = redis::Script::new(DELETE);
     let mut call = script.key(keys().state);
     call.key(keys().journal).arg(key);
     let payloads: Vec<Vec<u8>> = call.invoke_async(conn).await.unwrap();
-    // The id of an entry counts one byte more than its payload.
+    // An entry counts one byte more than its payload.
     let bytes = payloads.iter().map(|payload| payload.len() as u64 + 1);
     let requests = payloads.iter().map(|payload| pages(payload));
     (requests.sum(), bytes.sum())

@@ -13,9 +13,9 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
 use crate::service::{PATIENT, Service, with_response_timeout};
 
-/// Number of processes that fold in turns.
+/// The number of processes that take turns to fold.
 const CANDIDATES: usize = 3;
-/// Deadline until another instance folds.
+/// The time in which another instance must fold.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(7);
 /// Deadline for anything else.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ struct Candidate {
     demo: Demo,
     client: Client,
     instance: String,
-    /// Number of requests that it has answered.
+    /// The number of requests that the demo has answered.
     answered: u64,
 }
 
@@ -52,7 +52,7 @@ impl Candidate {
         }
     }
 
-    /// Sends one request. An instance acquires a free lease only when it has appended to the journal.
+    /// Sends one request. An instance acquires a free lease only after it has appended to the journal.
     async fn ping(&mut self) {
         assert_eq!(self.client.get("/ping").await.status, 200);
         self.answered += 1;
@@ -107,7 +107,7 @@ impl Fleet {
         instances.position(|candidate| candidate.instance == folder)
     }
 
-    /// Waits until another candidate than `not` folds. The others get requests meanwhile.
+    /// Waits until another candidate than `not` folds. Candidates other than `not` get requests meanwhile.
     async fn next_folder(&mut self, not: Option<usize>) -> usize {
         let end = Instant::now() + RECOVERY_TIMEOUT;
         loop {
@@ -162,7 +162,7 @@ impl Fleet {
     }
 }
 
-/// Calls `strike` `n` times, which returns the time until another instance folded. Several fleets run at
+/// Calls `strike` `n` times in total. `strike` returns the time until another instance folded. Several fleets run at
 /// once, because each waits most of the time.
 async fn in_fleets(
     fleets: u64,
@@ -210,8 +210,8 @@ pub async fn folders_killed(kills: u64, fleets: u64, seed: u64) -> Report {
     report
 }
 
-/// Freezes the folder `times` times in the middle of a round, and thaws it when another instance has
-/// folded on.
+/// Freezes the folder `times` times in the middle of a round, and thaws it after another instance has finished the
+/// round.
 pub async fn folders_frozen(times: u64, fleets: u64, seed: u64) -> Report {
     let mut report = in_fleets(fleets, times, seed, async |fleet| {
         let at = fleet.freeze_in_a_round().await;

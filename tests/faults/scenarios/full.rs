@@ -1,4 +1,4 @@
-//! No instance folds, until the journal has reached its limit.
+//! No instance folds until the journal has reached its limit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn is_full(service: &Service) -> bool {
     error.contains("journal_bytes")
 }
 
-/// Two instances go on for `time` with a journal at its limit.
+/// Two instances serve for `time` with a journal at its limit.
 pub async fn journal_full(time: Duration, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;

@@ -43,7 +43,7 @@ impl Report {
         Self::at_the_end_with(service, stored).await
     }
 
-    /// The same, where `stored` reads the store once the service has ended.
+    /// Like [`at_the_end`](Self::at_the_end), but calls `stored` to read the store after the service has ended.
     pub async fn at_the_end_with(service: &Service, stored: impl AsyncFnOnce() -> Stored) -> Self {
         let drained = service.settle().await.as_secs_f64();
         let ended = service.pulse.shutdown().await;

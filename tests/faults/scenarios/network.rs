@@ -28,7 +28,7 @@ pub async fn kills_and_freezes(kills: u64, freezes: u64, requests: u64, seed: u6
             server.thaw();
         }
     }
-    // Long enough to give the connection up.
+    // Freezes the server until a flush fails, and the service gives up the connection.
     let before = proxy.connections();
     server.freeze();
     service.flush_failed().await;
@@ -47,7 +47,7 @@ pub async fn kills_and_freezes(kills: u64, freezes: u64, requests: u64, seed: u6
     report
 }
 
-/// Loses each fifth reply: its connection is cut, says nothing more, or ends within the reply.
+/// Loses each fifth reply: the connection is cut, becomes silent, or ends in the middle of the reply.
 pub async fn lost_replies(flushes: u64, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;

@@ -1,4 +1,4 @@
-//! Signals to the demo, under load.
+//! Signals to the demo under load.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::service::{counter, pause};
 /// The connections to one process.
 pub const CONNECTIONS: usize = 4;
 
-/// Clients that send requests until the server does not answer any more.
+/// Clients that send requests until the server stops answering.
 pub struct Clients([JoinHandle<Vec<Instant>>; CONNECTIONS]);
 
 impl Clients {
@@ -28,7 +28,7 @@ impl Clients {
                     && response.status == 200
                 {
                     answered.push(Instant::now());
-                    // A busy service, but not a busy loop.
+                    // Keeps the service busy, but without a busy loop.
                     if answered.len() % 10 == 0 {
                         pause(1).await;
                     }
@@ -38,7 +38,7 @@ impl Clients {
         }))
     }
 
-    /// The times of all answers, in order, once there are no more.
+    /// Waits until there are no more answers. Returns the times of all answers, in order.
     pub async fn answers(self) -> Vec<Instant> {
         let mut answered = Vec::new();
         for client in self.0 {
@@ -75,7 +75,7 @@ async fn one(
     (answered, stored)
 }
 
-/// Ends processes by SIGTERM, each of which must exit within this time.
+/// Ends processes by SIGTERM. Each must exit within the time `within`.
 pub async fn sigterm(rounds: u64, within: Duration, seed: u64) -> Report {
     let mut rng = fastrand::Rng::with_seed(seed);
     let server = RedisServer::start().await;
@@ -101,7 +101,7 @@ pub async fn sigterm(rounds: u64, within: Duration, seed: u64) -> Report {
     report
 }
 
-/// Kills processes, which may lose what they have counted within this time before.
+/// Kills processes. Requests of at most the time `allowed` before the kill may be missing.
 pub async fn sigkill(rounds: u64, allowed: Duration, seed: u64) -> Report {
     let mut rng = fastrand::Rng::with_seed(seed);
     let server = RedisServer::start().await;
@@ -123,7 +123,8 @@ pub async fn sigkill(rounds: u64, allowed: Duration, seed: u64) -> Report {
 }
 
 impl Report {
-    /// Adds processes that have ended. A request that was served while its connection was closed has no answer.
+    /// Adds processes that have ended. On each connection, one request may be served without an answer, when the
+    /// connection is closed.
     pub fn ended(&mut self, answered: i64, stored: i64, connections: i64) {
         let unheard = (stored - answered).clamp(0, connections);
         let line = format!("{stored} stored, {answered} answered");
@@ -132,8 +133,8 @@ impl Report {
         self.stored += stored;
     }
 
-    /// Adds a process that was killed: the answers until then, and the requests that the store has of them. Returns the
-    /// time before the kill of which requests are missing.
+    /// Adds a process that was killed, with the times of its answers and the number of its requests in the store.
+    /// Returns the time before the kill whose requests are missing.
     pub fn killed(
         &mut self,
         killed: Instant,

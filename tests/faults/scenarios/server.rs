@@ -15,7 +15,7 @@ fn stepwise(url: &str) -> tower_pulse::Builder {
     crate::service::builder(url).fold_step_contexts(8)
 }
 
-/// Kills the server `kills` times while a round is begun and not ended according to its files.
+/// Kills the server `kills` times at moments when, according to its files, a round has begun and not ended.
 pub async fn servers_killed(kills: u64, seed: u64) -> Report {
     let server = RedisServer::start_durable().await;
     let proxy = Proxy::start(server.port()).await;
@@ -89,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// No server listens on that port: replication is cut, and the replica keeps its data.
+    /// Cuts replication: no server listens on this port, and the replica keeps its data.
     pub async fn cut(&mut self) {
         replicate(&mut self.conn, "127.0.0.1", "1").await;
     }
@@ -124,7 +124,7 @@ impl Pair {
         in_a_round(&mut self.primary.connection().await).await;
         self.primary.kill_9();
         self.proxy.set_upstream(self.replica.port());
-        // For a moment the name points to a replica that refuses writes.
+        // For a moment, the proxy leads to a replica that refuses writes.
         until("that is noticed", async || {
             let error = service.health().store.last_error.unwrap_or_default();
             error.contains("READONLY")
@@ -134,7 +134,7 @@ impl Pair {
     }
 }
 
-/// Calls that are acknowledged after replication was cut are on the primary alone, which is lost.
+/// Only the primary has the calls that are acknowledged after replication was cut, and the primary is lost.
 async fn under_load(seed: u64) -> Report {
     let mut pair = Pair::start().await;
     let service = Service::new(stepwise(&pair.proxy.url()));

@@ -1,4 +1,4 @@
-//! Every screen, as axe-core judges it, and what a keyboard and a phone need.
+//! Accessibility: axe-core checks every screen, and the page can be used with a keyboard and on a phone.
 
 use pulse_browser::emulation::{Media, Size};
 use pulse_browser::page::Page;
@@ -12,7 +12,7 @@ use crate::places::fits;
 use crate::slowest::ORDERS;
 use crate::{open, turn, week};
 
-/// Adds the rules that the screen breaks in light on a desktop and in dark on a phone.
+/// Adds the rules that a screen breaks, in the light theme on a desktop and in the dark theme on a phone.
 async fn judge(page: &Page, screen: &str, faults: &mut Vec<String>) {
     for (media, size) in [(Media::Light, Size::DESKTOP), (Media::Dark, Size::PHONE)] {
         page.resize(size).await;

@@ -34,7 +34,7 @@ async fn files_without_a_name_and_cancelled_requests_are_explained() {
         .await;
     let told = page.text(ADVICE).await;
     assert!(told.contains("TimeoutLayer::with_status_code"), "{told}");
-    // Health has the warning, on each other screen too.
+    // The other screens show the same advice as a warning of health.
     page.show("paths").await;
     until_warned(&page, "has no route: give it a name").await;
 }

@@ -1,4 +1,4 @@
-//! Charts: their series, their lines, their tables and their files.
+//! Charts: their series, lines, tables and saved files.
 
 use pulse_browser::page::Page;
 use pulse_browser::service::{QUIET, Service};
@@ -34,7 +34,7 @@ async fn a_chart_has_lines_and_is_also_a_table_and_a_file() {
     for screen in [HOUR, "path?context=GET%20%2Fproducts%2F%7Bid%7D&range=1h"] {
         let page = open("bad_deploy", screen).await;
         for name in ["hits", "latency"] {
-            // Marks, and the change, are lines through all charts.
+            // Marks and the change are vertical lines in all charts.
             let chart = format!("[data-chart={name}]");
             let lines = format!(
                 "$$('{chart} .mark-line').length >= 2 && $$('{chart} .change-line').length === 1"
@@ -67,17 +67,17 @@ async fn a_chart_has_lines_and_is_also_a_table_and_a_file() {
     let rows = rows(&page, "hits").await;
     assert!((55..=61).contains(&rows.len()), "{}", rows.len());
 
-    // The whole name of a mark can be read.
+    // The label of a long mark is cut, and its tooltip has the whole text.
     let parts = "[element.firstChild.textContent, element.querySelector('title').textContent]";
     let label = format!("{LATENCY} .mark-label");
     let labels: Vec<(String, String)> = page.each(&label, parts).await;
     let simulated = labels.iter().find(|(_, whole)| whole.contains("simulated"));
-    let (label, whole) = simulated.expect("the demo marks it");
+    let (label, whole) = simulated.expect("the mark of the demo");
     assert_eq!(whole, "simulated traffic until here");
     let begin = label.trim_end_matches('…');
     assert!(whole.starts_with(begin) && label != whole, "{label}");
 
-    // One crosshair goes through all charts and tells all series.
+    // One crosshair is shown in all charts, with the values of all series.
     page.hover(&format!("{LATENCY} .plot[role=slider]")).await;
     page.until(
         "$$('[data-chart] .crosshair').filter((line) => line.getAttribute('d')).length === 2",
@@ -96,7 +96,7 @@ async fn the_latency_is_logarithmic_or_linear() {
     let begins_at_zero = format!("{labels}[0]?.startsWith('0')");
     page.until(&format!("{labels}.length > 1 && !{begins_at_zero}"))
         .await;
-    // The median is clearly above the axis, though the 99th percentile is many times as long.
+    // The median is clearly above the axis, although the 99th percentile is many times higher.
     page.until(&format!(
         "$('{LATENCY} .plot').clientHeight - 22
             - /^M[^,]+,([0-9.]+)/.exec($('{LATENCY} .plot path.lines.c-p50').getAttribute('d'))[1] > 10"
@@ -122,7 +122,7 @@ async fn each_range_has_the_same_legend() {
         page.until(&is(of_all, false)).await;
         assert_eq!(page.eval::<Vec<String>>(told).await, ["", ""], "{range}");
     }
-    // Slices of seconds are made of counters, and say what these do not know.
+    // Slices of seconds come from counters. The legend says which figures counters do not have.
     page.show("overview?range=5m&precision=5").await;
     page.until(&is("successful false,errors false", true)).await;
     let expected = [
@@ -175,7 +175,7 @@ async fn quiet_minutes_break_the_line_and_those_without_a_service_are_hatched_an
         let is_told = complete.contains("the service was not running for 5");
         assert_eq!(is_told, !was_running, "{complete}");
 
-        // A line before them and one after them; the unfinished slice is dashed.
+        // There is a line before the quiet minutes and a line after them; the unfinished slice is dashed.
         let line = format!("{LATENCY} .plot path.lines.c-mean");
         page.until(&format!(
             "$('{line}:not(.unfinished)').getAttribute('d').split('M').length === 3"

@@ -1,4 +1,4 @@
-//! What looking costs: requests and bytes.
+//! The cost of looking at the page: requests and bytes.
 
 use pulse_browser::page::Page;
 use pulse_browser::screens::SCREENS;
@@ -7,7 +7,7 @@ use pulse_browser::shop::Shop;
 
 use crate::{open, save, turn, until, until_polled};
 
-/// The bytes of the page, its style and its scripts, as they were encoded.
+/// The encoded bytes of the page, its style and its scripts.
 fn assets(until: &str) -> String {
     format!(
         "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
@@ -16,10 +16,10 @@ fn assets(until: &str) -> String {
     )
 }
 
-/// When the first screen was drawn.
+/// The time at which the first screen was drawn.
 const DRAWN: &str = "performance.getEntriesByName('drawn')[0].startTime";
 
-/// Bytes until the overview is painted first, and of everything.
+/// The maximum bytes until the first paint of the overview, and in total.
 const FIRST_PAINT: u64 = 33_000;
 const ALL: u64 = 80_000;
 
@@ -37,7 +37,7 @@ async fn each_poll_is_one_request_and_a_page_that_nobody_looks_at_sends_none() {
         page.go(&shop.screen(&format!("{}{and}refresh=1", screen.fragment)))
             .await;
         page.until_screen(screen.name).await;
-        // A screen may ask again at once when the first answer tells what more it needs.
+        // After its first answer, a screen may ask once more at once.
         until_polled(&page, 3).await;
         let settled = page.polls().await.len();
         until_polled(&page, 3).await;
@@ -58,7 +58,7 @@ async fn each_poll_is_one_request_and_a_page_that_nobody_looks_at_sends_none() {
         .await;
     };
     look(true).await;
-    // A poll that was under way may end.
+    // A poll that was in progress may still end.
     until_polled(&clock, 3).await;
     let before = page.polls().await.len();
     until_polled(&clock, 6).await;
@@ -70,14 +70,14 @@ async fn each_poll_is_one_request_and_a_page_that_nobody_looks_at_sends_none() {
 
 #[tokio::test]
 async fn nothing_is_sent_again_when_nothing_has_changed() {
-    // Rates, and the recorded part of the present hour, change with the time: this screen has neither.
+    // Rates, and the recorded share of the current hour, change with time. This screen has neither.
     let service = Service::with_contexts(20).await;
     let page = Page::open(&service.screen("slowest?refresh=1&name=last_hour")).await;
     page.hasten().await;
     until("a poll is answered 304", async || {
         let polls = page.polls().await.into_iter();
         let mut same = polls.filter(|poll| poll.status == Some(304));
-        // An answer without a body has no bytes, or those of its head.
+        // An answer without a body has no bytes, or only the bytes of its head.
         same.next().is_some_and(|poll| poll.bytes < 1_500.0)
     })
     .await;

@@ -1,4 +1,4 @@
-//! A caller in Rust, an endpoint and the page give the same figures.
+//! The Rust API, the endpoints and the page give the same figures.
 
 use pulse_browser::page::Page;
 use pulse_browser::rig::http::Client;
@@ -8,10 +8,10 @@ use tower_pulse::query::{Answer, ChangesQuery, Kind, PathQuery, PathsQuery};
 
 use crate::column;
 
-/// An answer as an endpoint writes it.
+/// The JSON that an endpoint would send for an answer.
 fn json<T: serde::Serialize>(answer: &Answer<T>) -> Value {
-    // Through the text, as what the endpoint answers: reading it may change the last digit of a figure.
-    let text = serde_json::to_string(answer).expect("it is written");
+    // The answer is written and read as text, as over HTTP, because that may change the last digit of a figure.
+    let text = serde_json::to_string(answer).expect("an answer can be written");
     serde_json::from_str(&text).expect("it is read")
 }
 
@@ -32,7 +32,7 @@ fn shown(text: &str) -> f64 {
     number * factor
 }
 
-/// Fails unless the page shows a figure, to the three digits that it shows.
+/// Panics unless the text of the page equals a figure, to three digits.
 fn assert_shown(text: &str, figure: &Value) {
     let Some(figure) = figure.as_f64() else {
         assert_eq!(text, "–");
@@ -45,7 +45,7 @@ fn assert_shown(text: &str, figure: &Value) {
 
 #[tokio::test]
 async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
-    // Its clock stands still, so that all ask at the same moment.
+    // The service's clock stands still, so all questions are asked at the same moment.
     let service = Service::with_quiet_minutes(true).await;
     let query = service.pulse().query();
     let mut client = Client::connect(service.address()).await;

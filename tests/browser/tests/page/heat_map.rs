@@ -11,7 +11,8 @@ const PATH: &str = "path?context=GET%20%2F&range=1h&utc=1";
 const CELL: &str = "$('[data-chart=latency] .plot').getAttribute('aria-valuetext')";
 const SENTENCE: &str = "$('.cell-list [role=status]')?.innerText ?? ''";
 
-/// Waits until the sentence about a cell begins and ends so, and returns the durations that are listed below it.
+/// Waits until the sentence about a cell begins with `begin` and ends with `end`. Returns the durations listed below
+/// it.
 async fn listed(page: &Page, begin: &str, end: &str) -> Vec<String> {
     let is_expected = |sentence: &String| sentence.starts_with(begin) && sentence.ends_with(end);
     page.until_value(SENTENCE, is_expected).await;
@@ -21,7 +22,7 @@ async fn listed(page: &Page, begin: &str, end: &str) -> Vec<String> {
     }
 }
 
-/// Presses a key until a text of the cell passes.
+/// Presses a key until the text of the selected cell passes.
 async fn until_cell(page: &Page, key: &str, passes: impl Fn(&str) -> bool) {
     for _ in 0..60 {
         if passes(&page.eval::<String>(CELL).await) {
@@ -46,12 +47,12 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     page.click(&format!("{LATENCY} .heat-1")).await;
     let kept = listed(&page, "1 request of ", ", 1 of them listed below.").await;
     assert_eq!(kept, ["900\u{202f}ms"]);
-    // Away, so that the crosshair does not lie over the next cell.
+    // Moves the mouse away, so that the crosshair does not cover the next cell.
     page.hover("[data-panel=histogram] h2").await;
     page.click(&format!("{LATENCY} .heat-4")).await;
     let kept = listed(&page, "5 requests of ", ", 4 of them listed below.").await;
     assert_eq!(kept, ["300\u{202f}ms"; 4]);
-    // By the keys: down to the fast ones of that minute.
+    // With keys, selects the cell of that minute's fast requests.
     page.focus(PLOT).await;
     page.press("End").await;
     until_cell(&page, "ArrowLeft", |cell| cell.contains("26 samples")).await;
@@ -100,7 +101,7 @@ async fn the_heat_map_of_all_paths_lists_requests_of_each() {
     )
     .await;
     page.until_shown(&format!("{LATENCY} .heat-7")).await;
-    // The slowest of all are kept: each cell of the top row has some.
+    // The slowest requests are kept, so each cell of the top row lists some.
     page.focus(PLOT).await;
     page.press("End").await;
     for _ in 0..48 {
@@ -111,7 +112,7 @@ async fn the_heat_map_of_all_paths_lists_requests_of_each() {
     page.press("Enter").await;
     assert!(!listed(&page, "", " of them listed below.").await.is_empty());
     let links = page.count(".cell-list tbody th a.open").await;
-    assert!(links > 0, "each links to its path");
+    assert!(links > 0, "no request links to its path");
 }
 
 #[tokio::test]

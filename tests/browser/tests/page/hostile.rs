@@ -1,4 +1,4 @@
-//! Hostile names: everything from outside is text, and nothing breaks the page.
+//! Hostile names: the page shows them as text, and they do not break it.
 
 use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
@@ -39,7 +39,7 @@ async fn names_are_text() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The name under which something is recorded.
+/// The form in which a name is recorded.
 fn recorded(name: &str) -> String {
     name.replace('\u{202e}', "\\u{202e}")
 }
@@ -83,7 +83,7 @@ async fn each_name_is_shown_and_opens_its_own_screen_and_is_text_in_a_file() {
     }
 }
 
-/// Saves cells that no name of the service could have, as names are escaped when they are recorded.
+/// Saves cells with characters that recorded names cannot have, because names are escaped when they are recorded.
 #[tokio::test]
 async fn no_spreadsheet_takes_a_cell_for_a_formula_or_for_two() {
     let cells = [
@@ -150,6 +150,6 @@ async fn a_state_that_makes_no_sense_is_the_default() {
             assert!(page.eval::<i32>(&value).await >= 0, "{select} of {state}");
         }
     }
-    // The last page is shown.
+    // An offset that is too large shows the last page.
     page.until(&format!("{}.length > 0", keys("paths"))).await;
 }

@@ -1,6 +1,6 @@
-//! The seven questions of somebody on call, on each incident of the demo: what changed, which page to fix first, since
-//! when, is it me or the database, which exact requests, which instance, did my deploy do it. Each answer is read from
-//! the page, in view at 1280 x 900 without scrolling, after at most two clicks.
+//! The seven questions of a person on call, about each incident of the demo: what changed, which page to fix first,
+//! since when, is it my code or the database, which requests, which instance, did my deploy do it. The page must show
+//! each answer after at most two clicks, at 1280 x 900 without scrolling.
 
 use pulse_browser::input::in_view;
 use pulse_browser::page::Page;
@@ -11,16 +11,16 @@ use serde_json::Value;
 use crate::written::a_change_that_is_taken_on_one_page_is_taken_on_another;
 use crate::{column, keys};
 
-/// What an incident is, as `examples/demo/incident.rs` has it.
+/// An incident of `examples/demo/incident.rs`.
 #[derive(Default)]
 struct Incident {
     kind: &'static str,
-    /// The page that it befalls; none when it befalls all pages of an instance.
+    /// The affected page; `None` if all pages of an instance are affected.
     context: Option<&'static str>,
-    /// A timer of the page, and whether that has become slower.
+    /// A timer of the page, and whether this timer has become slower.
     timer: &'static str,
     is_timer_slow: bool,
-    /// Whether the code outside of the timers has.
+    /// Whether the code outside of the timers has become slower.
     is_code_slow: bool,
     /// The instances that are slower than the others.
     instances: &'static [&'static str],
@@ -34,31 +34,31 @@ const REQUEST: &str = "table[data-table=slow-requests] tbody tr";
 const INSTANCE: &str = "table[data-table=instances] tbody tr";
 const CHANGE: &str = "[data-panel=change]";
 
-/// Whether a row tells a change of more than half, as `+52%` or `3.0×`.
+/// Whether a row shows an increase of more than a half, such as `+52%` or `3.0×`.
 const IS_SLOW: &str = "((row) => row.innerText.split(/\\s+/).map((word) => word.endsWith('×') ? parseFloat(word)
     : /^[+±−][\\d.]+%$/.test(word) ? 1 + (word[0] === '−' ? -1 : 1) * parseFloat(word.slice(1)) / 100 : NaN)
     .find((ratio) => !Number.isNaN(ratio)) > 1.5)";
 
-/// Waits until an answer is right, and in view.
+/// Waits until an answer is right and visible without scrolling.
 async fn seen(page: &Page, selector: &str, is_right: &str) {
     page.until(&format!("({is_right}) && {}", in_view(selector)))
         .await;
 }
 
-/// The instance that a change of all of its pages names, directly or as a suspect.
+/// Whether a change names an instance, directly or as a suspect.
 fn is_about(change: &Value, instance: &str) -> bool {
     let mut suspects = change["suspects"].as_array().expect("a list").iter();
     change["instance"] == instance || suspects.any(|suspect| suspect["instance"] == instance)
 }
 
-/// Fails if anything else is named, or anything at another time.
+/// Panics if the API lists any other change, or a change at another time.
 async fn nothing_else_is_named(shop: &Shop, kind: &str, context: Option<&str>) {
     let (began, live) = (shop.incident_began(), shop.past_ended() - 60);
     let mut client = Client::connect(shop.demo().address()).await;
     let answer = client.json("/admin/pulse/api/changes?limit=1000").await;
     for change in answer["changes"].as_array().expect("a list") {
         let since = change["since"].as_i64().expect("a time");
-        // On a machine that is busy with other tests, live pages are slower indeed.
+        // On a machine that is busy with other tests, live pages may really be slower.
         if since >= live {
             continue;
         }
@@ -71,12 +71,12 @@ async fn nothing_else_is_named(shop: &Shop, kind: &str, context: Option<&str>) {
     }
 }
 
-/// Opens a shop as somebody who was just woken up: nothing is chosen. Returns the change that the overview names.
+/// Opens the page of a shop, with nothing chosen. Returns the page and a selector of the change on the overview.
 async fn open(shop: &Shop, kind: &str, context: Option<&str>) -> (Page, String) {
     nothing_else_is_named(shop, kind, context).await;
     let page = Page::open(&shop.url()).await;
     page.until_screen("overview").await;
-    // Where an instance is bad, any of its pages may be named.
+    // If an instance is bad, the change may be about any of its pages.
     let change = match context {
         Some(context) => format!("{CHANGES}[data-kind={kind}][data-context='{context}']"),
         None => CHANGES.to_owned(),
@@ -85,11 +85,11 @@ async fn open(shop: &Shop, kind: &str, context: Option<&str>) -> (Page, String) 
     (page, change)
 }
 
-/// Answers all questions. Returns the page of the path.
+/// Answers all questions. Returns the browser's page, at the screen of the path.
 async fn explain(shop: &Shop, incident: &Incident) -> Page {
     let (page, change) = open(shop, incident.kind, incident.context).await;
     let began = shop.incident_began();
-    // What changed, since when, which page to fix first? Not a page, where an instance is bad.
+    // What changed, since when, which page to fix first? For a bad instance, the instance instead of a page.
     let instance = incident.instances.first().copied().unwrap_or_default();
     let (named, key) = match incident.context {
         Some(context) => ("", format!("row.dataset.key === '{context}'")),
@@ -107,14 +107,14 @@ async fn explain(shop: &Shop, incident: &Incident) -> Page {
     let is_first = format!("((row) => row && {key})($('{FIX_FIRST}'))");
     seen(&page, FIX_FIRST, &is_first).await;
 
-    // The one click: on the change, or, where it is of all pages, on a page to fix.
+    // The one click: on the change, or, if all pages of an instance are affected, on a page to fix.
     let link = match incident.context {
         Some(_) => format!("{change} a"),
         None => format!("{FIX_FIRST} a[href*='#path']"),
     };
     page.click(&link).await;
     page.until_screen("path").await;
-    // Me or the database?
+    // My code or the database?
     seen(&page, TIMER, "true").await;
     if incident.context.is_some() {
         let Incident {
@@ -234,7 +234,7 @@ async fn failures_are_explained() {
         ..Incident::default()
     };
     let page = explain(&shop, &incident).await;
-    // The requests that are listed fail since the incident began, which is less than an hour ago.
+    // The listed requests have failed since the incident began, less than an hour ago.
     let began = shop.incident_began();
     let ages = format!(
         "$$('{REQUEST} [data-column=ended]').map((cell) => cell.innerText.split(', ').pop().split(':')).map(([h, m, s]) =>
@@ -244,7 +244,7 @@ async fn failures_are_explained() {
         format!("$$('{REQUEST} td[data-column=status]').every((one) => /^5/.test(one.innerText))");
     let are_new = format!("((ages) => ages.length && ages.every((age) => age < 3600))({ages})");
     seen(&page, REQUEST, &format!("{fail} && {are_new}")).await;
-    // About a quarter of the timer's runs fail since then; the range before it is drawn first.
+    // About a quarter of the timer's runs fail since then. The screen may show the previous range at first.
     page.show("path?context=POST%20%2Fcheckout&range=1h").await;
     let cell = "table[data-table=time-goes] tr[data-key=payment] td[data-column=error_share]";
     page.until(&format!(
@@ -272,13 +272,13 @@ async fn a_bad_instance_is_explained_and_has_a_page() {
     page.until_screen("instance").await;
     page.back().await;
     page.until_screen("path").await;
-    // The banner leads there too.
+    // The list of changes on the overview leads to the instance too.
     page.show("overview").await;
     page.click("[data-panel=attention] li[data-kind=instance] a")
         .await;
     page.until_screen("instance").await;
     page.until_fragment_has("instance/web-3").await;
-    // The figures since it changed follow those of the range.
+    // The screen shows the figures of the range first, and then those since the change.
     let all = "/^All of its [78] paths are slower, about 2\\.\\d× the others: it is the instance, not a page\\.$/";
     page.until(&format!("{all}.test({VERDICT})")).await;
     let change = page.text(CHANGE).await;
@@ -298,12 +298,12 @@ async fn a_bad_instance_is_explained_and_has_a_page() {
         "{ratios:?}"
     );
     for chart in ["requests", "latency"] {
-        // The mean of the others.
+        // The line of the mean of the other instances.
         let line =
             format!("$('[data-chart={chart}] .plot path.c-mean').getAttribute('d').length > 50");
         page.until(&line).await;
     }
-    // The state is in the URL, and the instance leads to its pages.
+    // The URL has the state, and the instance's table links to its pages.
     page.reload().await;
     page.click("table[data-table=instance-paths] tbody a").await;
     page.until_screen("path").await;
@@ -389,7 +389,7 @@ async fn a_path_that_blocks_its_worker_is_found_by_its_longest_poll() {
         "{goes}.test($('[data-panel=time-goes] .polls:not([hidden])')?.innerText)"
     ))
     .await;
-    // Minutes of the past: what really blocks the live shop is up to the machine.
+    // Only minutes of the simulated past: in the live shop, the machine decides what really blocks a worker.
     let to = shop.past_ended() / 60 * 60;
     page.show(&format!(
         "paths?from={}&to={to}&sort=longest_poll",

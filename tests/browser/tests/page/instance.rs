@@ -1,4 +1,4 @@
-//! The page of an instance that is alone, and of a timer.
+//! The screen of the only instance of a fleet, and the screen of a timer.
 
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
@@ -32,7 +32,7 @@ async fn a_timer_shows_its_change_and_who_runs_it() {
     page.click("[data-panel=change] .links a").await;
     page.until("!$('[data-table=run-by]')").await;
     page.until_screen("path").await;
-    // Another timer is suspected of nothing.
+    // The screen of a timer without a change names no suspect.
     page.show("path?context=payment&kind=timer&range=1h").await;
     page.until(
         "$('[data-panel=change] .calm')?.innerText

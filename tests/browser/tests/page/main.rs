@@ -1,4 +1,4 @@
-//! The page, as somebody on call reads it: in a real browser, on a real demo.
+//! The page of a real demo in a real browser.
 
 mod accessibility;
 mod advice;
@@ -25,12 +25,12 @@ use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 use serde_json::Value;
 
-/// Opens a screen of the demo in which this goes wrong.
+/// Opens a screen of the demo with this incident.
 async fn open(incident: &str, fragment: &str) -> Page {
     Page::open(&Shop::with(incident).await.screen(fragment)).await
 }
 
-/// Waits until a page has asked for data so many times more.
+/// Waits until a page has asked for data `more` times.
 async fn until_polled(page: &Page, more: usize) {
     let before = page.polls().await.len();
     until("the page polls", async || {
@@ -39,7 +39,7 @@ async fn until_polled(page: &Page, more: usize) {
     .await;
 }
 
-/// Clicks on a button of a card or a chart, which may stand in a menu.
+/// Clicks on a button of a card or a chart, and opens the menu first if the button is in one.
 async fn click_in_menu(page: &Page, root: &str, button: &str) {
     let button = format!("{root} {button}");
     if !page.is_shown(&button).await {
@@ -54,20 +54,20 @@ async fn turn(page: &Page, chart: &str) {
     click_in_menu(page, &chart, "button[data-view=table]").await;
 }
 
-/// Saves what the screen shows under this name, as `csv` or `json`, and returns the file's name and text.
+/// Saves the table or chart of this name as `csv` or `json`. Returns the file's name and text.
 async fn save(page: &Page, name: &str, format: &str) -> (String, String) {
     let button = format!("button[data-of={name}][data-export={format}]");
     click_in_menu(page, "#export", &button).await;
     page.download().await
 }
 
-/// The rows of what the screen shows under this name, as it is saved.
+/// The saved rows of the table or chart of this name.
 async fn rows(page: &Page, name: &str) -> Vec<Value> {
     let (_, json) = save(page, name, "json").await;
     serde_json::from_str(&json).expect("a list")
 }
 
-/// The keys of the rows of a table, in their order, as an expression.
+/// An expression: the keys of a table's rows, in their order.
 fn keys(table: &str) -> String {
     format!("$$('table[data-table={table}] tbody tr').map((row) => row.dataset.key)")
 }

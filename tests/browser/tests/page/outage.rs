@@ -1,4 +1,4 @@
-//! What goes away: the store, the service, the network, the login.
+//! Outages of the store, the service, the network and the login.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -13,14 +13,14 @@ use tower_pulse::Clock;
 
 use crate::{keys, open, until_polled};
 
-/// The tile of requests, without the spaces between its digits.
+/// The number on the tile of requests, without the spaces between its digits.
 const REQUESTS: &str =
     "($('[data-tile=requests] .value')?.innerText ?? '').replace(/[^0-9.]/g, '')";
 const IS_AWAY: &str = "document.body.dataset.stale !== undefined && !$('#banner').hidden";
 const IS_BACK: &str = "document.body.dataset.stale === undefined && $('#banner').hidden
     && document.body.dataset.ready === 'true' && $('#status').dataset.status === 'ok'";
 const STATUS: &str = "$('#status').dataset.status";
-/// One element looks like a banner, and is shown, and the status is another than that of a service that is well.
+/// Exactly one banner or alert is shown, and the status is not `ok`.
 const IS_TOLD_ONCE: &str =
     "$$('.banner, [role=alert]').filter((element) => element.checkVisibility()
     && element.innerText.trim()).length === 1 && $('#status').dataset.status !== 'ok'";
@@ -45,7 +45,7 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
         other.until(&has_rows).await;
         others.push((other, has_rows));
     }
-    // The requests may be those of the instance beside it: this one sees a reset only of what it has flushed to.
+    // The shown requests may come from the other instance. This instance notices a reset only after it has flushed.
     let mut client = Client::connect(shop.demo().address()).await;
     let mut health = async || client.json("/admin/pulse/api/health").await;
     until("it flushes", async || {
@@ -60,9 +60,9 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
         page.until(IS_TOLD_ONCE).await;
     }
     for (other, has_rows) in &others {
-        assert!(other.eval::<bool>(has_rows).await, "{has_rows} no more");
+        assert!(other.eval::<bool>(has_rows).await, "{has_rows}");
     }
-    // The last data is dimmed.
+    // The page dims the last data.
     page.until_value(colour, |dim: &String| *dim != bright)
         .await;
     assert!(page.is_in_view("#banner").await);
@@ -71,11 +71,11 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
     })
     .await;
     until_polled(&page, 2).await;
-    assert!(!page.is_shown("#warnings").await, "it is said twice");
+    assert!(!page.is_shown("#warnings").await, "reported twice");
     leave_and_come_back(&page, "5m").await;
     page.until(&format!("Number({REQUESTS}) > 0")).await;
 
-    // Somebody opens the page now.
+    // Pages that are opened during the outage.
     let to = Clock::system().now_seconds() / 60 * 60;
     let zoomed = format!("overview?from={}&to={to}", to - 600);
     for screen in ["overview?refresh=1", &zoomed] {
@@ -104,11 +104,11 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
     for (other, _) in &others {
         other.until(IS_BACK).await;
     }
-    // The server has lost what it held.
+    // The server has lost its data.
     page.until("$$('#warnings li').some((one) => /reset|lost/i.test(one.innerText) && one.checkVisibility())")
         .await;
     drop(others);
-    // Refused, reset, empty, or a connection that was kept and is none any more: what Chromium makes of the end is its own.
+    // Chromium may report the end of the service as any of several errors.
     page.tolerate("net::ERR_");
     well.tolerate("net::ERR_");
     shop.demo().kill_9();
@@ -117,7 +117,7 @@ async fn redis_goes_away_and_comes_back_and_then_the_service_goes_away() {
     assert!(!page.eval::<String>(REQUESTS).await.is_empty());
 }
 
-/// While the store is away, looks at a range that was never answered, and at the first one again.
+/// While the store is away, opens a range that was never answered, and then the first range again.
 async fn leave_and_come_back(page: &Page, first: &str) {
     let range = |name: &str| format!("label:has(input[name=range][value='{name}'])");
     page.click(&range("24h")).await;
@@ -146,7 +146,7 @@ async fn the_network_goes_away_and_comes_back() {
     page.until_screen("deploy").await;
 }
 
-/// Somebody may wait for the store, the service or the network to come back.
+/// Checks the time between tries, as a user may wait for the store, the service or the network.
 #[tokio::test]
 async fn what_has_failed_is_tried_again_within_five_seconds_and_a_lost_login_is_told() {
     let (service, is_out) = Service::guarded().await;
@@ -156,7 +156,7 @@ async fn what_has_failed_is_tried_again_within_five_seconds_and_a_lost_login_is_
     ] {
         let page = Page::open(&service.screen(&format!("slowest?refresh={refresh}"))).await;
         page.tolerate("401");
-        // Notes how long the page waits, and does not wait for it.
+        // Records the page's waits, and shortens them.
         page.run("{ const wait = setTimeout; window.waits = [];
             window.setTimeout = (then, time) => { if (time) waits.push(time); return wait(then, 10); }; }")
             .await;
@@ -189,7 +189,7 @@ async fn a_refused_host_is_told_in_words() {
     page.until(IS_TOLD_ONCE).await;
 }
 
-/// Has all questions answered as if the store was away.
+/// Replaces all answers by the error of a store that is away.
 fn is_away(answers: &mut [Value]) {
     answers.fill(json!({"status": 503, "body": {"error": "the store is away"}}));
 }
@@ -199,7 +199,7 @@ fn has_no_requests(questions: &[&str], answers: &mut [Value]) {
     answers[overview.expect("it asks for it")]["body"]["window"]["count"] = json!(0);
 }
 
-/// Fails unless the page shows requests although the store is away since.
+/// Panics unless the page still shows the newest requests while the store is away.
 async fn keeps_the_newest_answer(proxy: &ReverseProxy) {
     let page = Page::open(&proxy.screen("overview?range=1h&refresh=1")).await;
     page.until(IS_AWAY).await;
@@ -209,7 +209,7 @@ async fn keeps_the_newest_answer(proxy: &ReverseProxy) {
     assert_eq!(page.eval::<String>(REQUESTS).await, requests);
 }
 
-/// While a range has no requests, the overview asks whether there were any at all, and no longer once it has some.
+/// While a range has no requests, the overview also asks whether the service has had requests at any time.
 #[tokio::test]
 async fn the_newest_answer_of_a_range_stays_whatever_was_asked() {
     let shop = Shop::with("slow_query").await;
@@ -226,7 +226,7 @@ async fn the_newest_answer_of_a_range_stays_whatever_was_asked() {
 
     let has_asked = AtomicBool::new(false);
     proxy.alter_answers(move |questions, answers| {
-        // Whether there were any at all.
+        // The question whether the service has had requests at any time.
         if questions.contains(&"paths") {
             has_asked.store(true, Ordering::SeqCst);
         } else if has_asked.load(Ordering::SeqCst) {
@@ -240,7 +240,7 @@ async fn the_newest_answer_of_a_range_stays_whatever_was_asked() {
 
 #[tokio::test]
 async fn more_contexts_than_there_is_room_for_are_a_warning_that_nobody_misses() {
-    // By default there is room for 2,000.
+    // The default of `max_contexts` is 2,000.
     let service = Service::with_contexts(2_100).await;
     let page = Page::empty().await;
     for screen in ["overview", "paths", "health"] {

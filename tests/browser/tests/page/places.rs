@@ -1,4 +1,4 @@
-//! Every screen, wherever the page stands and whatever the store is.
+//! Every screen, with the page at any path, and with any store.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) async fn fits(page: &Page) -> bool {
         .await
 }
 
-/// What is wrong with a screen that has data: it shows none, or says so.
+/// Faults of a screen that has data, such as a banner or a missing figure.
 async fn faults(page: &Page, screen: &Screen) -> Vec<String> {
     let mut faults = Vec::new();
     let main = page.text("main").await;
@@ -59,7 +59,7 @@ async fn no_screen_asks_for_what_the_api_refuses() {
         for state in [
             "range=5m&heat=1&q=a&sort=p95&order=asc&limit=100&offset=25",
             &format!("from={from}&to={to}&precision=60"),
-            // A link may have more than the API takes.
+            // A link may have larger numbers than the API accepts.
             "range=24h&precision=3600&utc=1&limit=999999999999&offset=999999999999",
         ] {
             let (fragment, _) = screen
@@ -68,7 +68,7 @@ async fn no_screen_asks_for_what_the_api_refuses() {
                 .unwrap_or((screen.fragment, ""));
             let fragment = fragment.trim_end_matches(['?', '&']);
             let and = if fragment.contains('?') { '&' } else { '?' };
-            // One that goes from state to state asks only about the last.
+            // Waits for the poll: a page that changes its state again before a poll asks only about the last state.
             let before = page.polls().await.len();
             page.go(&shop.screen(&format!("{fragment}{and}{state}")))
                 .await;
@@ -93,7 +93,7 @@ async fn every_screen_is_drawn_on_redis_with_two_instances_and_cached_rows() {
     const ROWS: &str = "section[data-panel=rows]";
     let shop = Shop::on_redis().await;
     let page = Page::open(&shop.url()).await;
-    // The demo is never empty.
+    // The demo is never without requests.
     page.until("/[1-9]/.test($('[data-tile=requests] .value').textContent) && $('table[data-table=fix-first] tbody tr')")
         .await;
     assert!(!page.is_shown("[data-panel=empty]").await);
@@ -124,7 +124,7 @@ async fn every_screen_is_drawn_on_redis_with_two_instances_and_cached_rows() {
     page.until("document.body.dataset.stale === undefined")
         .await;
     assert_eq!(page.violations(None).await, [""; 0]);
-    // Rows are in Redis only.
+    // Cached rows exist only with Redis.
     let page = crate::open("slow_query", "counters").await;
     page.until_screen("counters").await;
     assert!(!page.is_shown(ROWS).await);
@@ -136,7 +136,7 @@ async fn the_page_works_at_every_place_and_behind_a_proxy_that_strips_the_prefix
     let address = service.address();
     let proxy = ReverseProxy::between("/tools/shop", address, address).await;
     let places = PLACES.map(|place| service.url(place)).into_iter();
-    // One without a slash at its end, and one with it.
+    // A path without a slash at its end, and a path with one.
     let stripped = [PLACES[0], PLACES[3]].map(|place| proxy.url(place));
     for url in places.chain(stripped) {
         let page = Page::open(&url).await;

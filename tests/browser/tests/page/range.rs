@@ -1,4 +1,4 @@
-//! Ranges: chosen, dragged and typed; kept by links and by the history.
+//! Ranges: chosen, dragged and with keys; in links and in the browser's history.
 
 use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
@@ -8,7 +8,7 @@ use pulse_browser::shop::Shop;
 
 use crate::{open, until_polled};
 
-/// The plot, once it can be read and zoomed.
+/// The plot of the latency, once the keyboard can reach it.
 const PLOT: &str = "[data-chart=latency] .plot[role=slider]";
 const IS_ZOOMED: &str = "/[?&]from=\\d+&to=\\d+/.test(location.hash)";
 const IS_WHOLE: &str = "!/[?&]from=/.test(location.hash)";
@@ -89,7 +89,7 @@ async fn every_range_and_screen_is_a_step_that_back_takes_back() {
     for range in ["5m", "15m", "6h", "24h", "7d"] {
         choose(&page, range).await;
     }
-    // A phone shows all of them beside the note that little was recorded.
+    // A phone shows all choices of the range beside the note that little was recorded.
     page.resize(Size::PHONE).await;
     page.until_shown("#complete").await;
     page.until("(({scrollWidth, clientWidth}) => clientWidth > 200 && scrollWidth <= clientWidth)($('.tools .segments'))")
@@ -119,7 +119,7 @@ async fn months_are_offered_where_the_history_has_them() {
         .filter((name) => /0d/.test(name)).join()";
     let page = open("slow_query", "overview?range=1h").await;
     assert_eq!(page.eval::<String>(OFFERED).await, "");
-    // A link names it all the same, and the page says how much was recorded.
+    // A link may still name 30 days: the page then offers this range, and says how much of it was recorded.
     page.show("overview?range=30d").await;
     page.until(&format!("{OFFERED} === '30d'")).await;
     page.until_shown("#complete").await;
@@ -137,11 +137,11 @@ async fn months_are_offered_where_the_history_has_them() {
 
 #[tokio::test]
 async fn a_frozen_link_shows_the_same_in_another_tab() {
-    // The tiles and the table, and how they are shown.
+    // The tiles and the table, and the state of their controls.
     const SHOWN: &str = "[...$$(['[data-tile]:not([data-tile=in-flight]) .value', 'table[data-table=paths] tbody td', '#unzoom',
         'th[aria-sort]:not([aria-sort=none])', 'button[data-series][aria-pressed=false]'].join())
         .map((element) => element.innerText), $('#filter')?.value ?? '', decodeURIComponent(location.hash)]";
-    // A part of the past, which nothing is added to.
+    // A part of the past, which gets no more requests.
     let to = Shop::with("slow_query").await.past_ended() / 60 * 60 - 600;
     let from = to - 1_800;
     for screen in [
@@ -160,7 +160,7 @@ async fn a_frozen_link_shows_the_same_in_another_tab() {
     }
 }
 
-/// The tile of requests, and of requests per second.
+/// The numbers of requests and of requests per second, from the tile of requests.
 const RATES: &str =
     "['.value', '.delta'].map((part) => $(`[data-tile=requests] ${part}`)?.innerText.split('/s')[0]
     .replace(/[^0-9.k]/g, '') ?? '')";
@@ -176,9 +176,9 @@ async fn nothing_is_asked_while_paused_or_zoomed_or_frozen_and_a_frozen_range_st
     let is_silent = async || {
         page.until(IS_PAUSED).await;
         let before = page.polls().await.len();
-        // Another tab of the same page goes on meanwhile.
+        // The polls of another tab measure the time.
         until_polled(&clock, 6).await;
-        assert_eq!(page.polls().await.len(), before, "it asks for nothing");
+        assert_eq!(page.polls().await.len(), before, "the page polls");
     };
     page.click("#pause").await;
     is_silent().await;
@@ -195,7 +195,7 @@ async fn nothing_is_asked_while_paused_or_zoomed_or_frozen_and_a_frozen_range_st
     page.focus("#freeze").await;
     page.press("Enter").await;
     page.until(IS_ZOOMED).await;
-    // The focus goes to the button that takes its place.
+    // The focus moves to the button that replaces *freeze*.
     page.until("document.activeElement.id === 'unzoom'").await;
     until_answered(&page).await;
     is_silent().await;
@@ -215,7 +215,7 @@ async fn times_are_local_or_utc() {
         let page = open("slow_query", screen).await;
         page.until_shown(since).await;
         let text = page.text(since).await;
-        // The change may begin in the next minute.
+        // The detected change may begin up to two minutes after the incident.
         let times = format!(
             "[0, 60, 120].map((more) => new Date(({began} + more) * 1000).toLocaleTimeString('en-GB',
                 {{hour: '2-digit', minute: '2-digit', timeZone: {zone}}}))"
@@ -233,7 +233,7 @@ async fn times_are_local_or_utc() {
 #[tokio::test]
 async fn rates_are_of_the_time_that_was_counted() {
     let minute = Shop::with("slow_query").await.past_ended() / 60 * 60 - 600;
-    // Not at the bounds of stored slices, which are minutes.
+    // The range does not begin and end at minutes, which are the stored slices.
     let screen = format!("overview?from={}&to={}", minute + 7, minute + 12);
     let page = open("slow_query", &screen).await;
     let is_filled = |shown: &Vec<String>| !shown[0].is_empty();

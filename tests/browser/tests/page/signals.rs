@@ -1,4 +1,4 @@
-//! What somebody sees without looking for it: the problems of the service and the state of its store, on every screen.
+//! The number of problems and the state of the store, which every screen shows.
 
 use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
@@ -9,7 +9,7 @@ use crate::{keys, open, turn};
 
 const SEARCH: &str = "GET /search";
 
-/// Whether the icon of the tab has the dot of a problem.
+/// Whether the icon of the tab has the dot that shows a problem.
 const HAS_DOT: &str = "$('#icon').href.includes('circle')";
 
 /// The mark beside a name in a table.
@@ -28,7 +28,7 @@ async fn problems_and_the_store_are_told_apart_on_every_screen() {
         ("timers", "timers"),
         ("slowest", "slowest"),
         ("health", "health"),
-        // What people type.
+        // A name that people type by mistake.
         ("deploys", "deploy"),
     ] {
         page.go(&shop.screen(fragment)).await;

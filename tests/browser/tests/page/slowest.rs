@@ -1,4 +1,4 @@
-//! The slowest requests: which of them are shown, their traces, and the targets of their paths.
+//! The slowest requests: the filters, the traces, and the targets of the paths.
 
 use pulse_browser::page::Page;
 use pulse_browser::proxy::ReverseProxy;
@@ -13,7 +13,7 @@ const ID: &str = "0000000000000000000000000000abc0";
 pub(crate) const ORDERS: &str = "path?context=GET%20%2Forders%2F%7Bid%7D";
 const TARGET: &str = "[data-panel=path-target]";
 
-/// Waits until the table has so many rows of each path.
+/// Waits until the table has these numbers of rows of the two paths.
 async fn until_counted(page: &Page, reports: usize, orders: usize) {
     page.until(&format!(
         "['POST /report', 'GET /orders/{{id}}'].map((path) => $$('table[data-table=slowest-requests] tbody .open')
@@ -40,7 +40,7 @@ async fn one_path_does_not_fill_the_table_and_each_filter_is_part_of_the_url() {
     until_counted(&page, 5, 5).await;
     choose(&page, "At most", "1").await;
     until_counted(&page, 1, 1).await;
-    // The range stays while one looks at the slowest.
+    // The range is the same after a visit to the slowest requests.
     page.click("nav a[data-screen=paths]").await;
     page.until_fragment_has("paths?range=6h").await;
 
@@ -55,10 +55,10 @@ async fn one_path_does_not_fill_the_table_and_each_filter_is_part_of_the_url() {
     until_counted(&page, 0, 1).await;
     page.until_fragment_has("status=5xx").await;
     assert_eq!(column(&page, "slowest-requests", "status").await, ["503"]);
-    // Whoever opens the link sees the same.
+    // The URL alone restores the same rows.
     page.reload().await;
     until_counted(&page, 0, 1).await;
-    // There is no choice of an instance without such a request, but there may be a link.
+    // An instance without such a request is not offered, but a link may name it.
     let offered = "select[aria-label=Instance] option[value^=web]";
     assert_eq!(page.texts(offered).await, ["web-2"]);
     page.show("slowest?status=5xx&instance=web-1").await;
@@ -79,12 +79,12 @@ async fn one_path_does_not_fill_the_table_and_each_filter_is_part_of_the_url() {
     until_counted(&page, 5, 0).await;
     page.until_fragment_has("q=REPORT").await;
 
-    // What is refused says why.
+    // A refused filter is explained.
     page.go(&service.screen("slowest?status=never")).await;
     page.until("$('.note')?.textContent.includes('status must be one of')")
         .await;
 
-    // The link of a path leads to its own, and its name takes the filter away.
+    // A path links to its own slowest requests, and the button with its name removes the filter.
     page.show(ORDERS).await;
     page.until_shown("[data-panel=slow-requests] table tbody tr")
         .await;
@@ -124,7 +124,7 @@ async fn a_trace_id_is_copied_and_says_so() {
         .await;
     page.until(&says("Copy")).await;
 
-    // Without TLS, a page may not use the clipboard but by the selection.
+    // Without TLS, a page can copy to the clipboard only through a selection.
     page.run(
         "navigator.clipboard.writeText = () => Promise.reject(new Error('not secure')); window.copied = ''; \
          document.addEventListener('copy', (event) => { window.copied = event.target.value; })",
@@ -134,7 +134,7 @@ async fn a_trace_id_is_copied_and_says_so() {
     page.until(&format!("window.copied === '{ID}'")).await;
     page.until(&says("Copy")).await;
 
-    // Where nothing helps, the id is selected.
+    // If the page cannot copy at all, it selects the id.
     page.run("document.execCommand = () => false").await;
     page.click(&button).await;
     page.until(&says("Not copied")).await;
@@ -145,7 +145,7 @@ async fn a_trace_id_is_copied_and_says_so() {
 async fn a_trace_id_is_linked_to_where_traces_are_shown() {
     const URL: &str = "https://traces.example.com/{trace_id}?from={{base}}&a=$&";
     let service = Service::with_slow_requests(URL).await;
-    // What a client has chosen as its id. A browser would leave out the path `..`.
+    // Ids that a client has chosen. A browser would remove `..` from the link's path.
     let ids = ["a/../b?c=d#e&f\"'%<", "..", "javascript:alert(1)", ID];
     let encoded = [
         "a%2F..%2Fb%3Fc%3Dd%23e%26f%22'%25%3C",
@@ -182,7 +182,7 @@ async fn a_target_is_told_in_words_and_numbers() {
     let page = Page::open(&service.screen(ORDERS)).await;
     page.until_shown(TARGET).await;
     let words = page.text(TARGET).await.replace("\n\n", "\n");
-    // One of eight was bad, and one of ten may be.
+    // One of eight requests was bad, and one of ten may be.
     for part in [
         "90% should be answered within 250\u{202f}ms, without an error. 10% may not",
         "The error budget is being used up too fast",
@@ -194,13 +194,13 @@ async fn a_target_is_told_in_words_and_numbers() {
     }
     let tile = format!("$('{TARGET} [data-tile=one_hour]').title.includes('±2.2%')");
     page.until(&tile).await;
-    // Another path has none.
+    // Another path has no target.
     page.go(&service.screen("path?context=POST%20%2Freport"))
         .await;
     page.until_hidden(TARGET).await;
 }
 
-/// An orchestrator makes names of three parts, a container one of 32 digits.
+/// Names from an orchestrator are longer than `web-1`.
 #[tokio::test]
 async fn a_long_name_of_an_instance_cuts_no_row_off() {
     let shop = Shop::with("slow_query").await;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{keys, open, rows, save};
 
-/// A range of the past, which nothing is added to.
+/// A range of the past, which gets no more requests.
 fn past(shop: &Shop) -> String {
     let to = shop.past_ended() / 60 * 60 - 60;
     format!("from={}&to={to}", to - 1_800)
@@ -42,7 +42,7 @@ async fn every_column_sorts_both_ways() {
     }
     for sort in buttons {
         let aria = format!("$('th:has([data-sort=\"{sort}\"])').ariaSort");
-        // Shares of time are sorted by default, so that the first click may reverse them.
+        // The table is sorted by the share of time at first, so the first click may reverse the order.
         for _ in ["one way", "the other"] {
             page.click(&format!(
                 "table[data-table=paths] button[data-sort='{sort}']"
@@ -89,7 +89,7 @@ async fn a_slash_and_some_letters_filter_and_a_row_opens_its_path() {
     page.until_fragment_has("context=GET+/products/{id}").await;
 }
 
-/// The fields of a line of CSV without quotes in its fields.
+/// The fields of a line of CSV. The fields must have no quotes or commas.
 fn fields(line: &str) -> Vec<&str> {
     let fields = line.split(',');
     fields.map(|field| field.trim_matches('"')).collect()
@@ -125,7 +125,7 @@ async fn every_table_is_saved_as_csv_and_json() {
         assert_eq!(lines.clone().count(), json.len(), "{table}: {csv}");
         let shown: Vec<String> = page.eval(&keys(table)).await;
         assert!(json.len() >= shown.len().min(10), "{table}: {json:?}");
-        // Names are in the first column, and figures are numbers as they were measured, not as they are shown.
+        // The first column has the names. Figures are numbers with all digits, not the page's texts.
         assert!(first.values().any(Value::is_number), "{table}: {first:?}");
         let name = first[head[0]].to_string();
         let field = fields(lines.next().unwrap())[0];
@@ -149,7 +149,7 @@ async fn every_table_is_saved_as_csv_and_json() {
 #[tokio::test]
 async fn few_samples_are_grey_and_say_so() {
     let to = Shop::with("slow_query").await.past_ended() / 60 * 60 - 60;
-    // The report is asked for 24 times a minute: too seldom for the p99 of a minute.
+    // The report gets 24 requests a minute, too few for the p99 of a minute.
     let page = open("slow_query", &format!("paths?from={}&to={to}", to - 60)).await;
     let cell = "$('tr[data-key=\"GET /reports/daily\"] [data-column=p99]')";
     page.until(&format!(
@@ -176,7 +176,7 @@ async fn a_long_list_has_pages_and_a_file_has_all_of_it() {
     let names: Vec<_> = csv.lines().skip(1).map(|line| fields(line)[0]).collect();
     assert_eq!(names, all);
 
-    // More than one answer has.
+    // More paths than one answer can have.
     let service = Service::with_contexts(1_100).await;
     let page = Page::open(&service.screen("paths")).await;
     let rows = rows(&page, "paths").await;

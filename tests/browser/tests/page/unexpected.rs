@@ -1,5 +1,5 @@
-//! Answers in a form that the page does not know: those of another version of the service during a deploy, or of a page
-//! to log in. They are told, they spoil nothing that was shown before, and the page goes on.
+//! Answers that the page cannot read: from another version of the service during a deploy, or from a login page. The
+//! page reports such an answer, keeps the data that it shows, and goes on.
 
 use pulse_browser::page::Page;
 use pulse_browser::proxy::ReverseProxy;
@@ -15,7 +15,7 @@ const IS_WELL: &str = "$('#status').dataset.status === 'ok' && $('#banner').hidd
     && document.body.dataset.ready === 'true' && document.body.dataset.stale === undefined";
 const RETRY: &str = "#banner button";
 
-/// The screens, and in each a question with a field of its answer that the screen cannot do without.
+/// The screens, each with a question and a field of its answer that the screen needs.
 const NEEDED: [(&str, &str, &str); 10] = [
     ("overview?range=1h", "overview", "window"),
     ("overview?range=1h&utc=1", "series", "points"),
@@ -33,12 +33,12 @@ const NEEDED: [(&str, &str, &str); 10] = [
     ("health", "instances", "instances"),
 ];
 
-/// A page at a proxy before a demo of which nothing changes.
+/// A page at a proxy in front of a demo. The proxy does not alter the answers yet.
 async fn open(fragment: &str) -> (ReverseProxy, Page) {
     let shop = Shop::with("slow_query").await;
     let proxy = ReverseProxy::start(shop.demo().address()).await;
     let page = Page::empty().await;
-    // What cannot be drawn may be a defect of the page: the console has it.
+    // The page logs a `TypeError` for an answer that it cannot draw, as this may be a defect of the page.
     page.tolerate("console: TypeError");
     page.go(&proxy.screen(fragment)).await;
     page.until(IS_WELL).await;
@@ -47,7 +47,7 @@ async fn open(fragment: &str) -> (ReverseProxy, Page) {
 
 #[tokio::test]
 async fn an_answer_without_what_a_screen_needs_is_told_on_each_screen() {
-    /// A change of an answer's body, in which the field is one that the screen needs.
+    /// Changes an answer's body: either a field that the screen needs, or the whole body.
     type Change = fn(&mut Value, &str);
     let changes: [Change; 5] = [
         |body, field| _ = body.as_object_mut().expect("an object").remove(field),
@@ -61,7 +61,7 @@ async fn an_answer_without_what_a_screen_needs_is_told_on_each_screen() {
         page.show(fragment).await;
         page.until(IS_WELL).await;
         page.until("$$('main tbody tr').length > 0").await;
-        // All changes of the first screen, and two of each other.
+        // All changes for the first screen, and two for each other screen.
         for change in changes
             .into_iter()
             .cycle()
@@ -71,7 +71,7 @@ async fn an_answer_without_what_a_screen_needs_is_told_on_each_screen() {
             proxy.alter_each(question, move |body| change(body, field));
             page.poll().await;
             page.until(IS_TOLD).await;
-            // The last data stays.
+            // The page keeps the last data.
             page.until("$$('main tbody tr').length > 0").await;
             proxy.heal();
             page.click(RETRY).await;
@@ -103,7 +103,7 @@ async fn what_is_no_answer_at_all_is_told_and_the_page_goes_on_by_itself() {
         page.click(RETRY).await;
         page.until(IS_WELL).await;
     }
-    // Neither a page that was well nor one that never was needs a click.
+    // A page recovers without a click, even if its first answer could not be read.
     let first = Page::empty().await;
     first.tolerate("console: TypeError");
     proxy.alter_answers(|_, answers| answers.fill(json!({"status": 200, "body": {}})));
@@ -128,7 +128,7 @@ async fn a_page_that_is_watched_is_shown_and_is_no_problem() {
     let watch = |watched: Value| {
         proxy.alter_each("changes", move |body| body["watched"] = watched.clone());
     };
-    // On a busy machine the demo itself may have pages that are likely slower.
+    // On a busy machine, the demo itself may have watched pages.
     watch(json!([]));
     page.until(&format!("{WATCHED}.length === 0")).await;
     let problems: String = page.eval(PROBLEMS).await;

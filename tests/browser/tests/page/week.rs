@@ -1,4 +1,4 @@
-//! The usual week of a path: a table that is coloured, read aloud and walked through.
+//! The usual week of a path: a coloured table with a text for each hour, and with keys to move through it.
 
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
@@ -13,7 +13,7 @@ async fn each_hour_of_the_week_tells_what_is_usual() {
     page.until_shown(WEEK).await;
     assert_eq!(page.count("table[data-table=week] tbody tr").await, 7);
     assert_eq!(page.count("table[data-table=week] tbody td").await, 168);
-    // Days begin with Monday.
+    // The first day is Monday.
     for (day, hour, requests, heat) in [(0, 10, 40, 5), (4, 16, 40, 5), (2, 3, 4, 2), (6, 12, 4, 2)]
     {
         let cell = format!("$('[data-table=week] tbody').rows[{day}].cells[{hour} + 1]");
@@ -27,7 +27,7 @@ async fn each_hour_of_the_week_tells_what_is_usual() {
         assert!(weeks.contains(&true), "{title}");
         assert_eq!(shown, heat.to_string());
     }
-    // From hour to hour with the arrow keys, and not beyond the week.
+    // The arrow keys move from hour to hour, and stop at the ends of the week.
     page.focus("table[data-table=week] tbody td").await;
     for key in ["ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"] {
         page.press(key).await;

@@ -1,22 +1,22 @@
-//! What people change from the page: who sees to a change, and which mark was a mistake.
+//! Writes from the page: people acknowledge changes, and remove marks.
 
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-/// The line of the change that stands, on the screen of its page.
+/// The line of the ongoing change, on the screen of its path.
 const LINE: &str = "[data-panel=change] .verdict li[data-kind=slower]";
 const BUTTON: &str = "[data-panel=change] .verdict li[data-kind=slower] .taking button";
 /// The same change on the overview.
 const SLOW: &str = "[data-panel=attention] .changes li[data-kind=slower]";
 
-/// Waits until an element has a text, or none that contains it.
+/// Waits until an element's text contains `text`, or, without `has`, does not contain it.
 async fn until_text(page: &Page, query: &str, text: &str, has: bool) {
     let told = format!("$('{query}')?.innerText.includes('{text}') === {has}");
     page.until(&told).await;
 }
 
-/// Takes the change of a page, and gives it back. Nothing else may be wrong in the demo.
+/// Acknowledges the change of a page, and withdraws this. The demo must have no other problem.
 pub(crate) async fn a_change_that_is_taken_on_one_page_is_taken_on_another(
     shop: &Shop,
     context: &str,
@@ -39,7 +39,7 @@ pub(crate) async fn a_change_that_is_taken_on_one_page_is_taken_on_another(
     let none = "!document.title.startsWith('(') && $('#problems').innerText === 'no problem'";
     other.until(none).await;
     assert_eq!(other.violations(None).await, [""; 0]);
-    // Whoever comes later sees it too, and gives it back.
+    // A page that is opened later shows the acknowledgement too, and can withdraw it.
     let late = Page::open(&path).await;
     until_text(&late, BUTTON, "Give back", true).await;
     late.click(BUTTON).await;
@@ -66,7 +66,7 @@ async fn a_mark_is_removed_by_the_second_press() {
 
     page.click(REMOVE).await;
     until_text(&page, REMOVE, "Really remove it?", true).await;
-    // Whoever does something else meanwhile has not confirmed it.
+    // Using another control cancels the confirmation.
     page.run("$('[data-panel=deploy] select').focus()").await;
     page.until(&format!("$('{REMOVE}').innerText === 'Remove'"))
         .await;
