@@ -1,12 +1,12 @@
-//! What the compiler cannot say of the layers: that no crate depends on one above it even for its tests, that the modules
-//! of the core lie above each other, and where the types of Redis and axum stay.
+//! Rules of the layers that the compiler does not check: no crate depends on a crate above it even for its tests, the
+//! modules of the core lie above each other, and the types of Redis and axum stay in a few places.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crates below the face, and those that each may know.
+/// The crates below the face, and the crates that each may use.
 const CRATES: [(&str, &[&str]); 7] = [
     ("model", &[]),
     ("detect", &["model"]),
@@ -17,7 +17,7 @@ const CRATES: [(&str, &[&str]); 7] = [
     ("rows", &["core", "model", "redis"]),
 ];
 
-/// The modules of the core, lowest first. Those of a rank do not know each other.
+/// The modules of the core, lowest first. Modules of the same rank do not use each other.
 const RANKS: [&[&str]; 9] = [
     &["clock", "condition", "error", "random", "targets"],
     &["task"],
@@ -45,7 +45,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The Rust files of a folder, by their path in it, with their lines that are no comments.
+/// The Rust files of a folder: each with its path in the folder, and its lines without comments.
 fn code(folder: &str) -> Vec<(String, String)> {
     let folder = root().join(folder);
     let mut files = Vec::new();
@@ -124,7 +124,7 @@ fn a_module_of_the_core_knows_only_modules_below_it() {
             continue;
         }
         let own = rank(module).unwrap_or_else(|| panic!("{module} has no rank"));
-        // A macro for the crates above names the types that the crate shows at its root.
+        // A name that begins with a capital is a type at the crate's root, which macros for other crates use.
         let known =
             names_after(&code, "crate::").filter(|name| !name.starts_with(char::is_uppercase));
         for known in known.filter(|known| *known != module) {
@@ -146,7 +146,8 @@ fn users_of(name: &str) -> Vec<String> {
     users
 }
 
-/// The face takes a `redis::Client` and `redis::TlsCertificates`, and nothing else of it. No other crate depends on it.
+/// The face takes a `redis::Client` and `redis::TlsCertificates`, and nothing else of the `redis` crate. Among the
+/// internal crates, only the Redis store depends on `redis`.
 #[test]
 fn redis_types_stay_in_the_redis_store() {
     assert_eq!(
@@ -162,8 +163,8 @@ fn axum_types_stay_in_the_admin_and_in_one_file_of_the_layer() {
     assert_eq!(users_of("axum"), users);
 }
 
-/// A feature switches what can be called and what is shown, never what is kept in a store that outlives the process or that
-/// others write to.
+/// Features switch methods and answers, but never what is stored: a store may outlive the process, and other instances
+/// may write to it.
 #[test]
 fn every_build_keeps_rankings() {
     for folder in [

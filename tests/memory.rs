@@ -1,5 +1,5 @@
 //! Memory is bounded by configuration: a process in which every limit is reached takes no more than the guide's page on
-//! sizing says. Each case is a process of its own, as one does not give back what it took.
+//! sizing says. Each case has its own process, since a process does not return memory that it took.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -20,12 +20,12 @@ const SIZING: &str = include_str!("../src/guide/sizing.md");
 /// The environment variable that names the case of a child.
 const CHILD: &str = "PULSE_MEMORY_CASE";
 const NOW: i64 = 1_700_006_400;
-/// Minutes of an outage, more than are kept.
+/// Minutes of an outage: more than an instance keeps.
 const MINUTES: i64 = 135;
 const CONTEXTS: usize = 100;
 const MIB: usize = 1 << 20;
 
-/// A builder with the limits of the page.
+/// A builder with the limits that the guide's page assumes.
 fn limited() -> Builder {
     Pulse::builder()
         .max_contexts(CONTEXTS)
@@ -36,7 +36,7 @@ fn limited() -> Builder {
         .query_bytes(4 * MIB)
 }
 
-/// Records in more contexts, counters and ids than are told apart, with two durations in every octave.
+/// Records more contexts, counters and ids than the limits allow, with two durations in every octave.
 fn record(pulse: &Pulse, ranking: &Ranking, round: i64) {
     for context in 0..CONTEXTS + 20 {
         let context = format!("GET /{:x<200}/{context}", "");
@@ -69,7 +69,7 @@ async fn fill(redis: Option<RedisServer>) {
     };
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     let ranking = pulse.ranking("posts").max_ids(1_000).build().unwrap();
-    // While the store answers: every table, acknowledged calls, and what a page asks for.
+    // While the store answers, fills every table, the acknowledged calls and the caches of queries.
     for round in 0..20 {
         record(&pulse, &ranking, round);
         time.advance(Duration::from_secs(60));
@@ -86,7 +86,7 @@ async fn fill(redis: Option<RedisServer>) {
     for round in 0..MINUTES {
         record(&pulse, &ranking, round);
         time.advance(Duration::from_secs(60));
-        // A flush that fails puts back what it took, within the bound.
+        // A flush that fails puts its data back, within the bound.
         assert_eq!(pulse.flush().await.is_err(), redis.is_some());
     }
     let health = pulse.health();
@@ -97,7 +97,7 @@ async fn fill(redis: Option<RedisServer>) {
     );
 }
 
-/// The part of a child; nothing in the test program itself.
+/// Fills the process of a child. Does nothing in the test program itself.
 #[tokio::test]
 async fn a_case() {
     match std::env::var(CHILD).as_deref() {
@@ -127,7 +127,7 @@ fn a_process_that_has_reached_every_limit_takes_what_the_guide_says() {
         let grown = grown.and_then(|(_, grown)| grown.split(' ').next()?.parse::<u64>().ok());
         let grown = grown.unwrap_or_else(|| panic!("{case}: {said}"));
         println!("{case}: {grown} bytes, the guide says {stated}");
-        // A number that is far off helps nobody.
+        // The number in the guide is not far too high either.
         assert!(
             (stated / 2..=stated).contains(&grown),
             "{case}: {grown} bytes, the guide says {stated}"

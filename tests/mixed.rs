@@ -1,5 +1,5 @@
-//! A fleet whose instances have different features: what one records, each of them folds. `make test` builds it without
-//! `rankings` as well.
+//! A fleet whose instances have different features: each of them folds what any of them records. `make test` also
+//! builds this test without `rankings`.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use pulse_rig::server::RedisServer;
 
 const NOW: i64 = 1_700_000_000;
 const HOUR: u32 = 3_600;
-/// Three hours by the hour.
+/// A window of three slices of an hour.
 const SPEC: RankingSpec = RankingSpec {
     interval: HOUR,
     slices: 3,
@@ -65,7 +65,7 @@ async fn others_rankings_are_folded_and_expire() {
     let store: Arc<dyn Store> = Arc::new(store);
     let builder = Pulse::builder().store(store.clone()).clock(clock);
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
-    // This build folds: it is the only one that looks at the journal.
+    // The instance of this build folds, as no other instance looks at the journal.
     let fold = async |hand: &ManualClock| {
         pulse.counter("sales").increment();
         pulse.flush().await.unwrap();
@@ -77,7 +77,7 @@ async fn others_rankings_are_folded_and_expire() {
     let both = [("9".to_owned(), 5), ("7".to_owned(), 3)];
     assert_eq!(top(&*store, NOW).await, both);
 
-    // An hour later "7" is ranked again; two hours after that, only this is left of the window.
+    // An hour later, "7" is ranked again. Two hours after that, only this later sum of "7" is left in the window.
     let later = NOW + i64::from(HOUR);
     hand.set_wall(later);
     append(&*store, 3, "7", later, 4).await;

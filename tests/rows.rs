@@ -1,4 +1,4 @@
-//! The row cache: one suite, run in a real Redis and in a cluster, and tests of what one server is enough for.
+//! The row cache: one suite, run in a real Redis and in a cluster, and tests that need only one server.
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Conformance of the stores: one suite, run against the memory store, a store in a file, and a real server, and tests of
-//! behaviour that only the Redis store has.
+//! Conformance of the stores: one suite, run against the memory store, a store in a file, and a real server; and tests
+//! of behaviour that only the Redis store has.
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! States that an operator must do something about: a warning in health, and one line in the log.
+//! Problems that an operator must solve: each has a warning in health, and one line in the log.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use http::{Request, Response};
@@ -84,7 +84,7 @@ async fn requests_that_succeed_without_a_route() {
     assert_eq!(log.lines_with("matched no route").len(), 1);
 }
 
-/// The fold fails, the cleaner and the flush: they need the file.
+/// The fold, the cleaner and the flush all fail, as they need the file.
 #[cfg(feature = "file")]
 #[tokio::test]
 async fn one_cause_is_one_warning() {

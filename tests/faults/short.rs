@@ -1,4 +1,4 @@
-//! The scenarios of `make chaos` in their short forms, and which instance folds after another has ended.
+//! Short forms of the scenarios of `make chaos`, and a test of which instance folds after another has ended.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn sigterm_under_load_loses_nothing() {
 
 #[tokio::test]
 async fn by_sigkill_at_most_one_interval_is_missing() {
-    // As much again for a machine that is busy with other tests.
+    // Twice the flush interval, as the machine may be busy with other tests.
     let report = scenarios::sigkill(3, Duration::from_secs(2), seed()).await;
     assert!(report.faults.is_empty(), "{report:#?}");
 }
@@ -89,7 +89,7 @@ async fn another_instance_folds_soon_after_a_shutdown() {
     let load = second.load(seed());
     second.flushed_again().await;
     first.pulse.shutdown().await.unwrap();
-    // The lease has not to expire.
+    // A shutdown frees the lease, which need not expire first.
     assert_ne!(keys.folder(conn).await, Some(first.health().instance));
     let instance = second.health().instance;
     until("the other one folds", async || {

@@ -1,5 +1,5 @@
-//! An instance whose clock is wrong: dashboards warn, and an instance that is off by more than an hour goes on by the
-//! store's time. No request is lost or doubled when the instance changes from its own time to the store's, or back.
+//! An instance whose clock is wrong: dashboards warn, and an instance that is off by more than an hour uses the store's
+//! time. No request is lost or doubled when the instance changes from its own time to the store's, or back.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const DAY: i64 = 24 * HOUR;
 /// The time between two heartbeats of an instance that flushes once a minute.
 const BEAT: Duration = Duration::from_secs(20);
 
-/// One instance whose clock is the store's, one whose clock is apart from it, and a dashboard.
+/// An instance with the store's clock, an instance with another clock, and a dashboard.
 struct Fleet {
     server: RedisServer,
     /// The store's clock.
@@ -53,7 +53,7 @@ impl Fleet {
         }
     }
 
-    /// Lets time pass, in which each instance sends a heartbeat.
+    /// Lets the time between two heartbeats pass for each clock.
     async fn pass(&self) {
         for hand in &self.hands {
             hand.advance(BEAT);
@@ -77,7 +77,7 @@ impl Fleet {
         [right, wrong, self.dashboard.query()]
     }
 
-    /// Panics unless each dashboard shows so many requests in its last five minutes.
+    /// Panics unless each dashboard shows this number of requests in its last five minutes.
     async fn assert_shown(&self, requests: usize) {
         for service in [&self.right, &self.wrong] {
             service.settle().await;
@@ -174,8 +174,8 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
     assert_eq!((health.flush.lost, health.flush.store_resets), (0, 0));
     let stored = Stored::read(&mut fleet.server.connection().await).await;
     match offset < 0 {
-        // Requests of three days ago are too old for the records, which therefore lack 24 below; the counter by day has
-        // them.
+        // Requests of three days ago are too old for the records, which therefore lack 24 below. The counter by day has
+        // all of them.
         true => assert_eq!((health.fold.skewed, stored.total()), (0, served as i64)),
         false => assert_eq!(health.fold.skewed, 24),
     }
@@ -204,7 +204,7 @@ async fn a_clock_half_an_hour_fast_is_told_and_followed() {
     let marks = fleet.wrong.pulse.query().ask(&MarksQuery::default()).await;
     let as_of = marks.unwrap().as_of;
     assert!(as_of - fleet.clock.now_seconds() > 1_700);
-    // Its heartbeats carry the store's time, so others list it for as long as it is alive.
+    // Heartbeats of this instance carry the store's time, so other instances list it for as long as it is alive.
     let instances = asked(fleet.dashboard.query(), "instances").await;
     let seen = instances["instances"][1]["last_seen"].as_i64().unwrap();
     assert!((seen - fleet.clock.now_seconds()).abs() < 5, "{seen}");

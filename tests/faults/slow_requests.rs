@@ -1,4 +1,4 @@
-//! The slowest and the newest failed requests of a fleet are the true ones, though its store fails.
+//! A fleet lists its true slowest and newest failed requests, although its store fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn trouble(proxy: &Proxy, rng: &mut fastrand::Rng) {
     }
 }
 
-/// Serves requests whose durations no others have: heavy-tailed, about a millisecond or more.
+/// Serves requests with heavy-tailed durations of about a millisecond or more. No two requests have the same duration.
 fn serve(
     pulse: &Pulse,
     (second, slowness): (i64, f64),
@@ -57,7 +57,7 @@ fn serve(
         let millis = slowness * (1 + context % 5) as f64 / rng.f64().max(1e-9).powf(0.6);
         let nanos = ((millis.min(1e6) as u64) << 20) + *number;
         *number += 1;
-        // One in fifty fails, but no more in a second than are listed however fast they are.
+        // One in fifty fails, but per context at most as many as an instance sends in a second.
         let has_failed = failed[context] < FAILED_PER_SECOND && rng.u32(..50) == 0;
         failed[context] += usize::from(has_failed);
         let status = match has_failed {
@@ -81,7 +81,7 @@ fn slowest(served: &[Served], limit: usize) -> Vec<u64> {
     slowest
 }
 
-/// Of those that ended in the same second, the slowest come first.
+/// The newest failed requests. Among requests of the same second, slower ones come first.
 fn newest_failed(served: &[Served]) -> Vec<u64> {
     let mut failed: Vec<_> = served.iter().filter(|(_, _, failed)| *failed).collect();
     failed.sort_unstable_by(|a, b| b.cmp(a));
@@ -89,7 +89,7 @@ fn newest_failed(served: &[Served]) -> Vec<u64> {
     failed.take(FAILED_PER_CONTEXT).collect()
 }
 
-/// The durations of the slowest requests of a context, and those of the newest failed ones.
+/// The durations of the slowest requests of a context, and of its newest failed requests.
 async fn stored(pulse: &Pulse, hour: i64, context: ContextId) -> (Vec<u64>, Vec<u64>) {
     let contexts = vec![context];
     let query = SlowRequestQuery { contexts, hour };
@@ -117,7 +117,7 @@ async fn the_slowest_and_the_failed_of_a_million_requests_are_the_true_ones() {
         for pulse in &pulses {
             pulse.simulation().drain();
             serve(pulse, (clock.now_seconds(), slowness), rng, &mut served);
-            // Appends without waiting until it is folded, and later if it cannot now.
+            // Does not wait for the fold. A later flush sends again what a failed one could not append.
             let _ = tokio::time::timeout(Duration::from_millis(60), pulse.flush()).await;
         }
     }

@@ -30,7 +30,7 @@ async fn an_answer_may_take_as_long_as_configured() {
     assert_eq!(proxy.connections(), 2);
 }
 
-/// A port whose queue of connections is full, so that no further one is made.
+/// A port whose queue of connections is full, so that it accepts no further connection.
 async fn busy_port() -> (tokio::net::TcpListener, Vec<tokio::net::TcpStream>) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

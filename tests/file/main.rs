@@ -1,4 +1,4 @@
-//! The store in a file: what a restart, a deploy, a crash, a failing disk and a wrong file leave of it.
+//! The store in a file, through restarts, deploys, crashes, failing disks and files that are not the store's.
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 

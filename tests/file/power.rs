@@ -1,4 +1,4 @@
-//! Power cuts: of what was written since the last fsync, the disk has any part.
+//! Power cuts: any part of the writes since the last fsync may have reached the disk.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use tower_pulse_file::FileIo;
 use crate::service::Place;
 use pulse_rig::seed::seed;
 
-/// A disk that fails as a test wants.
+/// A disk that fails when a test wants it to.
 #[derive(Debug)]
 pub struct Power {
     kind: io::ErrorKind,
@@ -21,11 +21,11 @@ pub struct Power {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Writes and fsyncs fail.
+    /// Whether writes and fsyncs fail.
     refuses: bool,
-    /// How many fsyncs fail.
+    /// How many of the next fsyncs fail.
     failing_syncs: u64,
-    /// All reads, writes and fsyncs fail.
+    /// Whether all reads, writes and fsyncs fail.
     is_cut: bool,
     /// The changes since the last fsync.
     unsynced: Vec<Change>,
@@ -53,7 +53,7 @@ impl Power {
         }
     }
 
-    /// Whether writes fail from now on.
+    /// Lets writes and fsyncs fail from now on, or succeed again.
     pub fn refuse(&self, refuses: bool) {
         self.state.lock().unwrap().refuses = refuses;
     }
@@ -68,7 +68,7 @@ impl Power {
         self.state.lock().unwrap().is_cut = true;
     }
 
-    /// Leaves a random part of what was not synced in the file.
+    /// Restores the file as of the last fsync, and applies a random part of the later changes.
     fn lose(&self, file: &File, random: &mut fastrand::Rng) {
         let changes = std::mem::take(&mut self.state.lock().unwrap().unsynced);
         for change in changes.iter().rev() {
@@ -83,7 +83,7 @@ impl Power {
             match change {
                 Change::Write { offset, after, .. } => match random.u8(0..8) {
                     0..4 => {}
-                    // A sector at a time reaches the disk.
+                    // Only the first sectors of the write reach the disk.
                     4 => {
                         let part = random.usize(0..=after.len() / 512) * 512;
                         file.write_all_at(&after[..part], *offset).unwrap();
@@ -167,7 +167,7 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
     let mut random = fastrand::Rng::with_seed(seed);
     let place = Place::new();
     let pages: Vec<String> = (0..40).map(|page| format!("GET /{page}")).collect();
-    // The requests that are durable, by each of the counters. After a cut, the last calls of a flush may be missing.
+    // The durable requests, by each counter of `served`. After a cut, the last calls of a flush may be missing.
     let mut durable = [0; 3];
     for cut in 0..cuts() {
         let power = Arc::new(Power::new(io::ErrorKind::Other));
@@ -187,7 +187,7 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
             if random.u8(0..8) == 0 {
                 power.fail_syncs(random.u64(1..3));
             }
-            // The flush may fail, and lost calls are appended again.
+            // The flush may fail: the next flush appends lost calls again.
             let is_flushed = service.pulse.flush().await.is_ok();
             if is_flushed && random.u8(0..4) == 0 && service.store.sync().await.is_ok() {
                 durable = served;
@@ -205,7 +205,7 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
         drop(file);
 
         let service = place.start();
-        // Entries that were not folded are folded with the next ones, as no task folds here.
+        // No task folds here: the next call makes a flush fold the entries that were appended before the cut.
         service.pulse.counter("reopened").add(1);
         service.settle().await;
         let counted = service.served(&pages).await;

@@ -21,14 +21,14 @@ const ANEW: &str = "All that was recorded is now in a new file";
 const BESIDE: &str = "pulse.redb is left as it is, and the next start reads it";
 const OVERWRITTEN: &str = "pulse.redb was overwritten while the service ran";
 
-/// Lets 10 s pass, and waits until the service tells something.
+/// Lets 10 s pass, and waits until the service's warnings contain a text. Returns the warnings.
 async fn told(place: &Place, service: &Service, what: &str) -> String {
     place.hand.advance(Duration::from_secs(10));
     // The call wakes the store.
     let _ = service.store.status(place.clock.now_seconds()).await;
     until(what, async || service.warnings().contains(what)).await;
     let warnings = service.warnings();
-    // Health is made of them.
+    // Health has the store's warnings.
     assert!(service.pulse.health().warnings.contains(&warnings));
     warnings
 }
@@ -38,7 +38,7 @@ async fn serve(service: &Service, requests: u64) {
     service.settle().await;
 }
 
-/// Ends a service, and returns what the next one finds at a path.
+/// Ends a service, and returns the requests that the next service finds at a path.
 async fn next(place: &Place, service: Service, path: &Path) -> [u64; 3] {
     service.shutdown().await;
     found(place, path).await
@@ -67,7 +67,7 @@ async fn running() -> (Place, Service) {
     (place, service)
 }
 
-/// A place with a file of an earlier time, which has three requests, and a service that has recorded 15 more.
+/// A place with an older copy of its file, which has three requests, and a service that has recorded 15 more.
 async fn with_backup() -> (Place, Service, PathBuf) {
     let place = Place::new();
     let service = place.start();
@@ -82,7 +82,7 @@ async fn with_backup() -> (Place, Service, PathBuf) {
     (place, service, backup)
 }
 
-/// The file beside the one at the path.
+/// The file that a store has written beside its path.
 fn beside(place: &Place) -> PathBuf {
     let files = place.files();
     let mut beside = files.iter().filter(|name| name.contains(".beside-"));
@@ -95,7 +95,7 @@ fn beside(place: &Place) -> PathBuf {
 async fn a_removed_file_is_made_anew_with_all_that_it_had() {
     let (place, service) = running().await;
     std::fs::remove_file(place.path()).unwrap();
-    // A store that is not asked notices as well.
+    // The store notices the removal although nothing calls it.
     place.hand.advance(Duration::from_secs(10));
     until("the file is there", async || place.path().exists()).await;
     let warnings = told(&place, &service, ANEW).await;
@@ -166,12 +166,12 @@ async fn a_file_that_is_put_at_the_path_is_never_touched() {
     released(&beside).await;
     assert_eq!(std::fs::read(place.path()).unwrap(), content);
     assert_eq!(found(&place, &place.path()).await, [3; 3]);
-    // The operator does what health has said.
+    // Do what the warning in health advises.
     std::fs::rename(&beside, place.path()).unwrap();
     assert_eq!(found(&place, &place.path()).await, [25; 3]);
 }
 
-/// Waits until the store is at its path, and does not say otherwise.
+/// Waits until the store is back at its path, and no warning says that it is beside it.
 async fn comes_back(place: &Place, service: &Service) {
     until("the store comes back", async || {
         service.is_open().await;
@@ -197,7 +197,7 @@ async fn a_file_beside_another_one_is_as_safe_and_comes_back_when_the_other_one_
     .await;
     assert_ne!(beside(&place), first);
     assert_eq!(std::fs::read(place.path()).unwrap(), content);
-    // The other one goes, or the one beside takes its place: the store comes back to its path.
+    // The store comes back to its path when the other file is removed, and when its own file is renamed to the path.
     std::fs::remove_file(place.path()).unwrap();
     place.hand.advance(Duration::from_secs(10));
     comes_back(&place, &service).await;
@@ -258,7 +258,7 @@ async fn a_directory_that_is_removed_with_the_file_is_waited_for() {
         serve(&service, 7).await;
         let error = service.store.sync().await.unwrap_err().to_string();
         assert!(error.contains("ends with this process"), "{error}");
-        // The directory comes back with its file, or without.
+        // The directory comes back with or without its file.
         match is_away {
             true => std::fs::rename(&away, &dir).unwrap(),
             false => std::fs::create_dir(&dir).unwrap(),
@@ -278,7 +278,8 @@ async fn a_directory_that_is_removed_with_the_file_is_waited_for() {
     }
 }
 
-/// A disk on which files that have a name get no more than a part of what is written, while it is told to.
+/// A disk that, while the flag is set, writes only half of the bytes to a file with a name, and then reports that it is
+/// full.
 #[derive(Debug, Default)]
 struct NoRoom(AtomicBool);
 
@@ -317,7 +318,7 @@ async fn a_copy_that_finds_no_room_leaves_no_file_and_is_tried_again() {
     assert_eq!(place.files(), ["pulse.redb"]);
 }
 
-/// After a failure the file is opened again: by then another one, or none, stands at its path.
+/// After a failure, the store opens its file again. By then, another file or none is at the path.
 #[tokio::test]
 async fn a_failure_after_the_removal_takes_no_other_file() {
     for is_replaced in [false, true] {
@@ -365,7 +366,7 @@ async fn a_link_to_the_file_stays_one() {
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     let real = data.join("real.redb");
     assert_eq!(next(&place, service, &real).await, [22; 3]);
-    // The link itself is removed, and is a file from then on.
+    // If the link itself is removed, the store makes a file in its place.
     let service = place.start();
     service.is_open().await;
     std::fs::remove_file(&link).unwrap();

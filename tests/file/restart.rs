@@ -1,4 +1,4 @@
-//! A restart: the next process goes on with the file of the last one.
+//! A restart: the next process continues with the file of the last one.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn the_time_between_two_processes_is_not_recorded() {
     }
 }
 
-/// A change is taken, and a mark is removed; the next process knows of both.
+/// One process acknowledges a change and removes a mark; the next process knows of both.
 #[tokio::test]
 async fn what_was_taken_and_removed_stays_so_after_a_restart() {
     let place = Place::new();

@@ -49,7 +49,7 @@ impl Place {
         Service::new(self.options(), &self.clock, |builder| builder)
     }
 
-    /// Starts a service whose disk is the test's.
+    /// Starts a service that reads and writes its file through `io`.
     pub fn start_on(&self, io: Arc<dyn FileIo>) -> Service {
         Service::new(self.options().io(io), &self.clock, |builder| builder)
     }
@@ -74,7 +74,7 @@ pub async fn released(path: &Path) {
     until("the file is released", async || !is_held(path)).await;
 }
 
-/// A process.
+/// A process of the service.
 pub struct Service {
     pub pulse: Pulse,
     pub store: Arc<InProcessStore>,
@@ -125,8 +125,8 @@ impl Service {
         counters[0].sum() as u64
     }
 
-    /// The requests that were served, by each of their counters: the user's counter, that of all requests, and the records of
-    /// some pages.
+    /// The number of served requests, counted in three ways: by the user's counter, by the counter of all requests, and
+    /// by the counters of some pages.
     pub async fn served(&self, pages: &[String]) -> [u64; 3] {
         let mut of_pages = 0;
         for page in pages {
@@ -139,7 +139,7 @@ impl Service {
         self.pulse.shutdown().await.unwrap();
     }
 
-    /// The store's warnings, by line.
+    /// The store's warnings, one per line.
     pub fn warnings(&self) -> String {
         use tower_pulse_core::store::Store;
         self.store.warnings().join("\n")

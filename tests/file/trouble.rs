@@ -1,4 +1,4 @@
-//! A file that cannot be used: the service serves, says why, and goes on by itself when it can.
+//! A file that cannot be used: the service serves, reports the problem, and uses the file as soon as it can.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use crate::power::Power;
 use crate::service::{NOW, PAGE, Place, Service};
 use pulse_rig::wait::until;
 
-/// Starts a service over content that it must not touch. Returns what it says.
+/// Starts a service over content that it must not touch. Returns the error of its flush.
 async fn refused(content: &[u8]) -> String {
     let place = Place::new();
     std::fs::write(place.path(), content).unwrap();
@@ -53,7 +53,8 @@ async fn a_file_of_another_program_or_a_newer_version_is_never_touched() {
     }
 }
 
-/// Has a file with 100 requests, damages it, and starts a service. Returns what that says, and what it has.
+/// Damages a file that has 100 requests, and records 7 requests in a new service. Returns this service's warnings and
+/// requests, and the names of the files.
 async fn damaged(damage: impl FnOnce(&Path)) -> (String, u64, Vec<String>) {
     let place = Place::new();
     let service = place.start();
@@ -70,7 +71,7 @@ async fn damaged(damage: impl FnOnce(&Path)) -> (String, u64, Vec<String>) {
     let files = place.files();
     if let [_, aside] = &files[..] {
         let aside = std::fs::read(place.dir.path().join(aside)).unwrap();
-        // The process that opened it has written its own id into the first page.
+        // The process that opened the file has written its own id into the first page.
         let header = before.len().min(4_096);
         assert_eq!(aside[header..], before[header..]);
     }
@@ -83,7 +84,7 @@ async fn a_truncated_or_torn_file_is_set_aside() {
         let (warnings, served, files) = damaged(|path| {
             let mut content = std::fs::read(path).unwrap();
             match len {
-                // All pages but the first ones of the database, which says where they are.
+                // Damages all pages except the first ones, which say where the others are.
                 usize::MAX => content[20_000..].iter_mut().for_each(|byte| *byte ^= 0x55),
                 _ => content.truncate(len),
             }
@@ -124,7 +125,7 @@ async fn a_missing_directory_is_waited_for_and_a_directory_is_no_file() {
     assert!(error.contains("it is a directory"), "{error}");
 }
 
-/// Lets time pass until the file is written again.
+/// Lets time pass until a flush writes to the file again.
 async fn is_written_again(place: &Place, service: &Service) {
     until("the file is written again", async || {
         place.hand.advance(Duration::from_secs(20));
@@ -133,7 +134,8 @@ async fn is_written_again(place: &Place, service: &Service) {
     .await;
 }
 
-/// Checks what a service on a file has, and what the next one finds.
+/// Checks that a service and the next one on its file both have this number of requests, and that there are no
+/// warnings.
 async fn assert_served(place: &Place, service: Service, requests: u64) {
     assert_eq!(service.served(&[PAGE.to_owned()]).await, [requests; 3]);
     assert_eq!(service.warnings(), "");
@@ -172,7 +174,7 @@ async fn a_disk_on_which_nothing_can_be_written_for_a_while_loses_nothing() {
     }
 }
 
-/// Calls that may have to be appended again are made durable before they are more than the flusher holds.
+/// The flusher holds a limited number of calls that it may have to append again. The store syncs before there are more.
 #[tokio::test]
 async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
     let place = Place::new();
@@ -233,7 +235,7 @@ async fn a_shutdown_on_a_full_disk_says_so() {
     power.refuse(true);
     let error = service.pulse.shutdown().await.unwrap_err();
     assert!(format!("{error:?}").contains("the disk is full"));
-    // Requests that the file has taken in, and that were not durable.
+    // These requests were appended to the file, but were not durable.
     assert_eq!((error.requests(), error.additions()), (7, 7));
     assert_eq!(service.pulse.health().flush.lost, 7);
 }
@@ -281,7 +283,7 @@ async fn a_clock_that_went_back_stops_nothing() {
     service.shutdown().await;
 }
 
-/// A disk that hangs as long as it is told to.
+/// A disk whose writes hang while the flag is set.
 #[derive(Debug, Default)]
 struct Hanging(AtomicBool);
 

@@ -1,6 +1,6 @@
-//! The answers of the API about the past, and about a present that goes on with it: every endpoint, with the parameters that
-//! reach its fields. The answers in the fixtures are those of f6f1cea, the last commit before questions became types, which
-//! was fed the same requests under the same clock, and asked the same.
+//! The API's answers about the past and the present: every endpoint, with the parameters that reach its fields. The
+//! fixtures have the answers of f6f1cea, the last commit before questions became types, to the same questions about the
+//! same requests under the same clock.
 
 use axum::Router;
 use http::StatusCode;
@@ -13,23 +13,23 @@ use crate::present::Present;
 use crate::rig::asking;
 use crate::{LAST, fixture};
 
-/// The answers of the last version. Their names are what is asked: to ask more, add a name with `null`, and freeze anew.
+/// The answers of the last version, by question. To add a question, give it the answer `null`, and freeze again.
 fn before(name: &str) -> Map<String, Value> {
     serde_json::from_slice(&std::fs::read(fixture(LAST, name)).unwrap()).unwrap()
 }
 
-/// The answers, after all that waits is folded.
+/// Asks all questions of a fixture about the past and the present.
 pub async fn ask(name: &str, store: &Shared, time: &Time) -> Value {
     let present = Present::record(store, time, name == "redis.json").await;
     let app = present.pulses[0].router(Access::open());
     let mut answers = before(name);
-    // Those with a method are written below.
+    // A name with a method is not a GET: these requests follow below.
     let asked = answers.iter_mut();
     for (question, answer) in asked.filter(|(name, _)| !name.contains(' ')) {
         let (status, read) = asking::ask(&app, &format!("/api/{question}")).await;
         *answer = read;
         if status != StatusCode::OK {
-            // The text is for people.
+            // The text is for people and may change.
             answer["error"].take();
             answer["status"] = status.as_u16().into();
         }
@@ -59,7 +59,7 @@ async fn write(app: &Router, method: &str, endpoint: &str, body: &str) -> Value 
     answer.json()
 }
 
-/// The text of a fixture: an answer a line.
+/// The text of a fixture: one answer per line.
 pub fn to_lines(answers: &Value) -> String {
     let answers = answers.as_object().unwrap().iter();
     let lines = answers.map(|(question, answer)| format!("{question:?}:{answer}"));
@@ -69,7 +69,7 @@ pub fn to_lines(answers: &Value) -> String {
 /// Fields that differ by the machine and the version, and texts for people.
 const NOT_COMPARED: [&str; 3] = ["description", "last_fold_seconds", "warnings"];
 
-/// Random names are different each time.
+/// Removes random names, which are different each time.
 fn forget_names(answer: &mut Value) {
     match answer {
         Value::Object(fields) => {
@@ -89,10 +89,10 @@ fn forget_names(answer: &mut Value) {
     }
 }
 
-/// Fails unless each field that f6f1cea answered is there, with the same value. Later versions may answer more.
+/// Fails unless each field of f6f1cea's answers is there, with the same value. Later versions may answer more.
 pub fn assert_as_before(name: &str, answers: &Value) {
     let before = Value::Object(before(name));
-    // A number that was read may differ from its text in the last digit.
+    // Reading a number from its text may change the last digit, so both sides are read from text.
     let now = serde_json::to_vec(answers).unwrap();
     let now: Value = serde_json::from_slice(&now).unwrap();
     let mut differences = Vec::new();
@@ -125,7 +125,7 @@ fn compare(before: &Value, now: &Value, place: &str, differences: &mut Vec<Strin
     }
 }
 
-/// The names of all endpoints of questions.
+/// The names of all endpoints that answer a question.
 macro_rules! names {
     ($(
         $(#[$when:meta])*

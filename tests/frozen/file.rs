@@ -1,4 +1,4 @@
-//! A whole file. Most of it is zeros, so that a fixture has the rest only.
+//! A whole file. Most of its bytes are zeros, which a fixture leaves out.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::{BEFORE_A_CHANGE, LAST, answers, fixture, is_freezing, past, write_fi
 const FILE: &str = "file.parts";
 const ANSWERS: &str = "file.json";
 
-/// Bytes that are zero or not as a whole.
+/// The length of a block. A fixture leaves out the blocks that are all zeros.
 const BLOCK: usize = 64;
-/// The page of ours before the database.
+/// The length of the page that this crate writes before the database.
 const HEADER: usize = 4_096;
 
-/// The blocks that are not zeros, each with its number before it; and before them the length of the file.
+/// The length of the file, followed by each block that is not all zeros, with its number before it.
 fn parts(file: &[u8]) -> Vec<u8> {
     let mut parts = (file.len() as u64).to_be_bytes().to_vec();
     for (number, block) in (0u32..).zip(file.chunks(BLOCK)) {
@@ -58,7 +58,7 @@ async fn released(path: &Path) {
     until("the file is released", async || !is_held(path)).await;
 }
 
-/// Records the past into a file, which no process holds afterwards.
+/// Records the past into a file. No process holds the file afterwards.
 async fn stored(dir: &TempDir) -> std::path::PathBuf {
     let path = dir.path().join("pulse.redb");
     let time = Time::new(START);
@@ -91,7 +91,7 @@ async fn this_version_stores_in_a_file_what_0_1_0_has_stored() {
         return write_fixture(ANSWERS, answers::to_lines(&answers).as_bytes());
     }
     let before = whole(&std::fs::read(fixture(LAST, FILE)).unwrap());
-    // Its name and its version, before the process that holds it.
+    // The file begins with its name and version. The id of the process that holds it follows.
     assert_eq!(now[..20], before[..20], "{BEFORE_A_CHANGE}");
     let (before, now) = (content(before), content(now));
     let missing: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
@@ -102,10 +102,10 @@ async fn this_version_stores_in_a_file_what_0_1_0_has_stored() {
     );
 }
 
-/// Tables that have the ids of the instances, which are random, in their order: `crates/file/src/kept/frozen.rs`.
+/// Tables that are sorted by the random ids of instances: `crates/file/src/kept/tests.rs` tests their bytes.
 const OF_INSTANCES: [&str; 2] = ["journal", "state"];
 
-/// All tables of a file in lines, without random names, in order.
+/// The fields of all tables of a file, sorted, one per line, with masked random names.
 fn content(file: Vec<u8>) -> Vec<String> {
     let database = redb::Database::builder()
         .create_with_backend(behind_first_page(file))

@@ -1,8 +1,8 @@
-//! This version reads a whole Redis and a whole file of 0.1.0 and goes on with them; and it stores the same bytes unless a
-//! change is meant. `crates/model/tests/frozen` has the forms one by one.
+//! This version reads a whole Redis and a whole file of 0.1.0, and continues with them. It stores the same bytes,
+//! unless a change is intended. `crates/model/tests/frozen` has the forms one by one.
 //!
-//! The bytes of a version are frozen when it is released: `PULSE_FREEZE=1 cargo test --all-features --test frozen` writes its
-//! fixtures.
+//! The bytes of a version are frozen when it is released: `PULSE_FREEZE=1 cargo test --all-features --test frozen`
+//! writes its fixtures.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 #![cfg(all(feature = "admin", feature = "file", feature = "redis"))]
 
@@ -17,7 +17,7 @@ mod present;
 mod redis_keys;
 mod server;
 
-/// The version whose bytes are frozen last.
+/// The last version whose bytes were frozen.
 const LAST: &str = "0.1.0";
 
 /// Steps that are required before stored bytes may change.
@@ -32,12 +32,12 @@ fn fixture(version: &str, name: &str) -> std::path::PathBuf {
     folder.join("tests/frozen").join(version).join(name)
 }
 
-/// Whether what this version stores is to be written, and not compared.
+/// Whether to write fixtures, instead of comparing what this version stores with them.
 fn is_freezing() -> bool {
     std::env::var_os("PULSE_FREEZE").is_some()
 }
 
-/// Writes a fixture once: what a version has stored never changes.
+/// Writes a fixture that does not exist yet: the stored bytes of a version never change.
 fn write_fixture(name: &str, bytes: &[u8]) {
     let path = fixture(env!("CARGO_PKG_VERSION"), name);
     assert!(!path.exists(), "{} exists", path.display());

@@ -2,7 +2,7 @@
 
 const LEAST: usize = 16;
 
-/// The same with an `x` for each digit of a random name.
+/// The bytes, with an `x` for each digit of a random name.
 pub fn masked(bytes: &[u8]) -> Vec<u8> {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
     let mut masked = Vec::with_capacity(bytes.len());

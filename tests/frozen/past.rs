@@ -1,5 +1,5 @@
-//! The past of a small service: two versions of it, whose requests go through the layer, and all that it can store. Each
-//! moment is the test's, so that what is stored is the same each time, but for random names.
+//! The past of a small service, which has two versions and stores all that can be stored. Its requests go through the
+//! layer. The test sets the time, so that the stored data is the same each time, except for random names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::rig::wait::until;
 
 /// 2023-11-14, 22:20 UTC: a Tuesday.
 pub const START: i64 = 1_700_000_400;
-/// Seconds from each part of the past to the next: neighbouring minutes, the next hour, two and the next day.
+/// Seconds from each part of the past to the next: parts are in neighbouring minutes, hours and days.
 const STEPS: [u64; 7] = [60, 60, 3_600, 60, 6_900, 80_000, 60];
 /// The part with which the second version begins.
 const SECOND_VERSION: usize = 4;
@@ -65,14 +65,14 @@ pub fn builder(store: &Shared, time: &Time, version: &str) -> Builder {
     builder.shutdown_timeout(Duration::from_secs(30))
 }
 
-/// An instance that does only what the test says.
+/// An instance without background tasks.
 pub fn instance(builder: Builder) -> Pulse {
     let (pulse, tasks) = builder.build_with_tasks().unwrap();
     drop(tasks);
     pulse
 }
 
-/// The service: what a handler takes is what it moves the clock by.
+/// The service. Its handlers advance the clock instead of taking time.
 pub fn service(pulse: &Pulse, hand: &ManualClock, product: Duration) -> Router {
     let (timed, paying) = (hand.clone(), hand.clone());
     let of_timer = pulse.clone();
@@ -93,7 +93,7 @@ pub fn service(pulse: &Pulse, hand: &ManualClock, product: Duration) -> Router {
         .layer(pulse.layer())
 }
 
-/// Sends a request, which says when the queue in front of the service got it.
+/// Sends a request whose header says when the queue in front of the service received it.
 pub async fn send(app: &Router, method: &str, uri: &str, queued: &str) {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let request = Request::builder().method(method).uri(uri);
@@ -122,7 +122,7 @@ pub async fn record(store: &Shared, time: &Time) {
         }
         pulse.simulation().heartbeat().await.unwrap();
         settle(&pulse).await;
-        // The time that the requests take does not end the second.
+        // Starts at a whole second, which does not end during the requests.
         time.hand.set_wall(second(number));
         for _ in 0..3 + number {
             send(&app, "GET", "/products/7?from=mail", "").await;
@@ -146,7 +146,7 @@ pub async fn record(store: &Shared, time: &Time) {
     append_of_another(&*backend, time).await;
 }
 
-/// The second in which a part of the past is.
+/// The time of a part of the past, in Unix seconds.
 fn second(number: usize) -> i64 {
     START + i64::try_from(STEPS[..number].iter().sum::<u64>()).unwrap()
 }
@@ -157,7 +157,7 @@ fn add_to_ranking(pulse: &Pulse, number: usize) {
     posts.add(&format!("post {number}"), 1);
 }
 
-/// Makes two marks and removes one, writes a change, and takes it.
+/// Makes two marks and removes one; writes a change and acknowledges it.
 async fn amend(pulse: &Pulse, store: &Arc<dyn Store>, time: &Time) {
     pulse.mark("new index").await.unwrap();
     let gone = pulse.mark("a mistake").await.unwrap();
@@ -181,7 +181,7 @@ fn change() -> Change {
     serde_json::from_value(change).unwrap()
 }
 
-/// Appends a call of another instance, which is not folded yet.
+/// Appends a call of another instance, and does not fold it.
 async fn append_of_another(store: &dyn Store, time: &Time) {
     let mut aggregate = Aggregate::default();
     aggregate.times.record(5_000_000);

@@ -1,4 +1,4 @@
-//! The present goes on with the past: two instances of two versions, changes that stand, and rows in a cache.
+//! The present, which continues the past: two instances of two versions, ongoing changes, and rows in a cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,21 @@ use tower_pulse_core::testing::TestFolder;
 use crate::past::{Time, builder, instance, send, service, settle};
 use crate::rig::wait::until;
 
-/// Minutes of the hour before and of this hour. With the latter the second instance comes, and all is slower.
+/// Minutes that are recorded before the turn of an hour and after it. After it, there is a second instance, and all
+/// requests are slower.
 const BEFORE: i64 = 5;
 const SINCE: i64 = 5;
 const PRODUCT: &str = "GET /products/{id}";
 
-/// Two instances, of which the first one answers.
+/// Two instances. The first one answers questions.
 pub struct Present {
     pub pulses: [Pulse; 2],
-    /// The cache of rows, and the task that is never run.
+    /// The cache of rows, and its task, which never runs.
     pub rows: Option<(RowCache, Task)>,
 }
 
 impl Present {
-    /// Records some minutes, in the last of which the second instance is slower.
+    /// Records some minutes. The second instance is slower, and is there only in the last minutes.
     pub async fn record(store: &Shared, time: &Time, with_rows: bool) -> Self {
         let pulses = [("web-1", "1.4.2"), ("web-3", "1.5.0")].map(|(name, version)| {
             let builder = builder(store, time, version).instance(name);
@@ -75,7 +76,7 @@ impl Present {
     }
 }
 
-/// A minute of an instance.
+/// Serves the requests of an instance in one minute.
 async fn requests(pulse: &Pulse, time: &Time, product: Duration) {
     let app = service(pulse, &time.hand, product).merge(basket(pulse, &time.hand));
     let wall = time.clock.now_seconds();
@@ -95,7 +96,7 @@ async fn requests(pulse: &Pulse, time: &Time, product: Duration) {
     pulse.simulation().drain();
 }
 
-/// A page that asks for each row of its own, and waits; and files that have no route.
+/// A page that queries each of its rows separately, and waits; and files without a route.
 fn basket(pulse: &Pulse, hand: &ManualClock) -> Router {
     let (of_timer, hand) = (pulse.clone(), hand.clone());
     let basket = async move || {
@@ -121,7 +122,7 @@ fn basket(pulse: &Pulse, hand: &ManualClock) -> Router {
         .layer(pulse.layer())
 }
 
-/// Writes changes that stand: of each kind, and with each suspect.
+/// Writes ongoing changes of each kind and with each kind of suspect.
 async fn stand(store: &Shared, time: &Time, since: i64) {
     let change = |id: &str, kind: &str, context: &str, then: f64, now: f64| {
         let change = serde_json::json!({
@@ -161,7 +162,7 @@ async fn stand(store: &Shared, time: &Time, since: i64) {
     judge.release().await.unwrap();
 }
 
-/// Rows of which one is read, one is late, and one fails.
+/// A cache of three rows: one is read, one is late, and one fails to load.
 async fn rows(pulse: &Pulse, hand: &ManualClock) -> (RowCache, Task) {
     let load = async |id: String| match &*id {
         "broken" => Err("the database is away"),

@@ -1,5 +1,5 @@
-//! All keys of a Redis as a text, and back: a line for each key with its type and whether it expires, and a line for each
-//! field with its value. Bytes that are not printed are escaped as in `\x00`.
+//! Converts all keys of a Redis to text and back: a line for each key with its type and whether it expires, and a line
+//! for each field with its value. Unprintable bytes are escaped as in `\x00`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,10 +8,10 @@ use crate::rig::server::issue;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
-/// How long a key lives that had a time to live.
+/// The time to live of restored keys that expire.
 const TTL: i64 = 30 * 86_400;
 
-/// A field, or an entry of a stream with one of its fields; and the value, or the score.
+/// A field with its value, a member with its score, or an entry's id and field name with its value.
 type Field = (Vec<u8>, Vec<u8>);
 
 /// A key.
@@ -129,7 +129,7 @@ pub fn to_text(keys: &Keys) -> String {
     text
 }
 
-/// The keys of a text.
+/// Reads the keys from a text.
 pub fn from_text(text: &str) -> Keys {
     let (mut keys, mut last) = (Keys::new(), Vec::new());
     for line in text.lines() {

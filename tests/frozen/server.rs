@@ -29,7 +29,7 @@ async fn stored() -> (RedisServer, Keys) {
     past::record(&store(&server, &time), &time).await;
     let mut conn = server.connection().await;
     let mut keys = redis_keys::read(&mut conn).await;
-    // A lease ends by the server's clock.
+    // Leaves out leases, which expire by the server's own clock.
     keys.retain(|name, _| !name.starts_with(b"pulse:pulse:lease:"));
     (server, keys)
 }
@@ -65,8 +65,8 @@ async fn this_version_stores_in_redis_what_0_1_0_has_stored() {
     );
 }
 
-/// Each field in a line with its key, in order, without what differs each time: random names, the digests of positions in
-/// the journal, how long the last step of a fold took, and how a server writes the fraction of a score.
+/// The fields with their keys, in order, one per line. Leaves out what differs each time: random names, the digests of
+/// positions in the journal, how long the last step of a fold took, and how a server writes the fraction of a score.
 fn lines(keys: &Keys) -> Vec<String> {
     let text = redis_keys::to_text(keys);
     let (mut lines, mut key) = (Vec::new(), "");

@@ -57,7 +57,7 @@ fn the_journal_is_trimmed_a_few_entries_at_a_time_also_those_that_another_folder
     let appended = drive.entries() as u64;
     let mut left = drive.entries();
     for turn in 0..MAX_TURNS {
-        // Each turn is that of another folder.
+        // Each turn has a new folder.
         drive.free_lease();
         let mut folding = drive.folder(&turn.to_string());
         let fold = |request: &Request| matches!(request, Request::Fold(_));

@@ -106,7 +106,7 @@ impl Data {
         self.io.block_on(request.run(&*self.store))
     }
 
-    /// How often each request is in the records of a context.
+    /// How often each request is in a context's records of a tier.
     pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
         (self as &dyn Ground).records(context, tier)
     }
@@ -128,7 +128,7 @@ impl Data {
         self.query(cmd("HGETALL").arg("pulse:state"))
     }
 
-    /// Whether no instance folds, as entries of a later version wait.
+    /// Whether no instance folds because entries of a later version wait.
     pub fn waits_for_newer(&self) -> bool {
         let is_noted = self
             .state()
@@ -138,7 +138,8 @@ impl Data {
         is_noted && !is_held && !self.is_folded()
     }
 
-    /// Appends as an instance of a later version. `false` if there is no journal yet, or it takes no entry.
+    /// Appends an entry as an instance of a later version does. `false` if there is no journal yet, or it accepts no
+    /// entry.
     pub fn append_newer(&self) -> bool {
         self.query(cmd("EVAL").arg(APPEND_NEWER).arg(0).arg(self.now()))
     }

@@ -55,7 +55,7 @@ impl Drive {
         self.data.manual_clock.set_wall(self.clock.now_seconds());
     }
 
-    /// Lets `minutes` minutes pass, in each of which a folder looks once whether it can fold.
+    /// Lets `minutes` minutes pass. In each, the folder checks once whether it can fold.
     pub fn wait(&self, folding: &mut Process, minutes: u64) {
         for _ in 0..minutes {
             self.pass(60);
@@ -78,14 +78,15 @@ impl Drive {
         self.turn(flushing);
     }
 
-    /// Gives an instance a request of each context, and lets it go on until it appends them, which it does not yet.
+    /// Gives an instance a request of each context, and runs it up to its append. Returns the append, which is not
+    /// delivered.
     pub fn until_append(&self, flushing: &mut Process, contexts: &[String]) -> Request {
         flushing.flushes().add(self.batch(contexts));
         let append = |request: &Request| matches!(request, Request::Append(_));
         self.until(flushing, append).expect("it appends")
     }
 
-    /// The same, of an instance that appends nothing else.
+    /// Lets a new instance append a request of each context.
     pub fn append(&self, contexts: &[String]) {
         self.send(&mut self.flusher(), contexts);
     }

@@ -14,7 +14,7 @@ use crate::world::World;
 
 /// The most scripts that a failover may lose.
 const MAX_SNAPSHOTS: usize = 12;
-/// The most seconds that a failover may lose. Replays are made for losses of this size.
+/// The most seconds that a failover may lose. Replays must cover losses of this size.
 const MAX_LAG: i64 = 50;
 /// Age of a generation in seconds up to which instances replay all its calls after a failover that loses it.
 const YOUNG: i64 = 50;
@@ -49,7 +49,7 @@ pub enum AskForHistory {
     #[default]
     Nobody,
     Some,
-    /// All, though not for as many days.
+    /// All instances, with different numbers of days.
     All,
 }
 
@@ -106,7 +106,7 @@ impl World<'_> {
         self.say(format!("instance {at} {event}"));
     }
 
-    /// Drops the flush or the fold that an instance has under way, or its folder with all it remembers.
+    /// Drops the flush or the fold that an instance has under way, or its folder with everything in its memory.
     fn interrupt(&mut self) {
         let Some(at) = self.any_awake() else {
             return;
@@ -132,7 +132,7 @@ impl World<'_> {
         self.say(format!("{name}: its {event}"));
     }
 
-    /// Leaves the call of a process on its way, without a caller.
+    /// Takes the call of a process, which may then arrive late without a caller.
     fn leave_behind(&mut self, at: usize, number: usize) {
         let process = &self.instances[at].processes[number];
         if let Some(request) = process.take_request() {
@@ -259,7 +259,8 @@ impl World<'_> {
         }
     }
 
-    /// Another program adds to the journal, for whose id the server refuses those of later entries, or not.
+    /// Lets another program add to the journal. The server may refuse later entries, as their ids are lower than the
+    /// added one.
     fn add_foreign(&mut self) {
         let behind = [None, Some(0), Some(40), Some(400)][self.rng.usize(..4)];
         let redis = self.data.redis();

@@ -63,7 +63,7 @@ impl World<'_> {
         self.say(format!("instance {at} starts"));
     }
 
-    /// A new folder for an instance, which remembers no records.
+    /// A new folder for an instance, without remembered records.
     pub fn new_folder(&mut self, at: usize) -> (TestFolder, Process) {
         let max_records = [1_000, 3][self.rng.usize(..2)];
         let wire = Wire::default();

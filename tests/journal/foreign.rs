@@ -1,5 +1,5 @@
-//! Entries that another program adds to the journal. The stream then refuses the ids of this crate, which are far
-//! below the times that a server makes ids of.
+//! Entries that another program adds to the journal. A server makes their ids of its time, far above the ids of this
+//! crate, which the stream then refuses.
 
 use redis::cmd;
 use tower_pulse::StoreErrorKind;
@@ -21,7 +21,7 @@ fn add_foreign(drive: &Drive, id: &str) -> String {
         .query(cmd("XADD").arg(JOURNAL).arg(&[id, "foo", "bar"]))
 }
 
-/// Checks that each call was counted once, that nothing is told as missing, and that the journal is empty.
+/// Checks that each call was counted once, that no loss is reported, and that the journal is empty.
 fn assert_counted_once(drive: &Drive, calls: u64) {
     assert!(drive.data.is_folded());
     for name in contexts(2) {
@@ -56,7 +56,7 @@ fn entries_of_another_program_stop_no_append() {
             }
             let foreign = add_foreign(&drive, id);
             if is_deleted {
-                // The stream remembers its last id.
+                // The stream remembers its last id after the entry is deleted.
                 let () = drive.data.query(cmd("XDEL").arg(JOURNAL).arg(foreign));
             }
             assert!(!is_told(&drive) || calls == 3);
@@ -73,7 +73,8 @@ fn entries_of_another_program_stop_no_append() {
     }
 }
 
-/// More entries than one command of the script copies, one of them in the middle of a round.
+/// Foreign entries among more entries than one command of the script copies. The first one comes in the middle of a
+/// round.
 #[test]
 fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
     let drive = Drive::start();
@@ -89,7 +90,7 @@ fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
     append(150);
     add_foreign(&drive, "*");
     append(1);
-    // The step of the round that is under way finds the round's last entry.
+    // The step of the round under way finds the round's last entry.
     drive.deliver(&dead);
     drop(dead);
     drive.free_lease();
@@ -105,7 +106,7 @@ fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
     assert_counted_once(&drive, 223);
 }
 
-/// A folder reads up to the newest entry that was appended. It does not take what is behind it for its progress.
+/// A folder reads up to the newest entry that an instance appended. Foreign entries behind it do not count as progress.
 #[test]
 fn foreign_entries_behind_the_newest_entry_are_not_folded() {
     let drive = Drive::start();
@@ -127,7 +128,7 @@ fn foreign_entries_behind_the_newest_entry_are_not_folded() {
     assert_counted_once(&drive, 2);
 }
 
-/// Its id lies between two entries, so that the server takes the later one.
+/// The id of the foreign entry lies between two entries, so the server accepts the later entry.
 #[test]
 fn a_foreign_entry_between_two_entries_is_set_aside() {
     let drive = Drive::start();

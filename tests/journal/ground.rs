@@ -1,5 +1,5 @@
-//! What the processes of a [`World`](crate::world::World) share: a store whose clock stands still between steps, and
-//! whose data can be taken back to an earlier moment.
+//! The processes of a [`World`](crate::world::World) share a ground: a store whose clock stands still between steps,
+//! and whose data can be taken back to an earlier moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,13 +27,13 @@ pub trait Ground {
     /// The store.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Where its calls run.
+    /// The runtime on which the store's calls run.
     fn io(&self) -> &Runtime;
 
     /// The clock of the store.
     fn manual_clock(&self) -> &ManualClock;
 
-    /// The time by that clock.
+    /// The time by the store's clock, in Unix seconds.
     fn now(&self) -> i64;
 
     /// Removes all data, and all saved moments.
@@ -45,7 +45,7 @@ pub trait Ground {
     /// Saves all data under a number from 1 to [`MAX_SAVED`].
     fn save(&self, number: usize);
 
-    /// Takes all data back to what was saved under a number.
+    /// Restores the data that was saved under a number.
     fn restore(&self, number: usize);
 
     /// The generation and, in Unix seconds, its beginning; `None` if no instance has begun one.
@@ -57,7 +57,7 @@ pub trait Ground {
     /// Whether all entries of the journal are folded.
     fn is_folded(&self) -> bool;
 
-    /// What folding has counted as `late`, `skewed`, `quarantined`, `set_aside`, `hole` or `orphaned`.
+    /// The number that folding has counted as `late`, `skewed`, `quarantined`, `set_aside`, `hole` or `orphaned`.
     fn counted(&self, what: &str) -> u64;
 
     /// The slices of a counter.
@@ -67,13 +67,13 @@ pub trait Ground {
     /// exported.
     fn statistics(&self, context: &str) -> Option<(u64, u64)>;
 
-    /// The sums of a ranking by request, and those of its slices.
+    /// Two sums for each request in a ranking: the total, and the sum of its slices.
     fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2];
 
-    /// The minutes of which there may be reports.
+    /// The minutes that may have reports.
     fn reported_minutes(&self) -> Vec<i64>;
 
-    /// The store as one in Redis, whose keys other programs and evictions can change.
+    /// The store if it is in Redis, where other programs and evictions can change keys.
     fn redis(&self) -> Option<&Data> {
         None
     }
@@ -114,7 +114,7 @@ impl dyn Ground + '_ {
         self.records_in(context, width, tier_for(width).unwrap())
     }
 
-    /// The same in the days of a history.
+    /// How often each request is in the days of a context's history.
     pub fn days(&self, context: &str) -> BTreeMap<usize, u64> {
         self.records_in(context, DAY, Precision::new(DAY, LEAST_DAYS))
     }

@@ -44,12 +44,12 @@ impl Hours {
     }
 }
 
-/// A slice of a counter that holds garbage for now.
+/// A slice of a counter that temporarily holds garbage.
 #[derive(Clone, Debug)]
 pub struct Garbage {
     pub context: String,
     pub slice: i64,
-    /// The value before.
+    /// The value before the garbage.
     pub before: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct Garbage {
 pub struct Expected {
     pub hours: BTreeMap<String, Hours>,
     pub late: u64,
-    /// The requests among them that had been late already when they were appended, of all contexts.
+    /// The late requests of all contexts that were late already when they were appended.
     pub late_before: u64,
     pub skewed: u64,
     pub garbage: Option<Garbage>,

@@ -1,5 +1,5 @@
-//! The store in memory as the ground of a [`World`](crate::world::World). Its instances are driven as those of a server
-//! are, call by call, so that each takes over from others half-way.
+//! The store in memory as the ground of a [`World`](crate::world::World). As on a server, the scheduler drives
+//! instances call by call, so that each takes over from others half-way.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::data::precisions;
 use crate::ground::{Ground, MAX_SAVED};
 use crate::rig::reads::StoreReads;
 
-/// A store in memory, its clock, and the states that were saved of it.
+/// A store in memory, its clock, and its saved states.
 pub struct InProcess {
     io: Runtime,
     store: Arc<MemoryStore>,

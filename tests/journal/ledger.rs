@@ -17,16 +17,16 @@ use crate::data::precisions;
 use crate::fixture::aggregate_of;
 
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
-/// Limited, as each request has a bucket of the coarse histogram of its own.
+/// The most requests of a run: each has a bucket of its own in the coarse histogram.
 pub const MAX_REQUESTS: usize = 120;
-/// A request of so many has a mark, so that all of them are retained.
+/// One in so many requests has a mark: few enough that all marks are retained.
 const REQUESTS_PER_MARK: usize = 3;
-/// Slices of a counter to which a wide request adds, enough for a step of their own.
+/// The slices of a counter to which a wide request adds: enough for a separate step.
 pub const WIDTH: i64 = 200;
 
 /// The ranking that every request is added to at its time, as an id of its own.
 pub const RANKING: &str = "r";
-/// Another one, whose window ends within a run.
+/// A ranking whose window ends within a run.
 pub const SHORT_RANKING: &str = "short";
 
 /// The versions of the application that the instances run.
@@ -53,9 +53,9 @@ pub struct Served {
     pub context: &'static str,
     pub by: usize,
     pub is_wide: bool,
-    /// Whether a mark says so.
+    /// Whether the request has a mark.
     pub is_marked: bool,
-    /// The number of hours by which its time is after the hour in which it was served.
+    /// By how many hours the recorded time is after the hour in which the request was served.
     pub hours_ahead: i64,
     hour: i64,
     /// The calls that contain each part.
@@ -63,7 +63,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Whether its parts, except for the wide one, were sent in the same calls.
+    /// Whether the parts of the request, except for the wide one, were sent in the same calls.
     pub fn is_whole(&self) -> bool {
         let calls_of = |part| self.calls.get(&part).cloned().unwrap_or_default();
         calls_of(Part::Context) == calls_of(Part::All)
@@ -93,7 +93,7 @@ impl Ledger {
         is_wide: bool,
     ) -> Batch {
         let id = self.served.len();
-        // At the beginning of an hour, so that all precisions agree whether the request is skewed.
+        // The time is the beginning of an hour, so that the request is skewed in all precisions or in none.
         let mut second = hour_of(now) + HOUR * hours_ahead;
         let unsent = self
             .served
@@ -219,7 +219,7 @@ impl Ledger {
         self.excused.extend(matching.map(|(id, _)| id));
     }
 
-    /// Excuses all requests except those that living instances have not sent yet, as all data is gone.
+    /// Excuses all requests after a reset, except those that living instances have not sent yet.
     pub fn excuse_sent(&mut self, is_alive: impl Fn(usize) -> bool) {
         self.excuse_if(|served| !is_alive(served.by) || !served.calls.is_empty());
     }

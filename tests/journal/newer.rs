@@ -1,5 +1,5 @@
-//! Entries of a later version of this crate: what is before them is folded, what is behind them waits, for ten minutes at
-//! most, whatever the server's clock does, and for nothing else.
+//! Entries of a later version of this crate. Earlier entries are folded, and later ones wait with them: for ten minutes
+//! at most, whatever the server's clock does.
 
 use redis::cmd;
 use tower_pulse_core::store::Upkeep;
@@ -17,7 +17,7 @@ const DAY: i64 = 86_400;
 const OWN: &str = "1";
 const LATER: &str = "9";
 
-/// A journal with an entry, one of a later version, and another one, and a folder that waits.
+/// A journal with three entries, the second one of a later version, and a folder that waits at it.
 fn waiting() -> (Drive, Process) {
     let drive = Drive::start();
     let mut flushing = drive.flusher();
@@ -31,7 +31,7 @@ fn waiting() -> (Drive, Process) {
     (drive, folding)
 }
 
-/// The versions of the entries that wait, and the newest that this crate can read, by the store's status.
+/// The version of the entry that waits, and the newest version that this crate can read, by the store's status.
 fn told(drive: &Drive) -> Option<(u64, u64)> {
     let now = drive.data.now();
     let status = drive.data.block_on(drive.data.store.status(now)).unwrap();
@@ -44,7 +44,7 @@ fn xdel(drive: &Drive, id: &str) {
     let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(id));
 }
 
-/// After a rollback, or by hand.
+/// A rollback or a person can leave a `need` that no entry has.
 #[test]
 fn a_need_that_no_entry_has_stops_no_folder() {
     for is_folded in [true, false] {
@@ -54,7 +54,7 @@ fn a_need_that_no_entry_has_stops_no_folder() {
         if is_folded {
             drive.turn(&mut drive.folder("first"));
             drive.set("need", "4");
-            // Folders of older versions wait for it no longer.
+            // The takeover clears `need`, so that folders of older versions do not wait.
             drive.take_over();
             assert_eq!(drive.number("need"), 0);
             drive.free_lease();
@@ -98,7 +98,7 @@ fn folders_wait_at_an_entry_of_a_later_version_and_tell_it() {
         lease, None,
         "it would stop an instance that can read the entry"
     );
-    // A folder that looks after it does not read the journal to find out.
+    // Another folder learns from the state that it must wait, without reading the journal.
     let mut second = drive.folder("second");
     let read = drive.until(&mut second, |request| matches!(request, Request::Read(..)));
     assert!(read.is_none());
@@ -106,7 +106,7 @@ fn folders_wait_at_an_entry_of_a_later_version_and_tell_it() {
     drive.turn(&mut second);
     assert_eq!(drive.number("set_aside"), 0);
     drive.pass(60);
-    // Another instance goes on where the first has counted.
+    // Another instance continues the count of minutes that the first one began.
     drive.turn(&mut second);
     assert_eq!(drive.number("set_aside"), 1);
     assert_eq!(drive.counted("GET /0"), (2, 2));
@@ -122,7 +122,7 @@ fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
     drive.turn(&mut folding);
     drive.turn(&mut folding);
     assert_eq!(drive.counted("GET /0"), (2, 2));
-    // As it was the last entry.
+    // The same for an entry at the end of the journal.
     assert!(drive.data.append_newer());
     drive.turn(&mut folding);
     xdel(&drive, &drive.field("head"));
@@ -133,7 +133,7 @@ fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
     assert_eq!((drive.number("need"), drive.number("hole")), (0, 4));
 }
 
-/// A round that an instance of the later version began.
+/// An instance of the later version began the round.
 #[test]
 fn a_begun_round_waits_for_its_later_version_and_is_finished_without_it() {
     let (drive, mut folding) = waiting();
@@ -149,7 +149,7 @@ fn a_begun_round_waits_for_its_later_version_and_is_finished_without_it() {
     assert_eq!(drive.number("set_aside"), 1);
 }
 
-/// Appended one after the other, they have not to wait one after the other.
+/// Entries that were appended one after the other wait at the same time.
 #[test]
 fn entries_of_a_later_version_wait_together() {
     let (drive, mut folding) = waiting();
@@ -164,14 +164,14 @@ fn entries_of_a_later_version_wait_together() {
     assert!(drive.data.is_folded());
     assert_eq!(drive.number("set_aside"), 5);
     assert_eq!(drive.counted("GET /0"), (6, 6));
-    // The next one, an hour later, waits from then on.
+    // An entry that is appended an hour later waits for its own ten minutes.
     drive.pass(3_600);
     assert!(drive.data.append_newer());
     drive.wait(&mut folding, GRACE);
     assert_eq!(drive.number("set_aside"), 5);
     drive.wait(&mut folding, 1);
     assert_eq!(drive.number("set_aside"), 6);
-    // Each is set aside ten minutes after it was appended, and not ten minutes after the one before.
+    // Each entry is set aside ten minutes after it was appended, not ten minutes after the entry before it.
     assert!(drive.data.append_newer());
     drive.wait(&mut folding, 3);
     assert!(drive.data.append_newer());
@@ -202,7 +202,7 @@ fn an_entry_of_a_later_version_stamped_a_year_ahead_waits_for_ten_minutes() {
     assert_eq!(drive.number("set_aside"), 1);
 }
 
-/// A clock that jumps while the entry waits, for ever or for a moment.
+/// The clock jumps while the entry waits, for ever or for a moment.
 #[test]
 fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
     for jump in [DAY, -DAY] {
@@ -233,7 +233,7 @@ fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
     }
 }
 
-/// Garbage, and a note of a version between them about an entry that this version can read.
+/// Garbage, and the note of another version about an entry that this version can read.
 #[test]
 fn a_note_about_no_later_version_stops_no_folder() {
     let huge = "99999999999999999999999-1 9 1 1";

@@ -40,7 +40,7 @@ impl Wake for Flag {
 pub struct Process {
     pub name: String,
     pub wire: Wire,
-    /// What flushes, if that is what it does.
+    /// The flusher, if the process flushes.
     flusher: Option<TestFlusher>,
     future: BoxFuture<'static, ()>,
 }
@@ -69,7 +69,7 @@ impl Process {
         }
     }
 
-    /// Its flusher.
+    /// The flusher of a process that flushes.
     pub fn flushes(&self) -> &TestFlusher {
         self.flusher.as_ref().expect("it flushes")
     }

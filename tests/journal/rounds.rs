@@ -122,7 +122,7 @@ fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
     let drive = Drive::start();
     let names = contexts(1);
     let (mut losing, mut other) = (drive.flusher(), drive.flusher());
-    // Both have said hello before the failover takes back what the first one appends.
+    // Both instances have said hello before the failover takes back the calls of the first one.
     for flushing in [&mut losing, &mut other] {
         drive.turn(flushing);
     }

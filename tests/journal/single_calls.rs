@@ -80,7 +80,7 @@ fn each_call_of_a_folder_prolongs_its_lease() {
     ];
     for is_next in calls {
         let request = drive.until(&mut folding, is_next).unwrap();
-        // As if it had expired, which is harmless while no other instance acquires it.
+        // Frees the lease, as if it had expired. This is harmless while no other instance acquires it.
         drive.free_lease();
         drive.deliver(&folding);
         let left: i64 = drive.data.query(cmd("PTTL").arg(LEASE));
@@ -103,7 +103,7 @@ fn the_answer_to_a_repeated_call_is_a_position_at_or_after_it() {
     assert!(again.folded < again.position);
 }
 
-/// Its fence does not tell: an instance that has never appended has none in either generation.
+/// The instance has never appended, so it has no fence in either generation that could tell them apart.
 #[test]
 fn the_first_call_of_an_instance_is_not_appended_in_another_generation() {
     let drive = journal_of(1);
@@ -238,7 +238,7 @@ fn a_hole_is_closed_only_over_entries_that_are_gone() {
     assert_eq!(after, before);
     let stale = Step::Stale("v2".to_owned());
     assert_eq!(close("v1", "v3"), stale, "another version");
-    // On a server that is out of memory, too.
+    // Also on a server that is out of memory.
     drive.delete("pulse:journal");
     drive.limit_memory("1");
     assert_eq!(close("v2", "v3"), Step::Done(()));
@@ -246,7 +246,7 @@ fn a_hole_is_closed_only_over_entries_that_are_gone() {
     assert!(drive.data.is_folded());
     assert_eq!(drive.number("need"), 0, "no entry of any version is left");
     let head = drive.head().offset;
-    // The bytes that are gone make no journal full.
+    // The bytes of the missing entries do not count towards a full journal.
     assert_eq!(
         (drive.number("hole"), drive.number("trimmed")),
         (head, head)
@@ -323,7 +323,7 @@ fn an_entry_is_set_aside_once() {
     assert_eq!(set_aside("v1", "v2", 0), Step::Done(()));
     let stale = Step::Stale("v2".to_owned());
     assert_eq!(set_aside("v1", "v2", 0), stale);
-    // On a server that is out of memory, too.
+    // Also on a server that is out of memory.
     drive.limit_memory("1");
     assert_eq!(set_aside("v2", "v3", 1), Step::Done(()));
     drive.limit_memory("0");
@@ -332,7 +332,8 @@ fn an_entry_is_set_aside_once() {
     assert_eq!(progress.dead_letters, positions);
     let counted = || (length(&drive, "pulse:aside"), drive.number("set_aside"));
     assert_eq!(counted(), (2, 2));
-    // A folder that takes over does not set them aside again, and forgets their positions with the round.
+    // A folder that takes over does not set the entries aside again, and forgets their positions at the end of the
+    // round.
     drive.take_over();
     assert_eq!(counted(), (2, 2));
     assert!(drive.data.is_folded());
@@ -368,7 +369,7 @@ fn the_state_says_since_when_entries_wait() {
     drive.until(&mut folding, is_fold);
     append();
     drive.deliver(&folding);
-    // The newest entry of the round, as the entry that waits is not older.
+    // The time of the round's newest entry: the entry that waits is not older.
     assert_eq!(drive.field("oldest"), (NOW + 10).to_string());
     assert_eq!(drive.field("upto") + &drive.field("done"), "");
     for _ in 0..2 {
@@ -401,7 +402,7 @@ fn each_instance_hears_the_same_of_a_generation() {
     let second = hello(&drive);
     assert_eq!(second.id, first.id);
     assert_eq!((second.age, second.is_fresh), (90, true));
-    // It is fresh only on a server without entries and contexts.
+    // A generation is fresh only on a server without entries and contexts.
     let stream = |key: &str| cmd("XADD").arg(key).arg("*").arg("p").arg("x").clone();
     let index = |key: &str| cmd("ZADD").arg(key).arg(1).arg("GET /").clone();
     for command in [
@@ -439,7 +440,7 @@ fn an_empty_journal_without_its_state_is_begun_again() {
     drive.delete("pulse:state");
     drive.free_lease();
     drive.append(&contexts(1));
-    // The call finds a stream that takes its id, as if there had been none.
+    // The call finds a stream that accepts its id, as a new stream would.
     assert!(!is_told(&drive));
     drive.turn(&mut drive.folder("folder"));
     assert_eq!(drive.counted("GET /0"), (10, 10));

@@ -1,4 +1,4 @@
-//! Stamps that lie ahead, as the server's clock was ahead for a moment. They count as the time at which they are read.
+//! Stamps in the future, made while the server's clock was ahead. They count as the time at which they are read.
 
 use tower_pulse_model::pack::from_hex;
 use tower_pulse_model::slice::HOUR;
@@ -17,7 +17,7 @@ fn set_clock(drive: &Drive, time: i64) {
     drive.data.manual_clock.set_wall(time);
 }
 
-/// The end of what is rolled up.
+/// The time up to which slices are rolled up.
 fn rolled_until(drive: &Drive) -> i64 {
     from_hex::<RolledUp>(&drive.field("rolled")).map_or(i64::MIN, |rolled| rolled.until())
 }
@@ -49,7 +49,7 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
         assert_counted(&drive, &names, 3);
         let until = rolled_until(&drive);
         assert!(until <= NOW + HOUR, "{ahead}: {until}");
-        // Later minutes, which are rolled up.
+        // These later minutes are rolled up.
         for calls in 4..7 {
             drive.pass(90);
             drive.send(&mut flushing, &names);
@@ -60,7 +60,7 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
     }
 }
 
-/// A sample two hours ahead of the time at which a round is begun, which another folder finishes an hour later.
+/// A sample lies two hours ahead when its round is begun. Another folder finishes the round an hour later.
 #[test]
 fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
     let drive = Drive::start();
@@ -88,7 +88,7 @@ fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
     assert_eq!(drive.number("skewed"), names.len() as u64);
 }
 
-/// The clock is ahead while an entry is folded, too.
+/// The clock is ahead when an entry is appended, and also when it is folded.
 #[test]
 fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
     for ahead in [DAY, YEAR] {
@@ -114,7 +114,7 @@ fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
         assert!(until <= NOW + 8 * HOUR, "{until}");
         drive.free_lease();
         let mut folding = drive.folder("later");
-        // Beyond that end, where slices are rolled up as they end.
+        // Time passes that end. From then on, slices are rolled up as they end.
         for seconds in [3_000; 10].into_iter().chain([90]) {
             drive.pass(seconds);
             drive.send(&mut flushing, &names);

@@ -1,4 +1,4 @@
-//! What a step of a fold does.
+//! The effects of a step of a fold.
 
 use std::collections::BTreeSet;
 

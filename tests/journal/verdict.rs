@@ -59,7 +59,7 @@ impl World<'_> {
         }
     }
 
-    /// Checks that the sums of the rankings are those of their slices, and that no request is in them twice.
+    /// Checks that each sum in a ranking is that of its slices, and that no request is in a ranking twice.
     fn judge_rankings(&mut self) {
         for name in [RANKING, SHORT_RANKING] {
             let [totals, sums] = self.data.ranking(name);
@@ -224,7 +224,7 @@ impl World<'_> {
                 "statistics of {context} are {actual:?}, not {expected:?}"
             ));
         }
-        // Hours that a batch could not keep separate are in the records only.
+        // The records alone have the hours that a batch could not keep separate.
         let is_wrong = match self.expected.late_before {
             0 => expected.sum() != recorded,
             _ => expected.sum() > recorded,

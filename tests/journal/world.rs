@@ -23,8 +23,8 @@ use crate::process::{Process, Sleep};
 const BEFORE_THE_HOUR: i64 = 20;
 /// Time to live of the lease to fold in seconds. The scheduler expires its key by the tests' clock.
 const LEASE: i64 = 5;
-/// The same without faults. A call takes some seconds of the tests' clock, and with three folders, none would ever
-/// keep the lease for the calls of a whole round.
+/// Time to live of the lease in steps without faults. A call takes some seconds of the tests' clock: if three folders
+/// competed for a shorter lease, none would keep it for all calls of a round.
 const CALM_LEASE: i64 = 60;
 /// Seconds after which a call that is on its way is lost.
 const MAX_LATENESS: i64 = 300;
@@ -38,7 +38,7 @@ const CALM_STEPS_PER_WAIT: usize = 40;
 enum Message {
     /// A process waits for its answer.
     Awaited(usize, usize),
-    /// No process waits for its answer any more.
+    /// No process waits for its answer.
     Late(usize),
 }
 
@@ -50,7 +50,7 @@ pub struct World<'a> {
     /// The clock of all instances.
     pub clock: Clock,
     manual_clock: ManualClock,
-    /// The seconds by which the server's clock is ahead of it.
+    /// The seconds by which the server's clock is ahead of the instances' clock.
     pub server_ahead: i64,
     pub instances: Vec<Instance>,
     /// Calls whose answers no process waits for.
@@ -60,7 +60,7 @@ pub struct World<'a> {
     pub expected: Expected,
     pub ledger: Ledger,
     lease_until: i64,
-    /// The instance that folds, where no server knows it.
+    /// The instance that folds, if the store is in memory.
     holder: Option<String>,
     is_calm: bool,
     pub violations: Vec<String>,
@@ -100,7 +100,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Whether a report may have been appended after its minute was no longer retained.
+    /// Whether a report may have been appended after the retention of its minute.
     pub fn has_outlasted_reports(&self) -> bool {
         let passed = self.data.now() - (THIS_HOUR - BEFORE_THE_HOUR);
         passed + 3_600 > REPORTED_MINUTES.span()
@@ -232,7 +232,7 @@ impl<'a> World<'a> {
         assert!(process.go(&self.sleep), "{} has ended", process.name);
         match &mut process.wire.slot().request {
             Some(Request::Append(call)) => self.ledger.sent(call),
-            // Limits the round to one or a few entries, or reads all.
+            // Limits the round to one entry or a few, or reads all.
             Some(Request::Read(_, _, _, bytes)) => *bytes = [1, 400, *bytes][self.rng.usize(..3)],
             _ => {}
         }
@@ -322,7 +322,8 @@ impl<'a> World<'a> {
         reply
     }
 
-    /// Whether another instance folds. In one process, instances wait for their turn instead, which takes no call.
+    /// Whether another instance folds. Redis has a lease for this; for instances that share a store in memory, the
+    /// scheduler decides.
     fn is_held(&mut self, request: &Request) -> bool {
         let Request::Acquire(instance, _) = request else {
             return false;

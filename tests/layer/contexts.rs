@@ -65,7 +65,7 @@ async fn requests_without_a_route_share_one_context() {
     assert_counts(&pulse, &app, &[], [("<unmatched>", 2_500)]).await;
 }
 
-/// Requests and timers share one maximum, in whatever order they come; it is reached, and not passed.
+/// Requests and timers share one maximum, in whatever order they come. They reach it, but never exceed it.
 #[tokio::test]
 async fn timers_count_towards_the_maximum() {
     for timers_first in [false, true] {
@@ -110,7 +110,7 @@ async fn the_users_function_decides_and_none_is_not_recorded() {
             Some(format!("tenant {tenant}\r\n").into())
         })
     };
-    // As the only layer, and within another one.
+    // `by_tenant` is the only layer, or within another one.
     let app = Router::new().route("/", get(ok)).layer(by_tenant());
     let inner = Router::new().route("/in", get(ok).layer(by_tenant()));
     let app = app.merge(inner.layer(pulse.layer()));
@@ -130,7 +130,7 @@ async fn a_layer_applied_twice_counts_once() {
         .route("/x", get(ok))
         .layer(one.layer())
         .layer(one.layer().until_body_end());
-    // Around another pulse, which counts as well.
+    // Two more layers surround the inner ones: one of another pulse, which also counts, and one of the same pulse.
     let app = Router::new()
         .nest("/in", inner)
         .route("/y", get(ok))
@@ -143,7 +143,7 @@ async fn a_layer_applied_twice_counts_once() {
 
 #[tokio::test]
 async fn an_ignored_path_is_the_whole_one_also_within_a_nest() {
-    // The first request fills the slot of its route.
+    // The first request to a route fills the route's slot in the layer.
     for first in ["/shop/me/items", "/shop/a/items", "/shop/healthz"] {
         let ignored = ["/healthz", "/me/items", "/shop/a/items"];
         let (pulse, _hand) = pulse_with(|builder| builder.ignore(ignored));
@@ -191,7 +191,7 @@ async fn ignored_paths_and_marked_responses_leave_no_trace() {
     ];
     assert_counts(&pulse, &app, &unrecorded.repeat(2), []).await;
     assert_eq!(pulse.health().recording.recorded, 0);
-    // They do not affect the next requests of their routes.
+    // Unrecorded requests do not affect later requests of their routes.
     let others = ["GET /marked/a", "GET /users/7", "GET /users/8"];
     let all = [&others[..], &unrecorded].concat();
     let contexts = [("GET /marked/{name}", 1), ("GET /users/{id}", 2)];

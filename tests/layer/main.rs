@@ -1,5 +1,4 @@
-//! The layer and the timers, with the memory store: context and outcome of a request, which is counted
-//! once.
+//! The layer and the timers, with the memory store: the context and the outcome of a request, which is counted once.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod bodies;

@@ -36,7 +36,7 @@ async fn requests_are_counted_once_and_those_of_the_mount_never_in_any_order_of_
         }
         let requests = ["GET /nothing/1", "GET /nothing/2", "GET /"];
         match order {
-            // Without the layer.
+            // The last app has no layer.
             5 => assert_counts(&pulse, &app, &requests, []).await,
             _ => {
                 let contexts = [("<unmatched>", 2), ("GET /", 1)];
@@ -71,7 +71,7 @@ async fn a_mount_elsewhere_leaves_the_routes_of_the_same_path_alone() {
                 .layer(pulse.layer()),
         )
         .layer(pulse.layer());
-    // Of another listener.
+    // The router of another listener.
     let operators: Router = pulse.mount("/admin", Access::open());
     for path in ["/admin/users", "/admin", "/api/admin/items"] {
         assert_eq!(send(&app, "GET", path).await.status(), 200);

@@ -1,4 +1,4 @@
-//! Timers within requests that are within each other: two layers, two pulses, requests that serve requests.
+//! Timers within nested requests: two layers, two pulses, requests that serve requests.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -90,7 +90,7 @@ async fn a_request_within_a_request_has_its_own_timers() {
             get(move || {
                 let (pulse, hand, page) = (inner.clone(), clock.clone(), called.clone());
                 async move {
-                    // A task of its own serves a request of its own, although its future is within the first one.
+                    // A spawned task within the outer request serves another request.
                     let task = pulse.within({
                         let pulse = pulse.clone();
                         async move {
@@ -167,7 +167,7 @@ async fn of_many_requests_at_once_none_and_no_timer_is_lost_or_doubled() {
         async move {
             let query = |name| pulse.time(name, tokio::task::yield_now());
             tokio::join!(query("db"), query("db"));
-            // Some end before the request, others after it.
+            // Some audits end before their request, others after it.
             let audit = tokio::spawn(pulse.within({
                 let pulse = pulse.clone();
                 async move { pulse.time("audit", tokio::task::yield_now()).await }

@@ -1,4 +1,4 @@
-//! Where the layer belongs among those of tower-http: the table of the guide's quick start, each of its rows measured.
+//! Where the layer belongs among those of tower-http: measures each row of the table in the guide's quick start.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn routes() -> Router {
         .route("/text", get(text).post(|body: String| async { body }))
 }
 
-/// How the only request ended, as the table says it.
+/// How the only request ended, in the words of the table.
 async fn recorded(pulse: &Pulse) -> String {
     let contexts = snapshot(pulse).await.contexts;
     let ended = contexts.into_iter().map(|context| {
@@ -51,7 +51,7 @@ async fn recorded(pulse: &Pulse) -> String {
     }
 }
 
-/// Sends the request to a service with both layers, and measures the row of the table.
+/// Sends the request to a service with both layers in each order, and checks that the table has the resulting row.
 macro_rules! row {
     ($name:literal, $layer:expr, $request:expr, $status:literal) => {{
         let mut cells = Vec::new();

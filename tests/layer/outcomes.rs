@@ -130,7 +130,7 @@ async fn a_panic_is_recorded_that_ends_the_task_or_is_caught_outside_of_the_laye
     let panicking = AssertUnwindSafe(app.oneshot(request("GET", "/boom")));
     let mut future = Box::pin(panicking.catch_unwind());
     assert!(future.as_mut().await.is_err());
-    // Dropped when the thread is not panicking any more.
+    // Dropped after the thread has stopped panicking.
     drop(future);
     let ended = outcome(&pulse, "GET /boom", Outcome::Panicked).await;
     assert_eq!(ended, (2, 2));

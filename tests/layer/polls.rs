@@ -8,7 +8,7 @@ use tower_pulse_model::measures::Measure;
 use super::request_timers::{after, app};
 use super::{context, pulse, send};
 
-/// Time within polls, outside of them, the longest poll, in milliseconds, and the number of polls.
+/// The time within polls, the time outside of them and the longest poll, in milliseconds, and the number of polls.
 async fn polls(pulse: &Pulse) -> [u64; 4] {
     let hour = context(pulse, "GET /").await.hour.unwrap();
     let measures = hour.aggregate.measures;
@@ -21,7 +21,7 @@ async fn polls(pulse: &Pulse) -> [u64; 4] {
     ]
 }
 
-/// A page whose handler computes for these milliseconds, one poll after the other.
+/// A page whose handler computes for these milliseconds, each in a poll of its own.
 fn computing(pulse: &Pulse, hand: &ManualClock, polls: &'static [u64]) -> Router {
     app(pulse, hand, move |_, hand| async move {
         let (last, waiting) = polls.split_last().unwrap();
@@ -55,7 +55,7 @@ async fn a_request_that_waits_computes_within_its_polls_alone() {
     }
     response.await;
     assert_eq!(polls(&pulse).await, [10, 300, 5, 4]);
-    // One that is dropped while it waits has not computed meanwhile.
+    // A request that is dropped while it waits has not computed during the wait.
     let mut response = Box::pin(send(&app, "GET", "/"));
     assert!((&mut response).now_or_never().is_none());
     after(&hand, 50);

@@ -1,4 +1,4 @@
-//! The queue in front: how long a request has waited, by a header of the proxy.
+//! The queue in front of the service: how long a request has waited, by a header of the proxy.
 
 use axum::Router;
 use axum::body::Body;
@@ -37,7 +37,7 @@ fn routes(hand: &ManualClock) -> Router {
     Router::new().route("/", get(handler))
 }
 
-/// The header of a request that a proxy took so many milliseconds ago.
+/// The header of a request that a proxy received this number of milliseconds ago.
 fn ago(clock: &Clock, millis: i64) -> Vec<u8> {
     let taken = clock.now_nanos() / 1_000_000 - millis;
     format!("t={}.{:03}", taken / 1_000, taken % 1_000).into_bytes()
@@ -74,7 +74,7 @@ async fn a_wait_comes_before_the_time_of_its_request() {
         let hour = context(&pulse, name).await.hour.unwrap();
         assert_eq!((hour.times.count, hour.times.sum), (2.0, 0.010), "{name}");
     }
-    // All waits, under the timer's own name.
+    // The timer's own context has all waits.
     let queue = context(&pulse, "queue").await.hour.unwrap();
     assert_eq!(queue.times.count, 6.0);
     assert_eq!(queue.times.min, 0.02);
@@ -107,7 +107,7 @@ async fn a_wait_that_makes_no_sense_is_counted_and_told() {
     assert_eq!((sums.count, sums.sum), (3, 60_000_000_000));
     let contexts = expected([("GET /", 10), ("queue", 3)]);
     assert_eq!(counts(&pulse).await, contexts);
-    // One in more than a hundred is no news.
+    // There is no warning about less than one request in a hundred.
     for _ in 0..600 {
         send(&app, "/", &ago(&clock, 1)).await;
     }
@@ -122,7 +122,7 @@ async fn no_header_is_read_unless_it_is_asked_for() {
     assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
     assert!(pulse.health().recording.queue.is_none());
 
-    // And a request without it has no wait.
+    // A request without the header has no wait.
     let (pulse, _, hand) = self::pulse();
     let app = routes(&hand).layer(pulse.layer()).layer(pulse.layer());
     super::send(&app, "GET", "/").await;

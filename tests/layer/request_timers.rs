@@ -23,8 +23,8 @@ pub(super) async fn timers(pulse: &Pulse, name: &str) -> Timers {
     context(pulse, name).await.hour.unwrap().aggregate.timers
 }
 
-/// Asserts how long the timers within the requests of a context covered, and of each the count, the requests, the sum and
-/// the covered time, in milliseconds.
+/// Asserts how long the timers within the requests of a context covered. Asserts for each timer its count, its
+/// requests, its sum and its covered time, in milliseconds.
 pub(super) async fn assert_timers<const N: usize>(
     pulse: &Pulse,
     context: &str,
@@ -94,7 +94,7 @@ async fn timers_one_after_another_cover_their_sum() {
     let db = ("db", [6, 2, 12, 12]);
     let render = ("render", [2, 2, 10, 10]);
     assert_timers(&pulse, "GET /", 22, [db, render]).await;
-    // And under their own names, as before.
+    // The timers also count under their own names.
     let own = context(&pulse, "db").await.hour.unwrap();
     assert_eq!((own.times.count, own.times.sum), (6.0, 0.012));
     assert!(own.aggregate.timers.is_empty());
@@ -174,7 +174,7 @@ async fn a_cancelled_request_and_a_panic_have_their_timers() {
     assert_nothing_is_left(&pulse);
 }
 
-/// A timer outside of requests counts under none: this thread is not marked any more.
+/// Asserts that no request is left on this thread, so that a timer outside of requests counts under none.
 pub(super) fn assert_nothing_is_left(pulse: &Pulse) {
     let within = format!("{:?}", pulse.within(async {}));
     assert!(within.contains("has_request: false"), "{within}");
@@ -196,7 +196,7 @@ async fn spawned_tasks_count_if_they_are_within_the_request() {
         };
         tokio::spawn(pulse.within(job("within", 2))).await.unwrap();
         tokio::spawn(job("without", 3)).await.unwrap();
-        // Further in, and on another thread.
+        // One task within another, and one on another thread.
         let nested = pulse.within({
             let pulse = pulse.clone();
             let nested = job("within", 4);

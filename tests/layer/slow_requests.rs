@@ -117,7 +117,7 @@ async fn how_long_a_request_took_when_and_how_it_ended() {
         ("GET /never", 0, None, Outcome::Cancelled, false),
     ];
     assert_eq!(rows, expected);
-    // Within the second that was drained.
+    // The requests ended within the second that was drained.
     let ended: Vec<_> = slowest[..3].iter().map(|r| r.ended - 1_000 * NOW).collect();
     assert!(
         ended.iter().all(|ended| (0..1_000).contains(ended)),
@@ -126,7 +126,7 @@ async fn how_long_a_request_took_when_and_how_it_ended() {
     assert!(slowest.iter().all(|r| *r.instance == *"web-1"));
 }
 
-/// The values of ids and paths are held by the tests of `src/layer/details.rs`.
+/// The tests of `src/layer/details.rs` cover the values of ids and paths.
 #[tokio::test]
 async fn a_trace_id_and_a_path_without_the_query_are_kept_if_that_is_asked_for() {
     for (ids, paths) in [(false, false), (true, false), (false, true)] {
@@ -182,7 +182,7 @@ async fn a_request_that_was_measured_elsewhere_is_listed_too() {
     assert_eq!(rows.collect::<Vec<_>>(), expected);
 }
 
-/// Lets requests of less than a second be among the slowest no more.
+/// Records so many slow requests that requests of less than a second are not among the slowest.
 async fn raise_thresholds(pulse: &Pulse, contexts: &[&str]) {
     for _ in 0..9 {
         for context in contexts.iter().chain(&["POST /report"]) {
@@ -224,7 +224,7 @@ async fn a_failed_request_is_listed_however_fast_it_was() {
 
         let list = listed(&pulse, Some(contexts[0])).await;
         assert!(list.slowest().all(|r| r.nanos == 1_000_000_000));
-        // The newest are those of this layer.
+        // The two newest requests went through this layer.
         let mut rows: Vec<_> = list
             .failed()
             .take(2)

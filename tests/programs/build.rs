@@ -1,10 +1,11 @@
-//! Makes programs of the code in README and the guide, so that a test runs what a reader copies.
+//! Makes programs from the code in README and the guide, so that a test runs what a reader copies.
 #![allow(clippy::unwrap_used)] // A panic is a failed build.
 
 use std::path::Path;
 use std::{env, fs};
 
-/// Writes the code of a document that has a `main`. Each change replaces a text of it, for what a test must choose.
+/// Writes the program in a document: the block of code that has a `main`. Each change replaces a text that a test must
+/// choose.
 fn write(document: &str, name: &str, changes: &[(&str, &str)]) {
     let path = Path::new("../..").join(document);
     println!("cargo::rerun-if-changed={}", path.display());
@@ -29,7 +30,7 @@ fn main() {
         "readme.rs",
         &[("\"127.0.0.1:3000\"", LISTEN), ("Pulse::builder()", store)],
     );
-    // A request that never ends, and less patience with it.
+    // Adds a request that never ends, and waits less long for it at a shutdown.
     let home = ".route(\"/\", get(|| async { \"hello\" }))";
     let endless = format!("{home}.route(\"/endless\", get(std::future::pending::<()>))");
     write(

@@ -1,11 +1,11 @@
 //! The files of `docs/prometheus` in a real Prometheus that scrapes the demo and small services while things go wrong:
 //! `make test-all-prometheus`, some three minutes.
 //!
-//! The rules and alerts are those of the files, with one difference: an alert waits two seconds (`for`) instead of minutes,
-//! so that a run takes minutes instead of half an hour. What each alert does in its own time is tested by `rules_test.yml`,
-//! which is run first. Without `run` as its first argument nothing is done, which is what a plain `cargo test` does.
+//! The rules and alerts are those of the files, with one difference: an alert waits two seconds (`for`) instead of
+//! minutes, so that a run takes minutes instead of half an hour. `rules_test.yml`, which is run first, tests each alert
+//! with its real times. Without the argument `run`, as in a plain `cargo test`, nothing is done.
 //!
-//! `PROMETHEUS` and `PROMTOOL` name the binaries, where they are not in the path; `OPENMETRICS` a directory with PyPI's
+//! `PROMETHEUS` and `PROMTOOL` name binaries that are not in the path. `OPENMETRICS` names a directory with PyPI's
 //! `prometheus_client`, whose strict parser then reads the answers.
 //!
 //! Read in this order: [`services`] (what is scraped), [`server`] (Prometheus), this file.
@@ -33,7 +33,8 @@ use services::Services;
 /// How long an alert may take to fire: Prometheus scrapes each second, and the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What must fire, and for which job. `PulseFoldBehind` is left to `rules_test.yml`: whoever appends folds as well.
+/// The alerts that must fire, each with its job. `PulseFoldBehind` is left to `rules_test.yml`: here, every instance
+/// that appends also folds.
 const EXPECTED: [(&str, &str); 12] = [
     ("PulseErrors", "shop"),
     ("PulseChange", "shop"),
@@ -49,10 +50,10 @@ const EXPECTED: [(&str, &str); 12] = [
     ("PulseInstanceMissing", "ended"),
 ];
 
-/// A job that is well, for which nothing may fire.
+/// A healthy job, for which nothing may fire.
 const WELL: &str = "well";
 
-/// What Prometheus 2.50 sends.
+/// The header that Prometheus 2.50 sends.
 const ACCEPT: (&str, &str) = (
     "accept",
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
@@ -110,7 +111,7 @@ async fn run() {
     }
 }
 
-/// The newest error that Prometheus knows an exemplar of is one of those that the page lists.
+/// The newest error with an exemplar in Prometheus is among the errors that the API lists.
 async fn exemplars_lead_to_a_request(prometheus: &Prometheus, services: &Services) {
     let query = "pulse_request_duration_seconds_bucket{job=\"shop\"}";
     let durations = prometheus.exemplars(query).await;
@@ -140,7 +141,7 @@ async fn exemplars_lead_to_a_request(prometheus: &Prometheus, services: &Service
     .await;
 }
 
-/// The same requests, scraped by another job under other names.
+/// Another job scrapes the same requests under OpenTelemetry's names.
 async fn opentelemetrys_names_arrive(prometheus: &Prometheus) {
     let count = "http_server_request_duration_seconds_count";
     let query =
@@ -157,7 +158,7 @@ async fn opentelemetrys_names_arrive(prometheus: &Prometheus) {
     .await;
 }
 
-/// The reference parser of OpenMetrics refuses what Prometheus may let pass.
+/// The reference parser of OpenMetrics accepts the answers: it is stricter than Prometheus.
 async fn the_strict_parser_reads(services: &Services, query: &str) {
     let Some(library) = std::env::var_os("OPENMETRICS") else {
         println!("OPENMETRICS is not set: the strict parser is left out");

@@ -1,4 +1,4 @@
-//! A Prometheus of its own, on a port of its own, with the rules and alerts of `docs/prometheus`.
+//! A separate Prometheus on a free port, with the rules and alerts of `docs/prometheus`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -36,13 +36,13 @@ fn binary(variable: &str, name: &str) -> String {
 
 pub struct Prometheus {
     address: SocketAddr,
-    // Before `_dir`, so that the process is gone when its directory is removed.
+    // Dropped before `_dir`, so that the process is gone when its directory is removed.
     _process: Leashed,
     _dir: TempDir,
 }
 
 impl Prometheus {
-    /// Starts one that scrapes these jobs each second.
+    /// Starts a Prometheus that scrapes these jobs each second.
     pub async fn start(jobs: &[Job]) -> Self {
         let dir = TempDir::new("prometheus");
         let file = |name: &str| dir.path().join(name);

@@ -1,5 +1,5 @@
-//! What is scraped: the demo with an incident, one whose store is taken away, one that ends, a service in which much goes
-//! wrong, one that is shut down without its store, and one that is well.
+//! The scraped services: a demo with an incident, a demo whose store is killed, a demo that ends, a service in which
+//! much goes wrong, a service that is shut down without its store, and a healthy service.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -102,14 +102,14 @@ impl Services {
         ]
     }
 
-    /// What goes wrong only after all was scraped.
+    /// Causes the troubles that must come after all services were scraped.
     pub async fn go_wrong(&mut self) {
         self.store_of_cut_off.kill_9();
         self.ended = None;
-        // Something else stands where a counter belongs.
+        // The key of a counter gets a foreign value.
         let set = "SET pulse:count:3600:sales garbage";
         let () = self.store_of_broken.run(set).await;
-        // A shutdown without a store loses what waits for it, and tells.
+        // A shutdown without a store loses the waiting data, and returns an error.
         self.store_of_lossy.kill_9();
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(self.pulse_of_lossy.shutdown().await.is_err());

@@ -24,7 +24,7 @@ async fn like(client: &mut Client, id: &str, n: &str) -> u16 {
     client.request("POST", path, &[], "").await.status
 }
 
-/// Likes, which are all there when they are answered.
+/// Likes posts. Each like can be read as soon as it is answered.
 async fn scenario(client: &mut Client) {
     assert_eq!(client.json("/top").await, json!([]));
     for like_of in ["7", "9?n=5", "7?n=2", "12?n=3", "8?n=1"] {
@@ -54,7 +54,7 @@ fn unix_seconds() -> i64 {
     since.unwrap().as_secs() as i64
 }
 
-/// The likes were answered with 204, and dropped.
+/// A like must not be answered with 204 and then dropped.
 #[tokio::test]
 async fn a_like_that_is_dropped_is_answered_with_the_key_and_what_to_do() {
     let server = RedisServer::start().await;

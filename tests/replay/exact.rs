@@ -11,7 +11,7 @@ use pulse_rig::process::TempDir;
 use pulse_rig::seed;
 use pulse_rig::server::RedisServer;
 
-/// 2023-11-14, eleven minutes after an hour. Not the hours of today: the store must have the log's time.
+/// 2023-11-14, 13 minutes after an hour. The log is of the past, as the store must use its time.
 const START: i64 = 1_700_000_000;
 
 /// Slices that are stored of each precision.
@@ -36,17 +36,17 @@ fn query(endpoint: &str, parameter: &str, name: &str) -> String {
     format!("/admin/pulse/api/{endpoint}?{parameter}={escaped}")
 }
 
-/// Seconds by which the clock of a service that goes on may be ahead of what its answers have, on a busy machine.
+/// Seconds by which the clock of the running service may be ahead of its answers, on a busy machine.
 const CLOCK_AHEAD: i64 = 60;
 
-/// The start of the newest slice that need not be there any more, as the clock of the service has gone on since the last
-/// line. Of older slices, some are left until the cleaner comes.
+/// The start of the newest slice that may be gone, as the service's clock has run on since the last line. Some older
+/// slices are left until the cleaner comes.
 fn cutoff(answer: &Value, model: &Model, width: i64, samples: i64) -> i64 {
     let now = answer["as_of"].as_i64().unwrap().max(model.last) + CLOCK_AHEAD;
     now.div_euclid(width) * width - width * samples
 }
 
-/// The counters of a context, and of all contexts together.
+/// Checks the counters of each context, and of all contexts together.
 async fn counters_equal_the_model(client: &mut Client, model: &Model) {
     let names: Vec<&str> = model.contexts().chain([ALL]).collect();
     for context in names {
@@ -95,8 +95,8 @@ async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Mode
     }
 }
 
-/// The part of an hour's requests by which its profile may be wrong: it is rounded, and seldom lines are so late that it
-/// has their hour already. Five minutes of an hour are 8 %.
+/// The share of an hour's requests by which its profile may be wrong: numbers are rounded, and sometimes a line is so
+/// late that the profile already has its hour. Five minutes of an hour would be 8 %.
 const OF_PROFILE: f64 = 0.01;
 
 /// The profile of the week has all requests of each hour that lies within the log.

@@ -131,7 +131,7 @@ fn nginx_lines_that_cannot_be_read() {
     let mut bad = vec![
         // The combined format alone has no time.
         good.trim_end_matches(" 0.1").to_owned(),
-        // Which of them is it?
+        // It is not clear which number is the time.
         format!("{good} 0.2"),
         good.replace(" 0.1", " \"-\" other=0.1"),
     ];
@@ -196,7 +196,7 @@ fn a_request_that_the_client_gave_up_is_cancelled() {
 fn the_first_line_that_can_be_read_has_a_format() {
     assert_eq!(format_of(b"1700000000,GET /,5,200"), Ok(Format::Csv));
     assert_eq!(format_of(b"1700000000,a [b] \"c\",5,200"), Ok(Format::Csv));
-    // Why a line cannot be read is said of the format that it seems to have.
+    // The error about an unreadable line is that of the format which the line seems to have.
     let time = "14/Nov/2023:22:13:20 +0000";
     for (line, why) in [
         ("unix_seconds,context,micros,status", "microseconds"),

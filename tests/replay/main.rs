@@ -1,4 +1,4 @@
-//! The example `replay` as its user runs it, and the files of it that read lines.
+//! The example `replay` as its user runs it, and its files that read lines.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 #![cfg(all(feature = "admin", feature = "redis"))]
 

@@ -1,4 +1,4 @@
-//! A log that is made up, and a plain count of what is in it.
+//! A generated log, and a plain count of its lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ pub struct Counts {
     pub micros: i64,
 }
 
-/// The counts of a log, by context and second. `hits` alone, without a context, is under [`ALL`].
+/// The counts of a log, by context and second. The sums of all contexts are under [`ALL`].
 #[derive(Debug, Default)]
 pub struct Model {
     pub text: String,
@@ -53,7 +53,7 @@ impl Model {
             .filter(|name| *name != ALL)
     }
 
-    /// The slices of this many seconds that have lines, oldest first: of the newest `samples` at the end.
+    /// Those of the newest `samples` slices of `width` seconds that have lines, oldest first.
     pub fn slices(&self, context: &str, width: i64, samples: i64) -> Vec<(i64, Counts)> {
         let mut slices: BTreeMap<i64, Counts> = BTreeMap::new();
         let kept = self.last.div_euclid(width) * width - width * samples;
@@ -71,9 +71,8 @@ impl Model {
     }
 }
 
-/// A log of tens of thousands of lines over so many hours: sorted by time but for a few lines that are late by
-/// some seconds, with lines that cannot be read, ends of both kinds, an hour without requests, and no end at the
-/// end.
+/// A log over some hours, sorted by time except for a few lines that are some seconds late. It has lines that cannot be
+/// read, line ends of both kinds, an hour without requests, and no line end at its end.
 pub fn generated(start: i64, hours: i64, lines: usize, seed: u64) -> Model {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut model = Model::default();

@@ -1,8 +1,8 @@
-//! Access logs as programs wrote them: `logs` has what nginx 1.22.1 and Caddy 2.6.2 and 2.11.7 wrote of the same requests,
-//! each a proxy before the same service.
+//! Access logs as programs wrote them: the files in `logs` are by nginx 1.22.1 and by Caddy 2.6.2 and 2.11.7. Each was
+//! a proxy in front of the same service, and got the same requests.
 //!
-//! The requests, in this order: a page that takes 0.3 s, one that fails, one that is missing, a method that few
-//! know, a request that the client gave up after 0.5 s, quotes, a user `bob "x" [y]`; then, in some, bytes that are no
+//! The requests, in this order: a page that takes 0.3 s, one that fails, one that is missing, a method that few know, a
+//! request that the client gave up after 0.5 s, quotes, a user `bob "x" [y]`; and in some files, bytes that are not a
 //! request.
 
 use std::path::Path;
@@ -75,7 +75,7 @@ fn are_the_requests(name: &str, lines: &[Fields]) {
         let said = format!("{name}: {second} {context} {micros:?} {ending:?}");
         match at {
             8 => assert!(has_quotes(context), "{said}"),
-            // Some merge slashes.
+            // Some programs merge slashes.
             10 => assert!([expected.0, "GET /a/b"].contains(&&**context), "{said}"),
             _ => assert_eq!(context, expected.0, "{said}"),
         }
@@ -158,8 +158,8 @@ fn of_caddy_with_other_settings() {
     // `time_format iso8601`, of a process in India, and `rfc3339_nano`.
     assert_eq!(lines[2], slow(AT + 201, 302_992));
     assert_eq!(lines[3], slow(AT + 202, 301_669));
-    // `duration_format string`; `time_format common_log`; `duration_format ms` and `nano`; `time_format wall`, which has
-    // no zone.
+    // `duration_format string`; `time_format common_log`; `duration_format ms` and `nano`; `time_format wall`, which
+    // has no zone.
     for (line, why) in [
         (0, "`duration_format`"),
         (1, "`duration_format`"),

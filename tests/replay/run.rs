@@ -1,4 +1,4 @@
-//! The words of the example, and the arguments that it refuses.
+//! The output of the example, and the arguments that it refuses.
 
 use std::process::{Output, Stdio};
 
@@ -9,7 +9,7 @@ use super::exact::serve;
 use pulse_rig::demo::built_example;
 use pulse_rig::server::RedisServer;
 
-/// Runs it to its end, with `input` as its standard input.
+/// Runs the example to its end, with `input` as its standard input.
 pub async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {
     let mut command = Command::new(built_example("replay"));
     command.args(args).env("REDIS_URL", "");

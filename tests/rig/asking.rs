@@ -1,4 +1,4 @@
-//! Questions to a router, in this process.
+//! Requests to a router in this process.
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -8,7 +8,7 @@ use tower::ServiceExt;
 
 use super::wait::{PATIENCE, look_until};
 
-/// What a router has answered.
+/// The answer of a router.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -17,7 +17,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The JSON of the text, or null. Panics if an object has a field twice, of which readers see one.
+    /// The JSON of the text, or null. Panics if an object has a field twice, as readers see only one of the two.
     pub fn json(&self) -> Value {
         let json: Value = serde_json::from_str(&self.text).unwrap_or_default();
         let written = self.text.matches("\":").count() - self.text.matches("\\\":").count();
@@ -74,7 +74,7 @@ pub async fn ask(app: &Router, uri: &str) -> (StatusCode, Value) {
     (answer.status, answer.json())
 }
 
-/// The JSON of an answer, which must be 200. On a busy machine the store may answer after its timeout: asks again then.
+/// The JSON of an answer, which must be 200. Asks again if the store answered too late, as on a busy machine.
 pub async fn json(app: &Router, uri: &str) -> Value {
     look_until(PATIENCE, async || match ask(app, uri).await {
         (StatusCode::OK, answer) => Ok(answer),

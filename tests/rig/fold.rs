@@ -84,7 +84,8 @@ impl JournalKeys {
         }
     }
 
-    /// Gives this lease to an instance that does nothing with it, for ten minutes: a longer lease is none.
+    /// Gives this lease to an instance that does nothing with it, for ten minutes. A longer lease would not count as
+    /// one.
     pub async fn hold_lease(&self, conn: &mut MultiplexedConnection) {
         let () = issue(conn, "SET", (&self.lease, "another", "PX", 600_000)).await;
     }

@@ -1,4 +1,4 @@
-//! The test rig as a test sees it, all of `pulse_rig` and what needs tower-pulse itself: [`fold`] and [`reads`].
+//! The test rig as a test sees it: all of `pulse_rig`, and [`fold`] and [`reads`], which need tower-pulse itself.
 //!
 //! Include it with `mod rig;`.
 
@@ -16,8 +16,8 @@ pub use pulse_rig::{
     shared, wait,
 };
 
-/// A test in memory and one in Redis of each function, which takes a `Backend` of the suite, and a value for each store
-/// where they differ.
+/// Makes two tests of each function: one in memory, one in Redis. The function gets a `Backend` of the suite, and, if
+/// given, a value for its store.
 #[allow(unused_macros)]
 macro_rules! in_both {
     ($($test:ident $(($memory:expr, $redis:expr))?),* $(,)?) => {

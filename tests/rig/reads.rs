@@ -11,9 +11,9 @@ use tower_pulse_model::slice::Precision;
 use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot, Problem};
 use tower_pulse_model::tier::tier_for;
 
-/// What the face does not show of a store.
+/// Gives access to a store, which the face hides.
 pub trait StoreOf {
-    /// The store, with all that an instance asks of it.
+    /// The store, with the methods that an instance uses.
     fn backend(&self) -> Arc<dyn Store>;
 }
 
@@ -26,7 +26,7 @@ impl StoreOf for Pulse {
 /// All contexts of a store, and what the fleet does.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// All contexts but `<all>`, by name.
+    /// All contexts except `<all>`, by name.
     pub contexts: Vec<ContextSnapshot>,
     /// All HTTP contexts together.
     pub all: ContextSnapshot,
@@ -35,7 +35,7 @@ pub struct Snapshot {
     pub problems: Vec<Problem>,
 }
 
-/// What `store` answers about one name.
+/// The answers of a store about one name.
 #[allow(async_fn_in_trait, reason = "only tests call it")]
 pub trait StoreReads: Store {
     /// The slices of a counter with their counts, oldest first.
@@ -91,7 +91,7 @@ pub trait StoreReads: Store {
         })
     }
 
-    /// The context of this name. Of several, the one that is not a timer.
+    /// The context of this name. If there are several, the one that is not a timer.
     async fn context(&self, name: &str, now: i64) -> Result<Option<ContextSnapshot>, StoreError> {
         let contexts = self.query().contexts(name, now).await?;
         Ok(contexts.into_iter().max_by_key(|context| context.kind))
@@ -118,7 +118,7 @@ pub trait StoreReads: Store {
         self.records_of_tier(contexts, (width, tier), now).await
     }
 
-    /// The same, combined from the slices of a tier.
+    /// The records of these contexts in slices of `width` seconds, combined from the slices of a tier.
     async fn records_of_tier(
         &self,
         contexts: &[ContextId],
@@ -160,7 +160,7 @@ pub fn pairs_of(slices: &[SliceCount]) -> Vec<(i64, i64)> {
 
 impl<S: Store + ?Sized> StoreReads for S {}
 
-/// A heartbeat of an instance that flushes every second, and has nothing to say.
+/// A heartbeat of an instance that flushes every second, and has nothing to report.
 pub fn heartbeat(instance: &str, at: i64) -> Heartbeat {
     Heartbeat {
         instance: instance.to_owned(),

@@ -1,4 +1,4 @@
-//! Beside the book's functions, which know `delay:`, `schedule:` and `inv:` only.
+//! The row cache beside the book's functions, which only know `delay:`, `schedule:` and `inv:`.
 
 use std::time::Duration;
 
@@ -170,13 +170,13 @@ async fn garbage_beside_a_row_does_not_stop_it() {
     for id in ["1", "2", "3", "4"] {
         service.until_cached(&cache, id, 2).await;
     }
-    // An id of any script is a row.
+    // An id in any script is a row.
     let edges = "\u{d7ff}\u{e000}\u{10ffff}\u{10000}\u{7ff}\u{800}";
     for id in ["ß", "日本", "🦀", edges] {
         schedule_row_cache(&mut connection, id, 1.0, 0.0).await;
         service.until_cached(&cache, id, 1).await;
     }
-    // Neither does a value of another type in the place of a row without a schedule.
+    // A value of another type in the place of a row without a schedule stops nothing either.
     let _: () = connection.lpush("inv:free", "x").await.unwrap();
     let row = cache.get_or_load::<Stock>("free");
     let row = tokio::time::timeout(Duration::from_secs(5), row).await;
@@ -192,7 +192,7 @@ async fn a_row_that_the_book_removes_during_its_load_is_gone() {
     let gate = service.database.gate("1");
     cache.schedule("1", Duration::from_secs(1)).await.unwrap();
     service.until_loaded("1", 1).await;
-    // At once: a daemon that finds the row without a delay drops it, before the answer comes.
+    // Removes both at once: otherwise a daemon could find the row without a delay, and drop it before the answer comes.
     let mut removal = redis::pipe();
     removal.atomic().zrem("delay:", "1").zrem("schedule:", "1");
     let _: () = removal.query_async(&mut connection).await.unwrap();

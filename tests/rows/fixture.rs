@@ -1,4 +1,5 @@
-//! Instances of a service that share a store and a manual clock, and a loader that counts and obeys.
+//! Instances of a service that share a store and a manual clock, and a loader that counts its loads and fails on
+//! demand.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -65,11 +66,11 @@ pub struct Database(Arc<Mutex<State>>);
 struct State {
     loads: HashMap<String, u64>,
     modes: HashMap<String, Mode>,
-    /// Loads that wait until the test lets them go, by row: the numbers of the loads.
+    /// By row, the permits that its loads wait for.
     gates: HashMap<String, Arc<Semaphore>>,
-    /// The rows whose loads have begun.
+    /// The rows whose loads have begun, in this order.
     order: Vec<String>,
-    /// The loads under way that ask for no other row at the moment, and the most of them.
+    /// The number of loads under way that ask for no other row at the moment, and the highest number so far.
     running: usize,
     most: usize,
 }
@@ -184,7 +185,7 @@ impl RowLoader for Database {
 impl Service {
     fn new(options: RedisOptions, server: Option<RedisServer>) -> Self {
         let (clock, manual) = Clock::manual(NOW);
-        // A busy machine may take longer than half a second, and than a second.
+        // On a busy machine, an answer may take longer than the default timeouts.
         let options = options.response_timeout(Duration::from_secs(2));
         let options = options.connection_timeout(Duration::from_secs(10));
         let store = RedisStore::open(options).unwrap();
@@ -223,7 +224,7 @@ impl Service {
         pulse
     }
 
-    /// A cache of another instance.
+    /// The builder of a cache of another instance.
     pub fn builder(&self) -> RowCacheBuilder<Database> {
         RowCache::builder(&self.pulse()).loader(self.database.clone())
     }
@@ -232,7 +233,7 @@ impl Service {
         self.builder().build().unwrap()
     }
 
-    /// Advances the clock in steps of 10 ms, as a daemon sleeps many times.
+    /// Advances the clock in steps of 10 ms, because a daemon sleeps many times.
     pub async fn advance(&self, millis: u64) {
         for _ in 0..millis.div_ceil(10) {
             self.manual.advance(Duration::from_millis(10));
@@ -249,14 +250,14 @@ impl Service {
         .await;
     }
 
-    /// Waits until a row was loaded so often.
+    /// Waits until a row was loaded this number of times.
     pub async fn until_loaded(&self, id: &str, loads: u64) {
         let what = format!("load {loads} of {id} begins");
         self.until(&what, async || self.database.loads(id) == loads)
             .await;
     }
 
-    /// Waits until a row was loaded so often, and the load is in the cache.
+    /// Waits until the load of this number is in the cache.
     pub async fn until_cached(&self, cache: &RowCache, id: &str, load: u64) {
         let what = format!("load {load} of {id} is cached");
         self.until(&what, async || {

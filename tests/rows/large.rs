@@ -14,12 +14,12 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const MIB: usize = 1 << 20;
 const MAX_BYTES: usize = 64 * MIB;
 
-/// The byte that a row of a number is filled with.
+/// The byte that fills the row of a number.
 fn letter(number: usize) -> u8 {
     b'a' + (number % 26) as u8
 }
 
-/// A row of a number, which has `bytes` bytes in JSON.
+/// The row of a number, which has `bytes` bytes in JSON.
 fn filled(number: usize, bytes: usize) -> String {
     String::from_utf8(vec![letter(number); bytes - 2]).unwrap()
 }
@@ -199,7 +199,7 @@ async fn a_row_of_another_program_that_is_too_large_is_named_and_replaced() {
     assert_eq!(service.store.warnings().len(), 1);
 }
 
-/// Lines of an answer count for more than their bytes, and so do the states of rows.
+/// The garbage is a row of a million line breaks, and a state of 30 MiB.
 #[tokio::test]
 async fn rows_beside_large_garbage_are_read() {
     let service = Service::redis().await;
@@ -225,7 +225,7 @@ async fn rows_beside_large_garbage_are_read() {
     assert!(second.starts_with("pulse:rows:: "), "{second}");
 }
 
-/// A row is as one of its writers wrote it, whatever is written meanwhile.
+/// A row is read as one of its writers wrote it, whatever is written meanwhile.
 #[tokio::test]
 async fn a_large_row_is_read_whole_and_by_many_at_once() {
     let service = Service::redis().await;

@@ -1,4 +1,4 @@
-//! While Redis is away.
+//! The row cache while Redis is away.
 
 use std::time::{Duration, Instant};
 
@@ -106,7 +106,7 @@ async fn callers_share_a_load_and_its_wait_while_redis_is_away() {
     for read in reads.collect::<Vec<_>>() {
         assert!(read.await.unwrap().is_err());
     }
-    // One after the other, they would take more than a minute.
+    // One after the other, the reads would take more than a minute.
     let took = start.elapsed();
     assert!(took < PATIENCE, "{took:?}");
     let gate = service.database.gate("1");
@@ -116,7 +116,7 @@ async fn callers_share_a_load_and_its_wait_while_redis_is_away() {
     });
     let loads: Vec<_> = loads.collect();
     until("a load begins", async || service.database.loads("1") > 0).await;
-    // A read that begins now is given up after those of all callers.
+    // This read begins after those of all callers, so they have timed out when it does.
     cache.get::<Stock>("2").await.unwrap_err();
     gate.add_permits(100);
     for load in loads {

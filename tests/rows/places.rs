@@ -23,7 +23,7 @@ fn spawn(cache: &RowCache, id: String) -> JoinHandle<bool> {
     tokio::spawn(async move { cache.get_or_load::<Stock>(&id).await.is_ok() })
 }
 
-/// Asks for two rows, whose loads go on when their gates are opened.
+/// Asks for two rows, whose loads wait until their gates are opened.
 async fn take_both_places(service: &Service, cache: &RowCache) -> [JoinHandle<bool>; 2] {
     let gated = ["gate 0", "gate 1"].map(|id| {
         service.database.gate(id);
@@ -82,7 +82,7 @@ pub async fn a_caller_that_is_dropped_frees_its_place(service: &Service) {
     for caller in waiting {
         assert!(caller.await.unwrap_err().is_cancelled());
     }
-    // Rows whose load has begun are loaded after their callers have gone.
+    // Rows whose load has begun are loaded even if their callers have gone.
     gated.iter().for_each(JoinHandle::abort);
     open_gates(service);
     assert!(last.await.unwrap());
@@ -111,7 +111,7 @@ pub async fn the_daemon_and_callers_take_turns(service: &Service) {
     service.until("all rows are loaded", are_loaded).await;
     let order = database.order();
     let first = |start: &str| order.iter().position(|id| id.starts_with(start)).unwrap();
-    // Neither waits until the other has no more rows.
+    // Neither the daemon nor callers wait until the other has no more rows.
     assert!(first("due") < 60 && first("caller") < 60, "{order:?}");
     assert_eq!(database.most(), 2);
 }
@@ -130,7 +130,7 @@ pub async fn a_loader_may_ask_its_own_cache(service: &Service) {
     ] {
         database.set(id, Mode::Asks(cache.clone(), others));
     }
-    // Another caller waits for a place, to load a row that the one with the place asks for.
+    // Another caller waits for the place, to load a row that the load in this place will ask for.
     let gate = database.gate("a");
     let first = spawn(&cache, "a".to_owned());
     until("the place is taken", async || database.running() == 1).await;

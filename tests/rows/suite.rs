@@ -15,9 +15,9 @@ async fn value(cache: &RowCache, id: &str) -> Option<u64> {
     row.map(|row| row.value.load)
 }
 
-/// Lets so many seconds pass in small steps, after each of which it waits until no good row is later than `late`
-/// seconds, as the machine may be busy. The clock goes on meanwhile, because a lease whose answer was lost ends only
-/// when the clock has passed its end. Returns how many seconds have passed.
+/// Lets `seconds` pass in small steps. After each step, waits until no good row is later than `late` seconds, as the
+/// machine may be busy. Meanwhile the clock goes on, because a lease whose answer was lost ends only when the clock has
+/// passed its end. Returns how many seconds have passed.
 async fn pass_on_time(service: &Service, cache: &RowCache, seconds: i64, late: f64) -> u64 {
     let is_on_time = async || {
         let rows = cache.list(0, 100).await.unwrap().rows;
@@ -94,7 +94,7 @@ pub async fn a_row_is_refreshed_at_its_due_time_plus_its_delay(service: &Service
         assert!((3.0..=5.0).contains(&left), "{left}");
         service.manual.advance(Duration::from_secs_f64(left));
     }
-    // Missed turns are skipped, and the next one is in step with those before.
+    // Missed turns are skipped, and the next turn is in step with the turns before.
     service.until_cached(&cache, "1", 5).await;
     let phase = due_in(&cache, "1").await;
     let before = service.clock.now_seconds();
@@ -120,7 +120,7 @@ pub async fn a_removed_row_is_gone_whatever_its_loader_returns(service: &Service
     service.advance(3_000).await;
     assert_eq!(value(&cache, "1").await, None);
     assert_eq!(cache.list(0, 9).await.unwrap().total, 0);
-    // A delay of 0 is the book's way to say it.
+    // A delay of 0 is the book's way to remove a row.
     service.database.open("1");
     cache.schedule("1", SECOND).await.unwrap();
     service.until_cached(&cache, "1", 3).await;
@@ -209,7 +209,7 @@ pub async fn a_row_that_is_too_old_is_removed(service: &Service) {
     cache.schedule("1", 10 * SECOND).await.unwrap();
     service.until_cached(&cache, "1", 1).await;
     service.database.set("1", Mode::Fail);
-    // Redis removes it by its own clock.
+    // Redis removes the row by its own clock.
     service.manual.advance(Duration::from_millis(2_100));
     until("it is too old", async || value(&cache, "1").await.is_none()).await;
     let rows = cache.list(0, 9).await.unwrap().rows;
@@ -254,7 +254,8 @@ pub async fn each_turn_is_done_by_one_of_several_daemons(service: &Service) {
     let passed = pass_on_time(service, &caches[0], 30, 2.0).await;
     let turns = service.database.all_loads() - before;
     let expected = 5 * passed;
-    // On a busy machine some leases expire, as this clock does not wait. Three daemons that ignore leases load 15 a second.
+    // On a busy machine some leases expire, as the test's clock does not wait. Three daemons that ignored leases would
+    // load 15 rows a second.
     let likely = expected - 15..=expected * 3 / 2;
     assert!(likely.contains(&turns), "{turns} loads in {passed} s");
 }
@@ -471,7 +472,7 @@ pub async fn rows_beside_bad_ones_are_on_time(service: &Service) {
     let are_loaded = async || good().iter().all(|loads| *loads > 0);
     service.until("all good rows are loaded", are_loaded).await;
     let before = good();
-    // Loaders that hang are given up in real time.
+    // Loaders that hang time out in real time.
     let passed = pass_on_time(service, &cache, 8, 0.5).await;
     let likely = passed * 7 / 10..=passed + 2;
     for (after, before) in good().into_iter().zip(before) {
@@ -586,7 +587,7 @@ pub async fn rows_behind_many_leased_ones_are_on_time(service: &Service) {
     service.until_cached(&cache, "1", 2).await;
 }
 
-/// Its due time alone does not tell the second schedule from the first.
+/// The due time alone does not distinguish the second schedule from the first.
 pub async fn a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer(service: &Service) {
     let rows = &service.store;
     let row = leased(service, "1", 5.0).await;

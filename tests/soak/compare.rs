@@ -1,4 +1,4 @@
-//! What the clients were answered beside what is stored.
+//! Compares what the clients were answered with what is stored.
 
 use redis::aio::MultiplexedConnection;
 use serde_json::Value;
@@ -8,12 +8,12 @@ use crate::read::{PREFIX, by_day, statistics};
 use crate::rig::server::issue;
 use crate::traffic::Ledger;
 
-/// A total, and what it may be.
+/// A stored total, and its limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compared {
     pub answered: i64,
     pub stored: i64,
-    /// Sent and not answered, at a kill: it may be stored as well.
+    /// Sent before a kill and not answered: it may be stored as well.
     pub unheard: i64,
     /// Answered within the last interval before a kill: it may be missing.
     pub at_kills: i64,
@@ -33,7 +33,7 @@ impl Compared {
     }
 }
 
-/// All totals of one instance that were read.
+/// Compares all totals of one instance that were read.
 pub fn compare(ledger: &Ledger, stored: &Tally) -> Vec<(Key, Compared)> {
     let of = |tally: &Tally, key: &Key| tally.get(key).copied().unwrap_or(0);
     let keys = ledger.keys().into_iter();

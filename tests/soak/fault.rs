@@ -7,7 +7,7 @@ use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
-/// Everything that a fault may befall.
+/// Everything that a fault may hit.
 #[derive(Debug)]
 pub struct Site {
     pub server: RedisServer,
@@ -37,9 +37,9 @@ pub struct Plan {
     /// all points of the fleet's one-second rhythm.
     pub offset: Duration,
     instance: usize,
-    /// For how long it lasts.
+    /// How long the fault lasts.
     pub length: Duration,
-    /// How often it happens within that time, if it lasts for a moment only.
+    /// How often a momentary fault happens within that time.
     times: u32,
     delay: Duration,
     denied: &'static str,
@@ -66,11 +66,11 @@ impl Plan {
         plans
     }
 
-    /// Lets it happen, and ends it.
+    /// Causes the fault, and ends it.
     pub async fn inflict(&self, site: &mut Site) {
         let run = async |command: &str| -> () { site.server.run(command).await };
         let last = || tokio::time::sleep(self.length);
-        // The time between two of its moments.
+        // The time between two moments of a momentary fault.
         let pause = || tokio::time::sleep(self.length / self.times);
         match self.fault {
             "killed connections" => {
@@ -145,7 +145,7 @@ async fn promote(site: &mut Site, behind: Duration) {
     let () = replica.run(&follow).await;
     until("the replica follows", async || {
         let follows = replica.info("replication").await["master_link_status"] == "up";
-        // Until it has written its file anew, a kill would lose what it has read.
+        // Until the replica has rewritten its file, a kill would lose what it got from the primary.
         let persistence = replica.info("persistence").await;
         let is_writing = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
             .iter()

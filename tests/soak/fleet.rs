@@ -18,7 +18,7 @@ pub struct Instance {
     pub began: Instant,
     pub process: Demo,
     pub traffic: Traffic,
-    /// What its health last told of losses and resets, of which there may be none.
+    /// The losses and resets in its last health, none of which are allowed.
     pub losses: Option<String>,
     url: String,
 }
@@ -54,7 +54,8 @@ impl Instance {
         self.traffic.go_on(self.life, self.process.address());
     }
 
-    /// What `path` answers as JSON; `None` if nothing comes within three seconds: an answer waits for a silent store for two.
+    /// What `path` answers as JSON. `None` after three seconds without an answer: with a silent store, an answer takes
+    /// two.
     pub async fn get(&self, path: &str) -> Option<Value> {
         let answer = async {
             let mut client = Client::connect(self.process.address()).await;
@@ -65,7 +66,7 @@ impl Instance {
         (answer.status == 200).then(|| answer.json())
     }
 
-    /// Its health, if it answers.
+    /// The health of the instance, if it answers.
     pub async fn health(&mut self) -> Option<Value> {
         let health = self.get("/admin/pulse/api/health").await?;
         let pointers = ["/flush/lost", "/flush/store_resets", "/recording/dropped"];

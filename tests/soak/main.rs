@@ -7,7 +7,7 @@
 //!
 //! Read in this order: [`order`] (a request and what it must leave in the store), [`service`] (an instance),
 //! [`traffic`] (its clients), [`fleet`], [`fault`] (the ten kinds), [`sample`] (memory and journal), [`compare`],
-//! [`told`] (which conditions are told, and when), [`run`] (one run from start to end).
+//! [`told`] (which conditions are reported, and when), [`run`] (one run from start to end).
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -10,7 +10,8 @@ pub const PAGES: i64 = 8;
 const PRODUCTS: i64 = 10;
 /// The ranking of the products of all instances.
 pub const SOLD: &str = "sold";
-/// The ranking of the lives of all instances: one for each answered request. It says of each life what is missing.
+/// The ranking of the lives of all instances. Each answered request adds one to its life, so the ranking shows which
+/// lives lack requests.
 pub const LIVES: &str = "lives";
 
 /// The life of an instance: each restart begins another.
@@ -110,7 +111,7 @@ impl Order {
         }
     }
 
-    /// The path and query that ask for it, which the service reads.
+    /// The path and query of the request, which the service reads.
     pub fn path(&self, life: Life) -> String {
         let Self {
             page,
@@ -125,7 +126,7 @@ impl Order {
         )
     }
 
-    /// The status that answers it.
+    /// The status of the answer.
     pub fn status(&self) -> u16 {
         match PAGES - self.page {
             1 => 500,
@@ -139,7 +140,7 @@ impl Order {
         format!("{} product {}", life.name(), self.product)
     }
 
-    /// All that the store must have more of, once this is answered in `life`.
+    /// The amounts by which the store's totals must grow, once the order is answered in `life`.
     pub fn amounts(&self, life: Life) -> impl Iterator<Item = (Key, i64)> + use<> {
         let context = format!("GET {}", life.route(self.page));
         let is = |status| i64::from(self.status() == status);

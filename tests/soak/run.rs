@@ -22,7 +22,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_secs(3);
 /// Time between two looks at the fleet.
 const LOOK: Duration = Duration::from_millis(250);
-/// Within which the API must answer at the end.
+/// The time within which the API must answer at the end.
 const PATIENCE: Duration = Duration::from_secs(15);
 const HOUR: i64 = 3_600;
 /// How many violations are printed one by one.
@@ -65,10 +65,10 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         };
         let (at, lasted) = (start.elapsed().as_secs(), plan.length.as_secs_f64());
         eprintln!("{at:>5} s  {}, {lasted:.1} s; {well}", plan.fault);
-        // Every other fault has a condition, which is waited for.
+        // After each planned fault comes a fault with a condition, which an instance must report.
         let condition = conditions[number % conditions.len()];
         faults.extend(told.inflict(condition, &mut site).await);
-        // A kill may take no more than the last interval has.
+        // Lets the instances recover first, as a kill may lose no more than the last interval.
         let _ = recover(&mut site, Instant::now() + PERIOD).await;
         watch(&mut site, &mut samples, next).await;
         if start.elapsed() >= length {
@@ -83,7 +83,7 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     told.print();
     println!("\n| Flat | Median of the second third | Of the last | Allowed |\n|---|---|---|---|");
     for series in &samples.series {
-        // An instance may have been killed too often.
+        // A third may have no samples of an instance that was killed too often.
         let medians = series.medians(length).unwrap_or_default();
         let ([second, last, allowed], name) = (medians, &series.name);
         println!("| {name} | {second} | {last} | {allowed} |");
@@ -114,8 +114,8 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     false
 }
 
-/// The book's statistics have two hours. If the run would touch a third one and need not, it waits for the hour to
-/// turn, for at most three minutes.
+/// The book's statistics have two hours. A run that would touch a third hour waits for the turn of the hour, if that is
+/// at most three minutes away.
 async fn wait_for_the_hour(length: Duration) {
     let (length, passed) = (length.as_secs() as i64 + 120, now() % HOUR);
     let left = HOUR - passed;
@@ -244,12 +244,12 @@ async fn settle(site: &mut Site, faults: &mut Vec<String>, began: i64) {
             "| {quantity:?} | {answered} | {stored} | {difference} | -{at_kills} | {unheard} |"
         );
     }
-    // The counter of all requests is in other calls than those by path: a kill may come between the two.
+    // The counter of all requests is in other calls than the counters by path: a kill may come between the two.
     let (all, hits) = (by_day(&mut conn, "hits").await, sums[&Quantity::Hits]);
     if (all - hits.stored).abs() > hits.at_kills + hits.unheard {
         faults.push(format!("{all} hits, {} by path", hits.stored));
     }
-    // Last, as they are many and say less of the cause.
+    // These come last, as they are many and say less about the cause.
     faults.extend(wrong);
 }
 

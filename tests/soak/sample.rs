@@ -10,17 +10,17 @@ use crate::read::PREFIX;
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::issue;
 
-/// A process counts from this age on: until then it takes up the memory that it then keeps.
+/// A process is sampled from this age on: before, it takes up the memory that it needs.
 const GROWN_UP: Duration = Duration::from_secs(30);
 
 /// One measurement over a run, and by how much its median may grow from the second third to the last.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub name: String,
-    /// A share of the median.
+    /// The allowed growth, as a share of the median.
     share: f64,
     fixed: f64,
-    /// For each minute between the middles of the two thirds.
+    /// The allowed growth for each minute between the middles of the two thirds.
     per_minute: f64,
     samples: Vec<(Duration, u64)>,
 }
@@ -36,8 +36,8 @@ impl Series {
         }
     }
 
-    /// The median of the second third, that of the last, and what is allowed for it. `None` if a third of the run has
-    /// no samples.
+    /// The medians of the second third and of the last third, and what is allowed for the latter. `None` if a third of
+    /// the run has no samples.
     pub fn medians(&self, length: Duration) -> Option<[u64; 3]> {
         let third = length / 3;
         let median = |from: Duration, to: Duration| {

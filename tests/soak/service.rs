@@ -15,9 +15,9 @@ use crate::signal::shutdown_signal;
 
 /// The environment variable with the number of the instance, set in a child process.
 pub const INSTANCE: &str = "PULSE_SOAK_INSTANCE";
-/// The one with the number of its life.
+/// The environment variable with the number of the instance's life.
 pub const LIFE: &str = "PULSE_SOAK_LIFE";
-/// The one with the URL of Redis.
+/// The environment variable with the URL of Redis.
 pub const REDIS: &str = "PULSE_SOAK_REDIS";
 
 /// Serves until a signal. Panics if the shutdown could not flush everything.
@@ -30,7 +30,7 @@ pub async fn serve() {
         number: variable(LIFE).parse().unwrap(),
     };
     let builder = Pulse::builder().redis(variable(REDIS)).prefix(PREFIX);
-    // So that a denied command is noticed between two faults.
+    // Cleans often, so that a denied command is noticed between two faults.
     let builder = builder.clean_interval(Duration::from_secs(2));
     let pulse = builder.instance(life.name()).build().unwrap();
     let flushed = pulse.clone();

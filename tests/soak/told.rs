@@ -1,4 +1,4 @@
-//! Conditions under the faults of a soak: how long until each is told by an instance, and until all are quiet again.
+//! Conditions under the faults of a soak: how long until an instance reports each, and until no instance does.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use crate::denials::SERVER_FAULTS;
 use crate::fault::Site;
 use crate::fleet::Instance;
 
-/// Within which a condition must be told, and quiet again. A look takes a moment.
+/// The time within which a condition must be reported, and must end. A look takes a moment.
 const LIMIT: Duration = Duration::from_millis(10_500);
-/// For how long a condition is waited for.
+/// How long to wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The conditions whose faults are not those of [`SERVER_FAULTS`].
 const OTHERS: [&str; 3] = ["unreachable", "silent_instance", "replaced_key"];
 
-/// All conditions that are waited for.
+/// All conditions that the soak waits for.
 pub fn conditions() -> Vec<&'static str> {
     let server = SERVER_FAULTS.iter().map(|fault| fault.0);
     server.chain(OTHERS).collect()
@@ -43,12 +43,13 @@ async fn set(condition: &str, begins: bool, site: &Site) {
     site.server.run(&command).await
 }
 
-/// The seconds until each condition was told, and until it was quiet, one pair for each time.
+/// For each condition, the seconds until it was reported and the seconds until it ended: a pair for each fault.
 #[derive(Debug, Default)]
 pub struct Told(BTreeMap<&'static str, Vec<(f64, f64)>>);
 
 impl Told {
-    /// Lets a fault happen until its condition is told, and waits until it is quiet. Returns what was too late.
+    /// Causes the fault of a condition until an instance reports the condition, and then waits until none does. Returns
+    /// a text if either took too long.
     pub async fn inflict(&mut self, condition: &'static str, site: &mut Site) -> Option<String> {
         set(condition, true, site).await;
         let told = until(site, condition, true).await;
@@ -72,7 +73,7 @@ impl Told {
     }
 }
 
-/// Looks until any instance tells a condition, or none does. An instance that is frozen does not hold up the others.
+/// Looks until any instance reports a condition, or none does. A frozen instance does not delay the others.
 async fn until(site: &mut Site, condition: &str, is_told: bool) -> Duration {
     let start = Instant::now();
     let instances = site.fleet.iter_mut().map(|instance| {
@@ -93,7 +94,7 @@ async fn until(site: &mut Site, condition: &str, is_told: bool) -> Duration {
     start.elapsed()
 }
 
-/// Whether an instance tells a condition; `None` if it does not answer.
+/// Whether an instance reports a condition; `None` if it does not answer.
 async fn tells(instance: &mut Instance, condition: &str) -> Option<bool> {
     // Some conditions are noticed by reading, which takes longer while the store is silent.
     let read = instance.get("/admin/pulse/api/paths?window=5m");

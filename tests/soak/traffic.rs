@@ -17,18 +17,18 @@ pub const CLIENTS: usize = 4;
 /// Milliseconds between an answer and the next request of a client.
 const PAUSE: std::ops::Range<u64> = 5..60;
 
-/// What a SIGKILL may take: a flush interval of 1 s with its jitter of 50 ms, and the rest for the flush itself, on a
-/// busy machine.
+/// The time before a SIGKILL whose requests may be lost: a flush interval of 1 s with its jitter of 50 ms, and the rest
+/// for the flush itself, on a busy machine.
 pub const LAST_INTERVAL: Duration = Duration::from_millis(1_500);
 
 /// What the clients of an instance were answered.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Of requests that were answered in full.
+    /// Totals of requests that were answered in full.
     pub answered: Tally,
-    /// Of requests that were sent and not answered, as the instance was killed. They may be in the store.
+    /// Totals of requests that were sent and not answered, as the instance was killed. They may be in the store.
     pub unheard: Tally,
-    /// Of requests that were answered within the [`LAST_INTERVAL`] before a kill. They may be missing.
+    /// Totals of requests that were answered within the [`LAST_INTERVAL`] before a kill. They may be missing.
     pub at_kills: Tally,
     /// Answers that were not what they should be, one line each.
     pub faults: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// All keys that anything was sent for.
+    /// The keys of all requests that were sent.
     pub fn keys(&self) -> BTreeSet<Key> {
         let keys = self.answered.keys().chain(self.unheard.keys());
         keys.cloned().collect()
@@ -86,7 +86,7 @@ impl Traffic {
         lock(&self.ledger)
     }
 
-    /// Notes what a kill may have taken that began at `killed`, once each client has noticed it.
+    /// Waits until each client has noticed the kill that began at `killed`, and notes what it may have taken.
     pub async fn note_kill(&self, killed: Instant) {
         until("each client notices the kill", async || {
             self.ledger().waiting == CLIENTS

@@ -72,7 +72,7 @@ pub async fn a_judgement_replaces_the_one_that_it_was_made_from(fixture: &mut Fi
     let [judge, _] = judges(fixture).await;
     assert_eq!(log(fixture).await, ChangeLog::default());
 
-    // `<` and quotes: names are data.
+    // Names are data: they may contain `<` and quotes.
     let (first, second) = (change("GET /\"<x>\""), change("GET /b"));
     let one = [first.clone()];
     let one = judge.judgement(NOW, &one, &[]).await.unwrap();
@@ -130,7 +130,7 @@ fn full_log() -> Vec<Change> {
     sorted(changes.collect())
 }
 
-/// The same changes, a minute later.
+/// The same changes, ended.
 fn ended(changes: &[Change]) -> Vec<Change> {
     let mut changes = changes.to_vec();
     for change in &mut changes {
@@ -163,7 +163,7 @@ pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
     let page = [TableRead::Page(Table::Changes, None)];
     let mut page = journal.read_tables(Purpose::Query, &page).await.unwrap();
     assert!(page.page().next.is_some(), "it does not fit on a page");
-    // All are replaced, and nothing is left of those before.
+    // All changes are replaced, and no old field is left.
     let ended = ended(&full);
     let before = fields(fixture).await;
     let write = judge.judgement(NOW + MINUTE, &ended, &[]).await.unwrap();
@@ -172,7 +172,7 @@ pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
     assert_eq!(fields(fixture).await, before);
 }
 
-/// The first steps of a write, as of an instance that dies then.
+/// The first steps of a write, as of an instance that dies after them.
 fn begun(write: &ConditionalWrite, steps: usize) -> ConditionalWrite {
     ConditionalWrite {
         steps: write.steps[..steps].to_vec(),
@@ -188,7 +188,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
     assert_eq!(dying.write(&begun(&first, 1)).await.unwrap(), Written::Done);
     assert_eq!(changes(fixture).await, []);
     assert_eq!(log(fixture).await.judged.until, 0);
-    // A write that began from the same judgement does not go on.
+    // A write that began from the same judgement has no effect.
     assert_eq!(dying.write(&first).await.unwrap(), Written::Differs);
     let write = next.judgement(NOW, &last, &[]).await.unwrap();
     assert_eq!(next.write_by_hand(&write).await.unwrap(), Written::Done);
@@ -209,7 +209,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
     assert!(fields(fixture).await > 500);
     let judgement = read_judgement(fixture.store.journal()).await;
     assert!(judgement.unwrap().changes.obsolete.len() > 500);
-    // The next one finds something else, as more is known by then.
+    // The next judge finds other changes, as more is known by then.
     let removed = [&*full[7].id];
     let write = next.judgement(NOW + MINUTE, &ended[..1], &removed);
     let write = write.await.unwrap();
@@ -257,7 +257,7 @@ pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
     let expected: Vec<Mark> = (3..most + 3).map(plain).collect();
     assert_eq!(stored(fixture).await, expected);
 
-    // Marks of versions are retained beside them.
+    // Marks of versions are retained in addition.
     add(fixture, (0..most + 3).map(version)).await;
     add(fixture, (2_000..2_003).map(plain)).await;
     let others = (6..most + 3).map(plain);
@@ -265,7 +265,7 @@ pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
     let newest = (2_000..2_003).map(plain);
     let expected: Vec<Mark> = others.chain(versions).chain(newest).collect();
     assert_eq!(stored(fixture).await, expected);
-    // Those that are gone come too late.
+    // Marks that are older than the retained ones come too late.
     add(fixture, (0..9).map(plain).chain((0..3).map(version))).await;
     assert_eq!(stored(fixture).await, expected);
     for hundred in 30..35 {
@@ -280,7 +280,7 @@ pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
         return;
     };
     let marks = &*keys.key("pulse:marks1");
-    // Another program has added to them.
+    // Another program adds fields to the marks.
     let mut redis = keys.connection().await;
     let garbage: Vec<_> = (0..2 * MAX_MARKS)
         .map(|n| (format!("other {n}"), "garbage"))
@@ -292,7 +292,7 @@ pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
     assert_eq!(stored(fixture).await.last(), Some(&plain(4_000)));
     let count: usize = issue(&mut redis, "HLEN", marks).await;
     assert_eq!(count, 2 * MAX_MARKS);
-    // And has put something else in their place.
+    // Another program replaces the marks by a string.
     let () = issue(&mut redis, "SET", (marks, "garbage")).await;
     assert_eq!(stored(fixture).await, []);
     let report = add(fixture, [plain(5_000)]).await;

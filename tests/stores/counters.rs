@@ -25,7 +25,7 @@ async fn only_the_users_counters_are_listed(mut fixture: Fixture) {
     assert_eq!(names(&fixture, &[DAY]).await, expected);
     assert_eq!(names(&fixture, &[1, 60, DAY]).await, expected);
     assert_eq!(names(&fixture, &[7]).await, [""; 0]);
-    // So many names take more than one command to list.
+    // Listing this many names takes more than one command.
     let many: Vec<_> = (0..2_500)
         .map(|number| format!("job {number:04}"))
         .collect();

@@ -9,8 +9,8 @@ use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::PATIENCE;
 
-/// A store whose application gives these passwords one after another, the last one again and again, and how often it was
-/// asked.
+/// A store whose application gives these passwords one after another, and then repeats the last one. Also returns how
+/// often the application was asked.
 fn store(
     server: &RedisServer,
     passwords: &'static [&'static str],

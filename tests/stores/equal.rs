@@ -40,7 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
     let second = prop_oneof![
         6 => -5..5i64,
         2 => -4_000..3_600i64,
-        // Later ones are refused, but of their hour, which exported statistics may still take.
+        // Samples further ahead are refused, although exported statistics may still take their hour.
         1 => -20_000..3_600i64,
     ];
     let request = (0..8u8, second.clone(), 1_000..90_000_000_000u64);
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two stores whose clocks show the same.
+/// Two stores whose clocks show the same time.
 struct Pair {
     fixtures: [Fixture; 2],
     last: Option<FencedBatch>,
@@ -114,7 +114,7 @@ impl Pair {
             }
             Step::Wait(seconds) => {
                 self.fixtures.iter().for_each(|of| of.advance(*seconds));
-                // A service cleans each minute. Without it, the exported ranking outlasts the records.
+                // A service cleans each minute. Without cleaning, the exported ranking outlasts the records.
                 if *seconds > 60 {
                     self.clean().await;
                 }

@@ -50,7 +50,7 @@ pub struct MergeReport {
     pub quarantined: Vec<Problem>,
 }
 
-/// The outcome of a call of which all was used.
+/// The outcome of a call whose samples were all used.
 pub const MERGED: ApplyOutcome = ApplyOutcome::Merged(MergeReport {
     late: 0,
     skewed: 0,
@@ -140,9 +140,9 @@ pub struct Fixture {
     pub clock: Clock,
     pub manual_clock: ManualClock,
     pub server: Option<RedisServer>,
-    /// The keys, of a store in a server.
+    /// The keys, if the store is in a server.
     pub keys: Option<Keys>,
-    /// Where the file of a store in one is, as long as the fixture lives.
+    /// The directory of a store in a file, which is removed with the fixture.
     _dir: Option<TempDir>,
     pub writer: Writer,
     seq: u64,
@@ -293,7 +293,7 @@ impl Fixture {
         self.store.counter(name, precision).await.unwrap()
     }
 
-    /// The records of a name in slices of so many seconds.
+    /// The records of a name in slices of `width` seconds.
     pub async fn records(&self, name: &str, width: u32) -> Vec<(i64, Aggregate)> {
         let now = self.now();
         self.store.records_of(name, width, now).await.unwrap()
@@ -303,19 +303,19 @@ impl Fixture {
         self.store.slowest_means().await.unwrap()
     }
 
-    /// Cleans, as no other instance does.
+    /// Cleans as the only instance.
     pub async fn clean(&self) -> Cleaned {
         let cleaned = self.store.upkeep().clean(&self.pass()).await;
         cleaned.unwrap().unwrap()
     }
 
-    /// A folder that keeps a history of so many days.
+    /// A folder that keeps a history of this number of days.
     pub fn folder(&self, name: &str, days: Option<u32>) -> TestFolder {
         let (store, clock) = (self.store.clone(), self.clock.clone());
         TestFolder::with_history(store, clock, name, 1_000, days)
     }
 
-    /// Lets another folder take over, which remembers nothing.
+    /// Lets a new folder take over, without remembered records.
     pub async fn take_over(&mut self, name: &str, days: Option<u32>) {
         self.writer.folder.release().await.unwrap();
         self.writer.folder = self.folder(name, days);
@@ -325,8 +325,8 @@ impl Fixture {
         self.store.upkeep().status(self.now()).await.unwrap()
     }
 
-    /// The counts of this hour and of the last hour: of the exported statistics where there are some, which must not be
-    /// beyond what the context shows.
+    /// The counts of this hour and of the last hour. If the store exports statistics, the counts are theirs, and must
+    /// not exceed what the context shows.
     pub async fn hours(&self, context: &str) -> (Option<f64>, Option<f64>) {
         let snapshot = self.context(context).await;
         let count = |hour: Option<HourSnapshot>| hour.map(|hour| hour.times.count);
@@ -346,7 +346,7 @@ impl Fixture {
         exported
     }
 
-    /// How many samples count as late, where `n` are: only exported statistics have hours that end.
+    /// How many of `n` late samples count as late: none without exported statistics, as only these have hours that end.
     pub fn late(&self, n: u64) -> u64 {
         self.store.query().exports().map_or(0, |_| n)
     }

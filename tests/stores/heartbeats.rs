@@ -18,8 +18,8 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
     let (clock, manual_clock) = Clock::manual(NOW);
     let builder = Pulse::builder().clock(clock).app_version("1.0");
     let (pulse, tasks) = builder.redis(server.url()).build_with_tasks().unwrap();
-    // The version has its mark, so that each heartbeat tells it. For a minute, an instance asks whether the store
-    // still has its newest call.
+    // The version has its mark, so that each heartbeat names it. For a minute, an instance asks whether the store still
+    // has its newest call.
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     manual_clock.advance(Duration::from_secs(62));
@@ -29,8 +29,9 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
     for task in tasks.into_iter().filter(|task| own.contains(&task.name())) {
         tokio::spawn(task);
     }
-    // Only heartbeats contact the store now. The task notes the contact, and sleeps for a second of the clock, in one go.
-    // The server's counts say less: the clock could move before the task has read its answer, and sleeps.
+    // Only heartbeats contact the store now. The task notes the contact and begins to sleep for a second of the clock
+    // in one go, so this waits for the contact. With the server's counts, the clock could move before the task has read
+    // its answer.
     let second = async || {
         manual_clock.advance(Duration::from_secs(1));
         let contact_age = || pulse.health().store.contact_age_seconds;
@@ -59,7 +60,7 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
         assert!(calls[name] >= 60, "{name}: {calls:?}");
     }
     let total: u64 = calls.values().sum();
-    // A heartbeat with a version takes nine, and each fifth one two more for lists.
+    // A heartbeat with a version takes nine commands, and each fifth one takes two more for lists.
     assert!(total <= 60 * 10, "{total}: {calls:?}");
 }
 
@@ -71,7 +72,7 @@ async fn the_hash_of_an_instance_always_has_a_time_to_live() {
         fixture.store.upkeep().heartbeat(&beat).await.unwrap();
         let left: i64 = fixture.run("TTL pulse:pulse:instance:a").await;
         assert!((60..=90).contains(&left), "{left}");
-        // Another program has deleted it.
+        // Another program deletes the hash.
         let () = fixture.run("DEL pulse:pulse:instance:a").await;
     }
 }

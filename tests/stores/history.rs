@@ -1,5 +1,5 @@
-//! Days that are kept while a folder asks for them: each sample is in them once under any folder, and days that were not
-//! kept do not count as recorded.
+//! The days of a history, which are kept while a folder asks for them: each sample is in them once, whichever instance
+//! folds, and days that were not kept do not count as recorded.
 
 use std::time::Duration;
 
@@ -29,14 +29,14 @@ in_both!(
     days_are_recorded_while_a_folder_asks_and_for_a_week,
 );
 
-/// One request now, after some time.
+/// Serves one request after some time.
 async fn serve_after(page: &mut Page, fixture: &mut Fixture, seconds: i64) {
     fixture.advance(seconds);
     let served = Served::new(fixture.now(), 0, 5_000_000);
     page.serve(fixture, &[served]).await;
 }
 
-/// The answer about a month, once the page has read the tiers anew.
+/// The answer about a month, once the page has read the tiers again.
 async fn month(page: &Page, fixture: &Fixture) -> Value {
     fixture.advance(61);
     page.get("/api/overview?window=30d").await["window"].clone()
@@ -60,7 +60,7 @@ async fn months_show_what_was_served(mut fixture: Fixture) {
     let began = fixture.now();
     let mut asked_at = NOW;
     let mut step = 0;
-    // Until months have passed, however the waits were drawn.
+    // Goes on until months have passed, however the waits were drawn.
     while step < 80 || fixture.now() - NOW <= 30 * DAY {
         step += 1;
         fixture.advance(match rng.u32(..8) {
@@ -120,8 +120,8 @@ async fn days_are_recorded_while_a_folder_asks_and_for_a_week(mut fixture: Fixtu
             .take_over(&format!("asking {round}"), Some(60))
             .await;
         serve_after(&mut page, &mut fixture, HOUR).await;
-        // Minutes that are not rolled up yet become part of it. The days from an earlier history are there, but some
-        // between are not.
+        // Minutes that are not rolled up yet become part of the history. The days of an earlier history are there, but
+        // some days between are missing.
         let began = fixture.now() - HOUR - 120;
         for _ in 0..18 {
             serve_after(&mut page, &mut fixture, DAY).await;
@@ -132,7 +132,7 @@ async fn days_are_recorded_while_a_folder_asks_and_for_a_week(mut fixture: Fixtu
         }
         let window = month(&page, &fixture).await;
         assert_since(&page, &window, began, fixture.now());
-        // After a week it ends, and six hours are left.
+        // After a week the history ends, and only slices of six hours are left.
         for _ in 0..3 {
             serve_after(&mut page, &mut fixture, DAY).await;
         }
@@ -141,7 +141,7 @@ async fn days_are_recorded_while_a_folder_asks_and_for_a_week(mut fixture: Fixtu
     }
 }
 
-/// Records by all instances, second by second, until something is so. Returns the seconds.
+/// Lets all instances record, second by second, until a condition holds. Returns the seconds.
 async fn seconds_until(
     what: &str,
     hand: &ManualClock,
@@ -163,7 +163,8 @@ async fn seconds_until(
     seconds
 }
 
-/// The days of an instance that came later were kept only once it happened to fold, and no instance told of it.
+/// The days of an instance with a longer history are kept soon after its start, and an instance with a shorter history
+/// warns.
 #[tokio::test]
 async fn the_longest_history_wins_whichever_instance_folds() {
     let server = RedisServer::start().await;
@@ -173,7 +174,7 @@ async fn the_longest_history_wins_whichever_instance_folds() {
         let history = Duration::from_secs(86_400) * days;
         builder.history(history).build().unwrap()
     };
-    // A dashboard reads them once a minute.
+    // Reads the store, as a dashboard would read the days only once a minute.
     let days = async |pulse: &Pulse| {
         let store = pulse.backend();
         let kept = history::read(store.journal(), Purpose::Query).await;
@@ -206,7 +207,7 @@ async fn the_longest_history_wins_whichever_instance_folds() {
     assert!(warnings[0].contains(" 200"), "{warnings:?}");
     assert_eq!(short.health().conditions, [Condition::History]);
     assert_eq!(told(&long), Vec::<String>::new());
-    // The shorter one folds again, and the longer one does not take turns with it.
+    // The instance with the shorter history folds again, and the other one does not take turns with it.
     long.shutdown().await.unwrap();
     seconds_until("another folder", &hand, &[&short], async || {
         is_folder(&short)
@@ -218,7 +219,8 @@ async fn the_longest_history_wins_whichever_instance_folds() {
     }
     assert!(is_folder(&short) && !is_folder(&long));
     assert_eq!(days(&long).await, Some(200));
-    // After an hour the longer one asks again. Two hours after it has gone, health is quiet.
+    // After an hour, the instance with the longer history folds once more. Two hours after its end, there is no
+    // warning.
     hand.advance(Duration::from_secs(3_600));
     let both = [&short, &long];
     seconds_until("it asks again", &hand, &both, async || is_folder(&long)).await;
@@ -248,7 +250,7 @@ fn day_of_page(rng: &mut fastrand::Rng, requests: u32) -> Aggregate {
     day
 }
 
-/// The guide's page about sizing states these.
+/// The guide's page about sizing states how many bytes a day takes.
 #[tokio::test]
 async fn a_day_takes_what_the_guide_states() {
     const PAGES: usize = 50;

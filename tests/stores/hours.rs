@@ -1,4 +1,4 @@
-//! The hours of the page: what other programs have added to them, and what looking at them costs.
+//! Answers about this hour and the last hour: they have the samples of other programs, and cost few commands.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -51,8 +51,8 @@ async fn an_hour_has_the_contexts_of_other_programs_too() {
     assert_eq!(window("hour").await, json!([]));
 }
 
-/// The page polls the overview, the hours and health each second; charts ask for percentiles, and for a window whose bounds
-/// move on by a second each second.
+/// The page polls the overview, the hours and health each second. Charts ask for percentiles, and for a window whose
+/// bounds move on by a second each second.
 #[tokio::test]
 async fn looking_at_a_page_costs_few_commands_however_many_contexts() {
     const SECONDS: u64 = 30;
@@ -75,7 +75,7 @@ async fn looking_at_a_page_costs_few_commands_however_many_contexts() {
         "/api/paths?window=last_hour",
         "/api/health",
     ];
-    // At first the contexts are looked through that other programs may have added to.
+    // At first, the page looks through all contexts for samples of other programs.
     for _ in 0..60 {
         look(&of_page).await;
         fixture.advance(1);
@@ -105,7 +105,7 @@ async fn looking_at_a_page_costs_few_commands_however_many_contexts() {
     let read = ["hget", "hgetall"].map(|name| commands.get(name).unwrap_or(&0));
     let sum: u64 = read.into_iter().sum();
     assert!(sum <= 12 * SECONDS, "{sum} records and slices");
-    // A slice that has changed is read.
+    // A slice that has changed is read again.
     let last = async || {
         let answer = page.get("/api/series?metric=outcomes&precision=60").await;
         let points = answer["points"].as_array().unwrap();

@@ -10,7 +10,7 @@ use tower_pulse_model::slice::HOUR;
 use crate::fixture::{Fixture, NOW, posts, ranked, spec};
 use crate::rig::server::RedisServer;
 
-/// The most ids, of which each of eight instances has as many.
+/// The most ids of the ranking. Each of eight instances has this number of ids.
 const IDS: u32 = 4_000;
 const CALLS: u32 = 20;
 /// The longest period by the shortest interval.
@@ -28,7 +28,7 @@ for n = 1, ids do
   redis.call('ZADD', KEYS[1], n % 7 + 1 + (n % 2 == 0 and 3 or 0), id)
 end";
 
-/// How many ids the totals have that are not those of the second slice alone.
+/// Counts the ids of the totals, and those whose total is not that of the second slice alone.
 const WRONG: &str = "
 local wrong, seen = 0, 0
 for _, key in ipairs(redis.call('KEYS', 'stats_posts')) do
@@ -99,7 +99,7 @@ async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders
     for limit in [1, 10, 500] {
         let page = page(&fixture, limit).await;
         assert_eq!(page.top.len(), limit);
-        // The sums without those of the first slice: it has left.
+        // The first slice has left the window, so each sum is that of the second slice.
         assert!(page.top.iter().all(|id| id.score == 3), "{:?}", page.top);
     }
     let folders = ["first", "second"].map(|name| fixture.folder(name, None));
@@ -107,7 +107,7 @@ async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders
     while has(&fixture, NOW).await {
         rounds += 1;
         assert!(rounds < MOST_ROUNDS);
-        // The lease has ended, as if the folder hung or was killed.
+        // Ends the lease, as if the folder hung or was killed.
         let () = fixture.run("DEL pulse:lease:fold").await;
         fixture.writer.folder = folders[rounds as usize % 2].clone();
         check_round(&mut fixture).await;
@@ -122,7 +122,7 @@ async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders
     let ids: BTreeSet<_> = left.top.iter().map(|id| (&id.id, id.score)).collect();
     assert_eq!((left.total, ids.len()), (50_000, 50_000));
     assert!(ids.iter().all(|(_, score)| *score == 3));
-    // The whole window is over: it goes in one step.
+    // All slices have left the window: they go in one step.
     fixture.advance(9 * 86_400);
     assert_eq!(page(&fixture, 10).await.total, 0);
     let id = format!("{:0256}", 7);
@@ -172,7 +172,7 @@ async fn eight_instances_with_distinct_ids_never_stall_the_fold(mut fixture: Fix
         }
     };
     let scores: Vec<i64> = page.top.iter().map(|id| id.score).collect();
-    // The smallest have gone, and all that has gone is counted.
+    // The ids with the smallest counts are dropped, and `dropped` is the sum of their counts.
     assert!(scores.iter().copied().eq((28_001..=32_000).rev()));
     let all: u64 = (1..=8 * u64::from(IDS)).sum();
     assert_eq!(page.dropped + scores.iter().sum::<i64>() as u64, all);
@@ -187,7 +187,7 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
     };
     let check = async |fixture: &Fixture, expected: &[(&str, i64)], is_told: bool| {
         fixture.writer.folder.fold().await.unwrap();
-        // Whether all agree is not asked again at once.
+        // The store looks again only after some seconds whether all instances agree.
         fixture.advance(10);
         let page = page(fixture, 10).await;
         let top: Vec<_> = page.top.iter().map(|id| (&*id.id, id.score)).collect();
@@ -211,7 +211,7 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
     check(fixture, &[("a", 100), ("b", 2), ("c", 1)], false).await;
     fixture.advance(17 * HOUR);
     check(fixture, &[("b", 2), ("c", 1)], false).await;
-    // All change to the shorter period. The longer one holds for a day more.
+    // All instances change to the shorter period. The longer one holds for a day more.
     send(fixture, canary, "d", 5).await;
     fixture.advance(4 * HOUR);
     send(fixture, canary, "e", 3).await;

@@ -1,5 +1,4 @@
-//! The measures of requests beside their times come back from each store: merged within a slice, over slices, and into
-//! coarser ones.
+//! Each store returns the measures of requests: merged within a slice, over slices, and into coarser slices.
 
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::measures::{Measure, Measures};

@@ -1,5 +1,5 @@
 //! The reports of each instance and of each version of the application by minute, in either store, and the fleet that
-//! heartbeats tell.
+//! heartbeats return.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn id(context: u32) -> RecordId {
     RecordId::new(Kind::Http, &format!("GET /{context}"))
 }
 
-/// A report with so many requests in each of some contexts.
+/// A report with these numbers of requests by context.
 fn report(
     minute: i64,
     instance: &str,
@@ -128,7 +128,7 @@ async fn reports_that_are_not_retained_are_dropped(mut fixture: Fixture) {
     assert!(of_versions.eq(is_stored));
 }
 
-/// In memory they expire some minutes after their retention, by the clock of the store.
+/// In memory, reports expire some minutes after their retention, by the clock of the store.
 #[tokio::test]
 async fn reports_expire() {
     for is_cleaned in [false, true] {
@@ -189,7 +189,7 @@ async fn a_heartbeat_tells_the_fleet(fixture: Fixture) {
     assert_eq!(beat("a", NOW, None).await, fleet(1, &[]));
     assert_eq!(beat("b", NOW, Some("2")).await, fleet(2, &["2"]));
     assert_eq!(beat("c", NOW + 1, Some("10")).await, fleet(3, &["10", "2"]));
-    // Its clock is behind. The version is as old as the newest heartbeat of any instance that runs it.
+    // The clock of `d` is behind. The version is as old as the newest heartbeat of any instance that runs it.
     assert_eq!(beat("d", NOW - 9, Some("2")).await, fleet(4, &["10", "2"]));
     assert_eq!(beat("a", NOW + 60, None).await, fleet(3, &["10", "2"]));
     assert_eq!(beat("a", NOW + 61, None).await, fleet(2, &["10"]));

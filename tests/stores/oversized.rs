@@ -90,8 +90,8 @@ async fn sets_with_300_000_members_are_read_or_named() {
     let query = fixture.store.query();
     let first = query.book_statistics(0, NOW).await.unwrap();
     assert_eq!(keys_of(&first.problems), [SLOWEST]);
-    // Those of other programs come first, and the context of all is the last. Each page lists all of the names: to read
-    // every page takes minutes, which `Book` spreads over hours.
+    // The contexts of other programs come first, and `<all>` comes last. Each page lists all names, so reading every
+    // page takes minutes; `Book` spreads this over hours.
     let last = query.book_statistics(first.total - 4, NOW).await.unwrap();
     assert_other_contexts_are_read(&last.contexts);
     assert_eq!(fixture.slowest_means().await.len(), 100);
@@ -161,7 +161,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
         }
         assert_eq!(fixture.store.warnings(), [""; 0], "{key}");
     }
-    // Of statistics, only their members are asked for.
+    // The store asks only for the known members of statistics.
     let (fixture, mut connection) = fixture().await;
     let () = issue(&mut connection, "ZADD", (STATS, 1, &huge)).await;
     assert_named(&fixture, &[]).await;
@@ -206,7 +206,7 @@ async fn hours_counters_and_instances_of_20_mib_are_left_out() {
     let () = issue(&mut connection, "HSET", (instance, "in_flight", &huge)).await;
     let () = issue(&mut connection, "ZADD", ("pulse:pulse:instances", NOW, "i")).await;
     assert_named(&fixture, &[hits, instance]).await;
-    // An hour that cannot be read counts as missing, as any text that is not an hour.
+    // An hour that cannot be read counts as missing, like any text that is not an hour.
     assert_eq!(fixture.hours("/a").await.0, Some(2.0));
     assert_eq!(fixture.counter("hits", 1).await, []);
     assert_eq!(fixture.counter("hits:/b", 1).await, [(NOW, 2)]);

@@ -135,7 +135,7 @@ async fn a_key_of_entries_set_aside_that_holds_something_else_is_replaced() {
     for is_full in [false, true] {
         let fixture = poisoned("aside").await;
         if is_full {
-            // A stream that takes no further entry.
+            // A stream that accepts no further entry.
             let () = fixture.run("DEL pulse:pulse:aside").await;
             let last = "18446744073709551615-18446744073709551615 foo bar";
             let () = fixture.run(&format!("XADD pulse:pulse:aside {last}")).await;
@@ -194,7 +194,7 @@ async fn an_instance_with_a_garbled_fence_goes_on_under_a_new_name() {
         let first = flusher.flush().await.unwrap().unwrap();
         let field = format!("f:{}", first.instance);
         let () = fixture.issue("HSET", (STATE, &field, garbage)).await;
-        // In one case the instance notices with nothing to append, in the others by appending.
+        // An instance without a fence notices although it has nothing to append; the others notice when they append.
         if garbage.is_empty() {
             flusher.flush().await.unwrap();
         }

@@ -61,14 +61,14 @@ impl Shop {
             }
         };
         let ok = || StatusCode::OK.into();
-        // Of a hundred that count, ten are bad.
+        // Of a hundred requests that count, ten are bad.
         record(CHECKOUT, 90, 100, ok());
         record(CHECKOUT, 6, 500, ok());
         record(CHECKOUT, 4, 1, StatusCode::BAD_GATEWAY.into());
-        // The service is not to blame for these.
+        // These requests do not count, as the service is not to blame for them.
         record(CHECKOUT, 30, 1, StatusCode::NOT_FOUND.into());
         record(CHECKOUT, 20, 900, Outcome::Cancelled.into());
-        // Half of them are bad, as may be.
+        // Half of these requests are bad, which is just what the target allows.
         record(CART, 7, 100, ok());
         record(CART, 7, 400, ok());
         record("GET /other", 10, 10_000, ok());
@@ -106,7 +106,7 @@ async fn paths_burn_their_budget() {
     assert!((3_600..=3_720).contains(&length("one_hour")));
     assert!((21_600..=25_200).contains(&length("six_hours")));
 
-    // Those that burn are listed, those that use up just what they may are not.
+    // The overview lists a target that burns, and not one whose budget is just used up.
     let overview = get(&shop.app, "overview").await;
     let burning = overview["burning"].as_array().unwrap();
     assert_eq!(burning.len(), 1, "{burning:?}");
@@ -127,7 +127,7 @@ async fn paths_burn_their_budget() {
         }
     }
 
-    // A good hour ends it, though the last six hours still burn.
+    // An hour without bad requests ends the burning, although the last six hours still burn.
     shop.advance(2).await;
     let target = shop.target().await;
     assert_eq!(burn(&target["one_hour"]), (0, 0, None));
@@ -147,7 +147,7 @@ async fn paths_burn_their_budget() {
     assert_eq!(burn(&target["budget"]), (400, 10, Some(50)));
     assert!((target["budget_left"].as_f64().unwrap() - 0.5).abs() < 1e-9);
 
-    // A week later the budget still knows it, and nothing else does.
+    // A week later, only the budget still has these requests.
     shop.advance(7 * 24 - 1).await;
     let target = shop.target().await;
     assert_eq!(burn(&target["six_hours"]), (0, 0, None));
@@ -158,7 +158,7 @@ async fn paths_burn_their_budget() {
 async fn each_process_shows_its_own_targets() {
     let redis = RedisServer::start().await;
     let shop = Shop::new(Pulse::builder().redis(redis.url()));
-    // A dashboard with another target, and one without, of the same records.
+    // Two dashboards over the same records: one with another target, and one without.
     shop.record().await;
     let (clock, _hand) = Clock::manual(shop.clock.now_seconds());
     let dashboard = || Dashboard::builder().redis(redis.url()).clock(clock.clone());

@@ -1,5 +1,5 @@
-//! Keys that another program has given another value: data for such a key is dropped and the key is quarantined, all other
-//! data of the call is stored, and calls are stored completely again once the key is mended.
+//! Keys to which another program has given another value: data for such a key is dropped and the key is quarantined,
+//! all other data of the call is stored, and calls are stored completely again once the key is mended.
 
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::records::RecordId;
@@ -60,7 +60,7 @@ async fn a_value_that_is_no_number_or_of_another_type_is_quarantined() {
     }
 }
 
-/// Unlike the folder that wrote the records, another one reads them first.
+/// Unlike the folder that wrote the records, another folder reads them first.
 #[tokio::test]
 async fn records_that_are_garbage_stop_no_other_folder() {
     let mut fixture = Fixture::redis().await;

@@ -1,5 +1,5 @@
-//! Hour-of-week profiles, in each store, against a plain list of all requests: each hour is part of them once under any
-//! folder, and only hours that were recorded count.
+//! Hour-of-week profiles, in each store, against a plain list of all requests: each hour is part of them once,
+//! whichever instance folds, and only hours that were recorded count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -29,8 +29,8 @@ in_both!(
     a_page_that_is_gone_takes_its_profile_with_it,
 );
 
-/// The expected figures of an hour of the week: the weeks, and the sums of weights, requests, errors, seconds, and seconds of the
-/// slowest.
+/// The expected figures of an hour of the week: the weeks, and the sums of weights, requests, errors, seconds, and
+/// seconds of the slowest.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     weeks: u64,
@@ -161,7 +161,7 @@ fn applied_until(fixture: &Fixture) -> i64 {
     hour_of(minute - 180)
 }
 
-/// Requests at random, and in the end an absence of three days, as of which the hours before are too old.
+/// Random requests, and in the end a pause of three days, after which the hours before are too old.
 async fn weeks_are_what_was_served(mut fixture: Fixture) {
     let mut rng = fastrand::Rng::with_seed(seed());
     let (mut page, mut oracle) = (Page::new(&fixture), Oracle::new(&fixture));
@@ -179,7 +179,7 @@ async fn weeks_are_what_was_served(mut fixture: Fixture) {
             before = applied_until(&fixture);
             break;
         }
-        // At most a day away, so that each hour can be caught up.
+        // Pauses for at most a day, so that a later fold can still apply each hour.
         fixture.advance(match rng.u32(..30) {
             0 => rng.i64(HOUR..DAY),
             1..9 => rng.i64(1..600),
@@ -207,7 +207,7 @@ async fn weeks_are_what_was_served(mut fixture: Fixture) {
     }
 }
 
-/// Polls a future so many times at most, and drops it then.
+/// Polls a future at most this number of times, and then drops it. Returns whether it ended.
 async fn interrupted<F: Future>(future: F, polls: usize) -> bool {
     let mut future = pin!(future);
     let mut left = polls;
@@ -241,7 +241,7 @@ async fn an_interrupted_folder_leaves_nothing_out_and_nothing_twice(fixture: Fix
     let mut rng = fastrand::Rng::with_seed(seed());
     let (page, mut oracle) = (Page::new(&fixture), Oracle::new(&fixture));
     let (mut seq, mut cuts) = (0, 0);
-    // Of the same name, so that the lease of the one before is its own.
+    // All folders have one name, so that each holds the lease of the folder before it.
     let folder = || fixture.folder("folder", None);
     let mut present = folder();
     for half_hour in 0..20 {
@@ -251,7 +251,7 @@ async fn an_interrupted_folder_leaves_nothing_out_and_nothing_twice(fixture: Fix
         seq += 1;
         append(&fixture, seq, &requests).await;
         oracle.add(&requests);
-        // Later there is no entry of its own, and a few hours are due at once.
+        // Skips some folds, so that a later fold has several entries, and more hours are due at once.
         let is_tried = half_hour % 5 != 1;
         let mut most = 30;
         while is_tried && !interrupted(present.fold(), rng.usize(1..most)).await {
@@ -319,7 +319,7 @@ async fn there_are_no_more_profiles_than_contexts() {
         let reads: Vec<_> = reads.collect();
         let mut answers = journal.read_tables(Purpose::Query, &reads).await.unwrap();
         kept = answers.page().count + answers.page().count;
-        // With `<all>`, `<unmatched>` and `<overflow>`, and the hours that were recorded.
+        // The ten pages, `<all>`, `<unmatched>` and `<overflow>`, and the hours that were recorded.
         assert!(kept <= 10 + 3 + 1, "{kept} after deploy {deploy}");
     }
     assert_eq!(kept, 14);

@@ -14,13 +14,13 @@ use crate::rig::wait::until;
 
 const IDS: u32 = 12;
 
-/// Ids whose order by bytes is another one than by number or letter.
+/// Ids whose order by bytes differs from their order by number or letter.
 fn id_of(number: u32) -> String {
     let mut ids = "7 70 a b é <x> six B 9 10 zz z".split(' ');
     ids.nth(number as usize).unwrap().to_owned()
 }
 
-/// The counts of each slice, and what had no room.
+/// The counts of each slice, and the sum of the dropped counts.
 #[derive(Clone, Debug)]
 struct Model {
     spec: RankingSpec,
@@ -105,7 +105,7 @@ impl Model {
     }
 }
 
-/// A store in memory and one in Redis, whose clocks show the same.
+/// A store in memory and one in Redis, whose clocks show the same time.
 struct Pair([Fixture; 2]);
 
 impl Pair {
@@ -188,7 +188,7 @@ fn some_spec(rng: &mut fastrand::Rng, max_ids: u32) -> RankingSpec {
     }
 }
 
-/// A random step back in time, mostly none.
+/// A random step back in time, usually zero.
 fn lateness(rng: &mut fastrand::Rng, spec: RankingSpec) -> i64 {
     match rng.u32(..4) {
         0 => rng.i64(0..2 * spec.period()),
@@ -234,7 +234,7 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
                             continue;
                         }
                         let (second, n) = (now - lateness(rng, spec), rng.i64(-1..9));
-                        // An instance that drops the slice has no room for it.
+                        // An addition to a slice that has left the window is dropped.
                         delta.add(&(&*id).into(), second, n);
                         if second >= spec.oldest(now) {
                             model.add(&id, second, n);
@@ -262,7 +262,7 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
     }
 }
 
-/// The last addition decides in the end, and nothing is left for ever.
+/// In the end, the configuration of the last addition holds, and no earlier data is left.
 #[tokio::test]
 async fn instances_of_different_configurations_never_stop_the_fold() {
     let server = RedisServer::start().await;
@@ -291,7 +291,7 @@ async fn instances_of_different_configurations_never_stop_the_fold() {
 }
 
 const SPEC: RankingSpec = spec(3_600, 2, 10);
-/// The slice of the present.
+/// The key of the current slice.
 const SLOT: &str = "slot_posts_1699999200";
 
 fn additions(second: i64, ids: &[(&str, i64)]) -> RankingDelta {
@@ -346,11 +346,11 @@ async fn rankings_are_listed_while_they_have_ids(mut fixture: Fixture) {
 async fn keys_of_another_type_are_quarantined_and_mended_by_deleting_them() {
     for key in [SLOT, "stats_posts", "last_slot_posts"] {
         let mut fixture = alone().await;
-        // A string can replace the newest slice, so that one gets another type.
+        // `last_slot_posts` is a string itself, so it becomes a set.
         let is_newest = key == "last_slot_posts";
         let poison = if is_newest { "SADD" } else { "SET" };
         let () = fixture.run(&format!("{poison} {key} x")).await;
-        // SET replaces a value of any type.
+        // The fold writes `last_slot_posts` by SET, which replaces a value of any type.
         let expected = Vec::from_iter((!is_newest).then_some(key));
         assert_eq!(fold(&mut fixture, some(&[("a", 1)])).await, expected);
         let _ = top(&fixture).await;
@@ -385,7 +385,7 @@ async fn numbers_of_other_programs_that_are_no_integers_never_stop_the_fold() {
     assert!(top(&fixture).await.contains(&("a".to_owned(), 3)));
 }
 
-/// All slices expire with their keys when no instance runs for long: none of their counts may stay.
+/// The keys of all slices expire when no instance runs for long. Their counts must leave the sums too.
 #[tokio::test]
 async fn sums_of_slices_that_are_gone_go_with_the_window() {
     let mut fixture = alone().await;
@@ -402,7 +402,7 @@ async fn sums_of_slices_that_are_gone_go_with_the_window() {
 async fn slices_outlive_the_sums_that_they_are_taken_out_of() {
     let mut fixture = alone().await;
     fold(&mut fixture, some(&[("a", 1)])).await;
-    // The slice is empty after the removal, so that it is made again.
+    // The removal empties the slice, so that the addition makes it anew.
     let mut delta = some(&[]);
     delta.remove(&"a".into());
     delta.add(&"a".into(), NOW, 1);
@@ -414,7 +414,7 @@ async fn slices_outlive_the_sums_that_they_are_taken_out_of() {
     assert!(ttl("last_slot_posts").await > 0);
 }
 
-/// The folder before may have ended before it had dropped the ids.
+/// An earlier folder may have ended before it dropped these ids.
 #[tokio::test]
 async fn a_folder_that_takes_over_drops_the_ids_for_which_there_is_no_room() {
     let mut fixture = alone().await;
@@ -447,7 +447,7 @@ async fn a_flush_costs_as_many_commands_for_a_hundred_ids_as_for_one() {
         let () = fixture.run("CONFIG RESETSTAT").await;
         fold(&mut fixture, delta(ids)).await;
         let calls = calls(fixture.server()).await;
-        // HSCAN reads the problems of the store, of which there are few.
+        // HSCAN is allowed: it reads the few problems of the store.
         for command in ["keys", "scan", "zscan", "sscan"] {
             assert_eq!(calls.get(command), None, "{calls:?}");
         }
@@ -471,7 +471,7 @@ async fn a_handle_adds_removes_and_reads_a_window_that_moves_on(fixture: Fixture
     assert_eq!(posts.rank("7").await.unwrap(), Some(0));
     assert_eq!(posts.score("7").await.unwrap(), Some(3));
     assert_eq!(posts.score("9").await.unwrap(), None);
-    // From here on no fold takes out what has left the window.
+    // From here on, no fold removes slices that have left the window.
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     fixture.advance(90 * 86_400);
     assert!(posts.top(0, 10).await.unwrap().is_empty());

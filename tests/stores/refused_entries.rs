@@ -30,7 +30,7 @@ async fn append(fixture: &Fixture, offset: usize, fields: &[(&str, &[u8])]) {
     }
 }
 
-/// Appends a payload that is said to have so many requests.
+/// Appends a payload in an entry that claims this number of requests.
 async fn append_payload(fixture: &Fixture, payload: &[u8], requests: u64) {
     let requests = requests.to_string();
     let fields = [("n", requests.as_bytes()), ("p", payload)];
@@ -48,7 +48,7 @@ fn uint(bytes: &mut Vec<u8>, mut n: usize) {
 /// An entry without precisions, and with contexts of these names that hold nothing.
 fn entry_of<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut bytes = vec![entry::ENTRY_VERSION, 0];
-    // The base and what was late.
+    // The base time, and the number of late samples.
     uint(&mut bytes, 2 * NOW as usize);
     uint(&mut bytes, 0);
     uint(&mut bytes, names.len());
@@ -63,8 +63,7 @@ fn entry_of<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     bytes
 }
 
-/// Folds with requests of another instance before and after, which can be read. Returns the most bytes that were
-/// allocated meanwhile.
+/// Sends a request, folds it, and checks that it can be read. Returns the most bytes that were allocated meanwhile.
 fn fold_beside(runtime: &Runtime, fixture: &mut Fixture, hits: f64) -> u64 {
     let allocated = allocation_counter::measure(|| {
         runtime.block_on(async {
@@ -105,14 +104,14 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
     drop((many, long, huge));
 
     let folded = fold_beside(&runtime, &mut fixture, 2.0);
-    // The largest entry that is read has 11 MiB: once as the client read it, and once as its payload.
+    // The largest entry that is read has 11 MiB. It is held twice: as the client read it, and as its payload.
     assert!(folded < plain + 40 * MIB as u64, "{folded} bytes");
     runtime.block_on(async {
         let exceptions = fixture.status().await.exceptions;
         assert_eq!(exceptions.quarantined, 0);
         let told = fixture.run::<i64>("HGET pulse:pulse:state set_aside");
         assert_eq!(told.await, 100_000 + 3 * 10 + 7 + 1 + 1);
-        // As many as the heads tell are missing in their minute.
+        // The numbers of requests that the entries claim count as missing in their minute.
         let all = fixture.records(ALL, 60).await;
         let missing = all.iter().map(|of| of.1.measures.get(Measure::Missing));
         assert_eq!(missing.sum::<u64>(), 100_000 + 3 * 10 + 7);

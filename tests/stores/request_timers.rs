@@ -1,4 +1,4 @@
-//! The timers within requests that `api/path` tells. `windows` checks their counts and sums.
+//! The timers within requests that `api/path` returns. `windows` checks their counts and sums.
 
 use serde_json::{Value, json};
 use tower_pulse_model::aggregate::Aggregate;
@@ -10,7 +10,7 @@ use tower_pulse_model::timer_sums::{MAX_TIMERS, OTHER, TimerSums};
 use crate::fixture::{Fixture, aggregate_of};
 use crate::windows::Page;
 
-/// A request of a second, within which timers of these names ran so many milliseconds.
+/// A request of a second, within which timers of these names ran for these milliseconds.
 fn request(timers: &[(&str, u64)], covered: u64) -> Aggregate {
     let mut aggregate = aggregate_of(&[1_000_000_000], Outcome::Success);
     aggregate.timers.covered = covered * 1_000_000;
@@ -49,7 +49,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
     let names: Vec<_> = (0..20).map(|n| format!("unnamed {n}")).collect();
     let many: Vec<_> = names.iter().map(|name| &**name).zip(1..).collect();
     batch.add(&"GET /2".into(), Kind::Http, now, &request(&many, 5));
-    // A timer whose request was never recorded is alone in its window.
+    // A window can have a timer whose request was never recorded, and no request.
     let mut late = request(&[("render", 7)], 0);
     late.times = Default::default();
     batch.add(&"GET /4".into(), Kind::Http, now, &late);
@@ -79,7 +79,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
         assert_eq!(answer["timed_share"], 0.0);
         assert_eq!(answer["untimed_share"], 1.0);
     }
-    // The timer failed three times of four, wherever that was.
+    // The timer failed in three of four runs. The share covers all runs, not only those of this path.
     let window = get("GET+/0&window=5m").await;
     let rows = window["window"]["timers"].as_array().unwrap();
     assert_eq!(rows[1]["errors"], 3);
@@ -104,7 +104,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
     assert_eq!(timer["timers"], json!([]));
     assert_eq!(timer["timed_share"], Value::Null);
 
-    // Timers whose own contexts are gone have their ids, and the rest are others.
+    // Timers whose own contexts are gone are named by their ids, and timers beyond the maximum are added up.
     let many = get("GET+/2").await;
     let rows = many["timers"].as_array().unwrap();
     assert_eq!(rows.len(), MAX_TIMERS + 1);

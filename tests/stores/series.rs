@@ -1,5 +1,5 @@
-//! Series and heat maps, against a plain list of all requests: every metric at every precision; no request is lost, each is
-//! in the row of its duration, and the percentiles of a heat map are those of the series.
+//! Series and heat maps, against a plain list of all requests, for every metric at every precision. No request is lost,
+//! each is in the row of its duration, and the percentiles of a heat map are those of the series.
 
 use fastrand::Rng;
 use http::StatusCode;
@@ -60,7 +60,7 @@ fn whose(context: Option<usize>) -> String {
     })
 }
 
-/// Asks for a series, and checks all of its points, if they are kept. Returns how many slices the window has.
+/// Asks for a series, and checks all of its points if its slices are kept. Returns how many slices the window has.
 async fn check_series(
     page: &Page,
     metric: &str,
@@ -117,7 +117,7 @@ async fn check_heat_map(page: &Page, context: Option<usize>, window: &str) {
             let of_cell = |served: &&Served| within.contains(&(served.nanos as f64 / 1e9));
             let expected = served.iter().filter(of_cell).count() as u64;
             assert_eq!(n, expected, "{uri}: {within:?} of {slice}");
-            // A percentile is in the cell in which so many of the requests are reached.
+            // A percentile is in the cell that has the request of its rank.
             for (name, q) in [("p50", 0.50), ("p95", 0.95), ("p99", 0.99)] {
                 let rank = (q * served.len() as f64).ceil() as u64;
                 let is_reached = (below + 1..=below + n).contains(&rank);
@@ -153,7 +153,7 @@ pub async fn check(page: &Page, fixture: &Fixture, rng: &mut Rng) {
     let points = check_series(page, metric, context, &window, true).await;
     assert!(points <= 200, "{metric} {window}: {points} points");
     check_heat_map(page, context, &window).await;
-    // Each precision, over what is kept of it.
+    // A random precision, over the time for which it is kept.
     let records = WIDTHS.map(|width| (width, tier_for(width).unwrap()));
     let mut kept = records.to_vec();
     let width = i64::from(kept[rng.usize(..kept.len())].0);

@@ -31,8 +31,8 @@ fn store_at(url: &str, prefix: &str, fixture: &Fixture) -> Arc<dyn Store> {
     of_now(redis_store(url, prefix), fixture)
 }
 
-/// A server that refuses writes answers an append with an error, and not that its state or calls are missing, on which
-/// an instance would start anew or replay: the server may be a replica that lags behind its primary.
+/// A server that refuses writes may be a replica that lags behind its primary. It answers an append with an error. If
+/// it said that its state or calls are missing, an instance would start anew or replay.
 #[tokio::test]
 async fn a_replica_and_a_server_without_its_replicas_mislead_no_instance() {
     for refuse in [
@@ -146,7 +146,7 @@ async fn the_acl_rule_in_the_error_is_sufficient() {
     }
 }
 
-/// An application that had no rankings may have a rule without their keys.
+/// An application that had no rankings may have an ACL rule without their keys.
 #[tokio::test]
 async fn a_folder_without_the_keys_of_rankings_changes_nothing() {
     let fixture = Fixture::redis().await;
@@ -281,7 +281,7 @@ async fn counters_and_records_stay_small_and_are_renewed_now_and_then() {
     let (key, member) = ("pulse:count:1:hits:GET /", "1:hits:GET /");
     for second in 0..150 {
         if second == 150 - RENEWED_AFTER {
-            // Each new slice pushes one out by now. Another program interferes.
+            // By now, each new slice pushes an old one out. Another program changes the keys.
             let () = fixture.issue("ZREM", ("pulse:known:", member)).await;
             let () = fixture.issue("EXPIRE", (key, 60)).await;
         }

@@ -83,14 +83,14 @@ async fn are_told_over_http(builder: Builder) {
     let report = get("path?context=POST+/report").await;
     let hour = report["slowest_requests"]["hour"].as_array().unwrap();
     assert_eq!(hour[..], requests[..5]);
-    // All of them failed, and the last ten were the slowest.
+    // All of these requests failed, and the last ten were the slowest.
     let failed = &report["failed_requests"];
     assert_eq!(failed["hour"].as_array().unwrap()[..], requests[..5]);
     assert_eq!(failed["last_hour"], json!([]));
     let none = json!({ "hour": [], "last_hour": [] });
     assert_eq!(users["failed_requests"], none);
 
-    // An hour later they are those of the last hour, and two hours later there are none.
+    // An hour later, these requests are in the last hour. Two hours later, they are in neither hour.
     hand.advance(Duration::from_secs(3_600));
     let before = get("slowest_requests?window=last_hour").await;
     assert_eq!(&before["requests"], &all["requests"]);

@@ -38,7 +38,7 @@ impl Fleet {
         Self { pulses, app, hand }
     }
 
-    /// One page's requests fill the list of all, beside few and faster ones of two others.
+    /// Fills the list of all with slow requests of one page. Two other pages have a few faster requests.
     async fn record(&self) {
         let millis = Duration::from_millis;
         let [first, second] = &self.pulses;
@@ -101,7 +101,7 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     assert_eq!(lists(&all), (json!(0), json!(0)));
     assert_eq!(all["instances"], json!(["web-1"]));
 
-    // At most so many of each path, so that all are seen.
+    // A limit for each path lets the answer have requests of all paths.
     let (answer, requests) = fleet.listed("per_path=2").await;
     let slowest = [('r', 120_000), ('r', 119_000)];
     let two = [&slowest[..], &[('u', 700), ('u', 505), ('s', 300)]].concat();
@@ -111,12 +111,12 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     assert_eq!(answer["total"], 5);
     let (answer, limited) = fleet.listed("per_path=2&limit=3").await;
     assert_eq!((&limited[..], &answer["total"]), (&two[..3], &json!(5)));
-    // More than the lists of the contexts have: the others are on the list of all.
+    // The limit is above the length of a context's list: more requests come from the list of all.
     let (_, eight) = fleet.listed("per_path=8").await;
     let reports = eight.iter().filter(|(path, _)| *path == 'r');
     assert_eq!(reports.count(), 8);
 
-    // By path: five of its own list, although none is among the slowest of all.
+    // By path: the five requests of its own list, although none is among the slowest of all.
     let users = [('u', 700), ('u', 505), ('u', 504), ('u', 503), ('u', 502)];
     let (answer, requests) = fleet.listed("context=GET+/users/{id}").await;
     assert_eq!(requests, users);
@@ -127,13 +127,13 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     assert_eq!(fleet.listed("context=GET+/users/{id}&q=search").await.1, []);
     assert_eq!(fleet.listed("context=GET+/nothing").await.1, []);
 
-    // By status: the failed ones, which are fast, are on lists of their own.
+    // By status: failed requests, which are fast, are on lists of their own.
     let failed = [('u', 700), ('u', 3), ('u', 2), ('u', 1)];
     for status in ["5xx", "503", "failed"] {
         let (answer, requests) = fleet.listed(&format!("status={status}")).await;
         assert_eq!(requests, failed, "{status}");
         assert_eq!(lists(&answer), (json!(1), json!(1)), "{status}");
-        // The other choices are told beside any choice.
+        // The answer lists the instances of such requests.
         assert_eq!(answer["instances"], json!(["web-2"]), "{status}");
     }
     assert_eq!(fleet.listed("status=404").await.1, [('s', 300)]);
@@ -142,14 +142,14 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     assert_eq!(fleet.listed("status=502").await.1, []);
     assert_eq!(fleet.listed("status=panicked").await.1, []);
 
-    // By instance, and by all of them together.
+    // By instance, and by several parameters together.
     let (_, requests) = fleet.listed("instance=web-2").await;
     assert_eq!(requests, [('u', 700), ('s', 300)]);
     let (_, requests) = fleet.listed("instance=web-2&status=5xx&per_path=2").await;
     assert_eq!(requests, failed[..2]);
     assert_eq!(fleet.listed("instance=web-1&status=5xx").await.1, []);
 
-    // Over two hours, the most of each path are those of both.
+    // Over two hours, the limit for each path holds for both hours together.
     fleet.hand.advance(Duration::from_secs(3_600));
     first.record(SEARCH, Duration::from_secs(200), StatusCode::OK);
     fleet.flush().await;

@@ -124,7 +124,7 @@ pub async fn a_later_hour_makes_the_current_hour_the_last(fixture: &mut Fixture)
     fixture.hit("GET /", NOW + HOUR, MS).await;
     fixture.hit("GET /", NOW + HOUR, MS).await;
     assert_eq!(fixture.hours("GET /").await, (Some(2.0), Some(1.0)));
-    // Two hours later, the last set is of an older hour than the one before, and is not shown.
+    // Two hours later, the statistics of the last hour are older than the hour before, and are not shown.
     fixture.advance(2 * HOUR);
     fixture.hit("GET /", NOW + 3 * HOUR, MS).await;
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), None));
@@ -152,7 +152,7 @@ pub async fn an_hour_between_replaces_the_last_and_older_ones_are_late(fixture: 
     let merged = fixture.hit("GET /", LAST_HOUR, MS).await;
     assert_eq!(merged, MergeReport::default());
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(1.0)));
-    // The hour that had been the last is too old now.
+    // The hour that was the last before is now too old.
     let merged = fixture.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await;
     assert_eq!(merged.late, fixture.late(1));
     // The same holds for a context that began in this hour.
@@ -179,7 +179,7 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     ]);
     let merged = fixture.merge(batch).await;
     assert_eq!((merged.skewed, merged.late), (2, 0));
-    // The samples are missing from the minute on in which they were refused, in all tiers.
+    // In all tiers, the samples are missing in the slice of the minute in which they were refused.
     let missing = async |fixture: &Fixture, width| {
         let records = fixture.records(ALL, width).await;
         let of = |(start, sums): (i64, Aggregate)| (start, sums.measures.get(Measure::Missing));
@@ -241,7 +241,7 @@ pub async fn a_page_and_a_timer_of_one_name_are_two_contexts(fixture: &mut Fixtu
         let records = fixture.store.records_in(&context, 60, now).await.unwrap();
         assert_eq!((records.len(), records[0].1.times.count), (1, count));
     }
-    // The book's keys have one name for both.
+    // The book's keys have one name for both kinds.
     let hits = fixture.counter("hits:both", 60).await;
     assert_eq!(hits, [(NOW, 3)]);
 }
@@ -253,7 +253,7 @@ pub async fn a_batch_of_other_precisions_is_refused(fixture: &mut Fixture) {
     let error = error.unwrap_err().to_string();
     assert!(error.contains("7 s x 120"), "{error}");
     assert!(error.contains("precisions"), "{error}");
-    // The instance goes on with the same number.
+    // The instance uses the same call number again.
     let mut batch = fixture.batch(&[]);
     batch.count(&"sales".into(), NOW, 1);
     let applied = fixture.writer.apply(&call("other", 1, batch)).await;
@@ -349,7 +349,7 @@ pub async fn slices_that_have_ended_are_rolled_up(fixture: &mut Fixture) {
         let median = records[0].1.histogram.quantile(0.5).unwrap();
         assert!((median / 0.1 - 1.0).abs() < error, "{median}");
     }
-    // Minutes beyond their retention are still in the half hours, and those in the six hours.
+    // Minutes beyond their retention are still in the half hours, and half hours beyond theirs in the six hours.
     fixture.advance(HOUR + 1_800);
     fixture.hit("GET /", NOW, MS).await;
     assert_eq!(counts(fixture, 60).await, [(slice(60, NOW + HOUR), 1)]);
@@ -372,7 +372,8 @@ pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(fixture: &mut Fixt
     }
     fixture.merge_clean(batch).await;
     for (minutes, hits) in [(2, 1), (3, 2), (40, 3), (41, 4)] {
-        // One context at a time: the others are rolled up a part at a time, or read where they are.
+        // Only one context gets a sample. The others are rolled up a part at a time, or read from the slices that they
+        // are in.
         fixture.advance(minutes * 60 - (fixture.now() - NOW));
         fixture.hit("GET /7", NOW + minutes * 60, MS).await;
         for name in names.iter().step_by(7) {
@@ -412,13 +413,13 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     // Samples of the last hour do not change the ranking.
     fixture.hit("GET /129", LAST_HOUR, 9_000 * MS).await;
     assert_eq!(fixture.slowest_means().await, slowest);
-    // Nor does the ranking of a fleet whose contexts change grow.
+    // The ranking of a fleet whose contexts change does not grow either.
     if let Some(keys) = &fixture.keys {
         let key = keys.key("slowest:AccessTime");
         let size: u64 = issue(&mut keys.connection().await, "ZCARD", key).await;
         assert_eq!(size, 100);
     }
-    // A day later none of them was visited: all that are ranked go.
+    // A day later, no context was visited: all leave the ranking.
     fixture.advance(24 * HOUR + 60);
     assert_eq!(fixture.clean().await.contexts, 0);
     assert_eq!(fixture.slowest_means().await, []);
@@ -480,7 +481,7 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
 }
 
 pub async fn cleaning_keeps_the_slices_within_their_retention(fixture: &mut Fixture) {
-    // With gaps, which leave slices that no new slice pushes out.
+    // Gaps leave slices that no new slice pushes out.
     for minute in [0, 1, 5, 40] {
         fixture.hit("GET /", NOW + 60 * minute, MS).await;
     }
@@ -601,7 +602,8 @@ pub async fn failures_and_censored_requests_are_told_apart(fixture: &mut Fixture
     assert_eq!(parts(&expected), [(4, 6), (4, 6), (4, 3)]);
 }
 
-/// An instance may have recorded before the store's generation began: while the store was away, or before it was emptied.
+/// An instance may have recorded before the store's generation began: while the store was away, or before it was
+/// emptied.
 pub async fn what_counts_as_recorded_begins_with_the_first_sample(fixture: &mut Fixture) {
     const DAY: i64 = 24 * HOUR;
     fixture.store.hello().await.unwrap();

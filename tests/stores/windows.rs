@@ -1,5 +1,5 @@
-//! The answers about windows, in each store, against a plain list of all requests: counts, sums, outcomes, polls, timers and
-//! coverage are exact, percentiles are within the stated error.
+//! The answers about windows, in each store, against a plain list of all requests: counts, sums, outcomes, polls,
+//! timers and coverage are exact, and percentiles are within the stated error.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ fn timer_id(timer: usize) -> RecordId {
     RecordId::new(Kind::Timer, &format!("db:{timer}"))
 }
 
-/// The seconds in which a part of some requests, which are sorted, have ended.
+/// The seconds within which a share of the requests ended. The requests are sorted by duration.
 pub fn percentile(served: &[Served], q: f64) -> f64 {
     let rank = ((q * served.len() as f64).ceil() as usize).max(1);
     served[rank - 1].nanos as f64 / 1e9
@@ -134,7 +134,7 @@ impl Page {
         Self::with_query_bytes(fixture, 64 << 20)
     }
 
-    /// A page of which so many bytes are held.
+    /// A page that may hold this number of bytes.
     pub fn with_query_bytes(fixture: &Fixture, bytes: usize) -> Self {
         let builder = Pulse::builder().store(fixture.store.clone());
         let builder = builder.clock(fixture.clock.clone()).query_bytes(bytes);
@@ -226,7 +226,7 @@ impl Page {
         near(&polls["mean"], computed / requests / 2.0, 1e-9);
         let waited = sum(|served| served.polls()[2]);
         near(&polls["waiting"], waited / requests, 1e-9);
-        // The window before does not know its longest poll once slices have left it.
+        // The longest poll of the window before is unknown once slices have left that window.
         if !polls["longest"].is_null() {
             let longest = expected.iter().map(|served| served.polls()[0]).max();
             near(&polls["longest"], longest.unwrap() as f64 / 1e9, 1e-9);
@@ -299,7 +299,8 @@ impl Page {
         let paths = self.get(&uri).await;
         let (now, before) = (range(&paths), range(&paths["before"]));
         assert_eq!((before.1, before.1 - before.0), (now.0, now.1 - now.0));
-        // Minutes are kept for two hours: an answer about an earlier window has the part that is kept, and says how much it is.
+        // Minutes are kept for two hours: an answer about an earlier window has the part that is kept, and says how
+        // large it is.
         let complete = paths["before"]["complete"].as_f64().unwrap();
         let is_kept = query.starts_with("window") || complete >= 1.0;
         let error = paths["error"].as_f64().unwrap();
@@ -329,7 +330,7 @@ impl Page {
             if let [first, .., last] = &expected[..] {
                 assert_eq!(hour["start"], now.0);
                 assert_eq!(hour["requests"], expected.len());
-                // These are exact, as hours do not move.
+                // The extremes are exact, as hours do not move.
                 near(&hour["min"], first.nanos as f64 / 1e9, 1e-12);
                 near(&hour["max"], last.nanos as f64 / 1e9, 1e-12);
             }
@@ -361,8 +362,8 @@ pub fn near(answer: &Value, expected: f64, error: f64) {
     assert!(wrong <= most, "{answer} instead of {expected}");
 }
 
-/// Hours and days pass, with requests that are flushed late, with outages, and in the end with clocks ahead. So many bytes
-/// are held, and each of so many other contexts has a request now and then.
+/// Hours and days pass, with requests that are flushed late, with outages, and in the end with clocks ahead. The page
+/// may hold `bytes`, and each of `others` further contexts has a request now and then.
 async fn windows_show_what_was_served(
     mut fixture: Fixture,
     (steps, bytes, others): (usize, usize, usize),
@@ -428,7 +429,7 @@ async fn a_window_that_does_not_fit_by_itself_names_the_setting() {
         number(&answer["window"], "count")
     };
     assert_eq!(count(&page, "5m").await, 50);
-    // A hundred times as many.
+    // A hundred times as many requests.
     page.serve(&mut fixture, &served[50..]).await;
     fixture.advance(2);
     for uri in [
@@ -552,7 +553,7 @@ async fn rows_compare_with_the_window_before() {
 }
 
 in_both!(windows_show_what_was_served(
-    // About one window of them fits.
+    // About one window fits into these bytes.
     (80, 1 << 20, 150),
     (100, 64 << 20, 0)
 ));

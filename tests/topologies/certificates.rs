@@ -25,7 +25,7 @@ pub fn trusting(options: RedisOptions, Tls(folder): &Tls) -> RedisOptions {
     options.certificates(certificates).unwrap()
 }
 
-/// Proxies before the ports of TLS of all nodes, and the options by which a service reaches the nodes through them.
+/// Proxies in front of the TLS ports of all nodes, and the options by which a service reaches the nodes through them.
 pub async fn behind_proxies(cluster: &RedisCluster) -> (Vec<Proxy>, RedisOptions) {
     let (mut proxies, mut addresses) = (Vec::new(), HashMap::new());
     for url in cluster.tls_urls() {

@@ -35,7 +35,7 @@ async fn a_cluster_that_is_down_for_seconds_loses_nothing() {
     trials::cluster_down(outage, seed()).await.assert_exact();
 }
 
-/// A seed that is down does not matter, nor does one that owns nothing: a replica.
+/// A seed that is down does not matter, nor does a seed that owns no slot: a replica.
 #[tokio::test]
 async fn any_node_leads_to_the_owner() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
@@ -57,7 +57,7 @@ async fn a_prefix_that_spreads_over_slots_is_refused() {
     }
 }
 
-/// What a managed server denies: CONFIG, KEYS, SCRIPT, CLIENT LIST, MEMORY, DEBUG and INFO, and to ask about permissions.
+/// A managed server denies CONFIG, KEYS, SCRIPT, CLIENT LIST, MEMORY, DEBUG, INFO, and questions about permissions.
 #[tokio::test]
 async fn a_user_without_dangerous_commands_is_enough() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());

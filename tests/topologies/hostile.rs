@@ -18,7 +18,7 @@ struct Liar {
 }
 
 impl Liar {
-    /// `error` makes the error of the node's own port.
+    /// `error` makes the error from the node's own port.
     async fn start(error: impl Fn(u16) -> String + Send + Sync + 'static) -> Self {
         let (port, errors) = (Arc::new(AtomicU16::new(0)), Arc::new(AtomicU64::new(0)));
         let (own, counted) = (port.clone(), errors.clone());
@@ -30,7 +30,7 @@ impl Liar {
                     format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{own}\r\n")
                 }
                 b"INFO" => "$20\r\nredis_version:7.0.15\r\n".to_owned(),
-                // Not what checks the permissions of a new connection, which has no key.
+                // Leaves out the script that checks the permissions of a new connection, which has no key.
                 b"EVAL" | b"EVALSHA" if words[2] != b"0" => {
                     counted.fetch_add(1, SeqCst);
                     format!("-{}\r\n", error(own))
@@ -53,7 +53,7 @@ async fn redirects_to_nowhere_and_in_a_circle_are_errors() {
     let slot = shared::cluster().await.slot(TAGGED).await;
     let dead = free_port();
     let lies = [
-        // Nodes that name themselves: five redirects are followed.
+        // The node redirects to itself: five redirects are followed.
         format!("MOVED {slot} 127.0.0.1:OWN"),
         format!("ASK {slot} 127.0.0.1:OWN"),
         "MOVED".to_owned(),

@@ -1,5 +1,5 @@
-//! A real cluster of three primaries and three replicas, and a primary with two replicas and three Sentinels: the suite that
-//! every store passes, and short faults. The long form is `make chaos`.
+//! A real cluster of three primaries and three replicas, and a primary with two replicas and three Sentinels: the suite
+//! that every store passes, and short faults. The long form is `make chaos`.
 #![allow(
     clippy::unwrap_used,
     dead_code,

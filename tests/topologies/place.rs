@@ -26,7 +26,7 @@ pub fn pulse(options: RedisOptions, prefix: &str) -> Builder {
         .flush_interval(Duration::from_millis(20))
 }
 
-/// A store that is patient, as the tests run at the same time.
+/// A store with long timeouts, as the tests run at the same time.
 pub fn store(options: RedisOptions, prefix: &str) -> RedisStore {
     let options = options.prefix(prefix).unwrap();
     let options = options.response_timeout(PATIENCE);
@@ -46,7 +46,7 @@ pub async fn own_slots(node: &RedisServer) {
     .await;
 }
 
-/// A service with traffic, of which some can be read.
+/// A service with traffic. Its first requests can already be read.
 pub async fn under_load(builder: Builder) -> (Service, Load) {
     let service = Service::new(builder);
     let load = service.load(seed());
@@ -72,13 +72,13 @@ pub fn mapped(options: RedisOptions, addresses: HashMap<String, String>) -> Redi
     options.address_map(move |announced| addresses.get(announced).cloned())
 }
 
-/// What the owner of the prefix's slot has.
+/// Reads the data of the owner of the prefix's slot.
 pub async fn stored_in(cluster: &RedisCluster, prefix: &str) -> Stored {
     let slot = cluster.slot(prefix).await;
     Stored::read_below(prefix, &mut cluster.connection_to(slot).await).await
 }
 
-/// What the primary has.
+/// Reads the data of the primary.
 pub async fn stored_behind(sentinels: &Sentinels, prefix: &str) -> Stored {
     let primary = &sentinels.servers()[sentinels.primary().await];
     Stored::read_below(prefix, &mut primary.server.connection().await).await
@@ -107,7 +107,7 @@ pub async fn end_exactly_in(service: &Service, cluster: &RedisCluster, prefix: &
 /// Ends a service behind Sentinels, and panics unless every request was counted once.
 pub async fn end_exactly_behind(service: &Service, sentinels: &Sentinels, prefix: &str) {
     sentinels.hold().await;
-    // A call to the last primary, which gets what it lacks.
+    // This call goes to the last primary, which then gets the calls that it lacks.
     service.requests(1).await;
     service.end().await;
     service.assert_exact_in(stored_behind(sentinels, prefix).await);

@@ -28,7 +28,7 @@ async fn a_failover_under_load_loses_nothing() {
     service.flushed_again().await;
     readable_again(&service).await;
 
-    // Without Sentinels, the primary that was named last goes on, and it is told.
+    // Without Sentinels, the service keeps the primary that was named last, and warns.
     sentinels.hold().await;
     let primary = sentinels.primary().await;
     service.flushed_again().await;
@@ -52,7 +52,8 @@ async fn calls_that_a_primary_acknowledged_while_it_was_cut_off_are_replayed() {
     trials::cut_off_primaries(1, seed()).await.assert_exact();
 }
 
-/// Calls that it had received are executed when it goes on, and are no more part of the fleet's figures.
+/// The frozen primary executes the calls that it had received when it goes on. The fleet's figures do not have these
+/// calls.
 #[tokio::test]
 async fn a_primary_that_freezes_is_left() {
     let sentinels = Sentinels::start().await;

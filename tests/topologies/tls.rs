@@ -24,7 +24,7 @@ async fn connections_with_tls_that_are_cut_lose_nothing() {
     trials::tls_cut(10, seed()).await.assert_exact();
 }
 
-/// A server of a cluster by itself, which owns all slots.
+/// A cluster of one server, which owns all slots.
 async fn only_node(tls: &Tls, port: u16, settings: &[(&str, &str)]) -> RedisServer {
     let mut node = RedisServer::builder().node_of_a_cluster();
     for (name, value) in tls.settings(port) {
@@ -93,7 +93,7 @@ impl Recorder {
     }
 }
 
-/// A cluster that names its ports without TLS to clients that came by TLS.
+/// The cluster names its ports without TLS to clients that came by TLS.
 #[tokio::test]
 async fn a_cluster_leads_no_client_away_from_tls() {
     let (tls, port) = (certificates(), free_port_with_bus());
@@ -107,7 +107,7 @@ async fn a_cluster_leads_no_client_away_from_tls() {
     recorder.assert_only_tls();
 }
 
-/// Sentinels with TLS that name a primary without it.
+/// The Sentinels with TLS name a primary without TLS.
 #[tokio::test]
 async fn a_sentinel_leads_no_client_away_from_tls() {
     let tls = certificates();

@@ -1,5 +1,5 @@
-//! Clusters whose slots move and whose nodes die, and primaries that Sentinels replace: each is a test in its short form,
-//! and a row of `make chaos` in its long form.
+//! Clusters whose slots move and whose nodes die, and primaries that Sentinels replace: each is a test in its short
+//! form, and a row of `make chaos` in its long form.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::user::User;
 /// After the end of a fault, all that was recorded must be readable again within this time.
 const READABLE: Duration = Duration::from_secs(10);
 
-/// Covers what a primary acknowledges that is cut off for half a minute: 15,000 requests a second, in 50 calls.
+/// Covers what a primary acknowledges while it is cut off for half a minute: 15,000 requests a second, in 50 calls.
 const REPLAY_BYTES: usize = 32 << 20;
 
 /// A service under load, and the longest time until its figures could be read again.
@@ -44,7 +44,7 @@ impl Trial {
         }
     }
 
-    /// A fault has ended now.
+    /// Measures the recovery from a fault that has just ended.
     async fn recover(&mut self) {
         self.service.flushed_again().await;
         let took = readable_again(&self.service).await;
@@ -73,7 +73,7 @@ impl Trial {
     }
 }
 
-/// How often a node was told that the next command is about a slot that is being moved to it.
+/// How often a node got ASKING, which announces a command about a slot that is being moved to it.
 async fn asking(node: &Node) -> u64 {
     let stats = node.server.info("commandstats").await;
     let calls = stats.get("cmdstat_asking").and_then(|asking| {
@@ -117,11 +117,11 @@ pub async fn failovers(rounds: u64, seed: u64) -> Report {
     let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), seed).await;
     for round in 0..rounds {
         if round % 2 == 0 {
-            // Ordered, so that the replica has everything.
+            // A planned failover: the replica has everything.
             cluster.fail_over(slot).await;
             trial.recover().await;
         } else {
-            // Unforeseen: the calls that the replica lacks are replayed.
+            // An unplanned failover: the calls that the replica lacks are replayed.
             let killed = cluster.kill_owner(slot).await;
             trial.recover().await;
             cluster.nodes()[killed].server.restart().await;
@@ -142,7 +142,7 @@ pub async fn cut_off_primaries(rounds: u64, seed: u64) -> Report {
         let replayed = || trial.service.health().flush.replayed;
         let (before, primary) = (replayed(), sentinels.primary().await);
         let cut = Instant::now();
-        // It is still written to, and its replicas do not get it.
+        // The service still writes to the primary, but the replicas do not get it.
         sentinels.cut_off(primary);
         sentinels.another_primary(primary).await;
         let replaced = Instant::now();
@@ -152,7 +152,7 @@ pub async fn cut_off_primaries(rounds: u64, seed: u64) -> Report {
         all_replayed &= replayed() > before;
         longest = longest.max(cut.elapsed());
         trial.recover().await;
-        // It comes back writable, until a Sentinel makes it a replica.
+        // The old primary comes back writable, until a Sentinel makes it a replica.
         sentinels.heal(primary);
         trial.recover().await;
         sentinels.healthy().await;
@@ -194,7 +194,7 @@ pub async fn credentials(rotations: u64, seed: u64) -> Report {
         let before = user.asked();
         user.rotate(cluster).await;
         trial.recover().await;
-        // The first answer was the old password.
+        // The application is asked twice, as it gives the old password first.
         is_asked &= user.asked() >= before + 2;
     }
     let done =

@@ -7,7 +7,7 @@ use tower_pulse_redis::{RedisCredentials, RedisOptions};
 
 use crate::rig::cluster::RedisCluster;
 
-/// A user of all nodes of a cluster, of which the application knows the password.
+/// A user of all nodes of a cluster. The application knows the user's password.
 #[derive(Clone)]
 pub struct User {
     name: String,
@@ -18,7 +18,7 @@ pub struct User {
 #[derive(Default)]
 struct Known {
     password: String,
-    /// Given once more before the new one, as a cache of passwords may do it.
+    /// The old password, given once more before the new one, as a cache of passwords might.
     stale: Option<String>,
 }
 

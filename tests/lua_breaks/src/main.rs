@@ -1,11 +1,11 @@
-//! Breaks the Lua scripts in one place at a time, and lists which tests notice, for `make lua-breaks`. Fails when no test
-//! notices a break.
+//! Breaks the Lua scripts in one place at a time, and lists which tests notice, for `make lua-breaks`. Fails when no
+//! test notices a break.
 //!
-//! The suites are built once: they read the scripts of the folder that `PULSE_LUA_FOLDER` names. The sources stay as they
-//! are.
+//! The suites are built once: they read the scripts from the folder that `PULSE_LUA_FOLDER` names. The sources do not
+//! change.
 //!
-//! Arguments select the breaks whose script or name contains one of them. `PULSE_LUA_FROM=65` begins with the 65th of them,
-//! where an earlier run ended.
+//! Each argument is a text: breaks whose script or name contains one of these texts are selected. `PULSE_LUA_FROM=65`
+//! begins with the 65th selected break, to continue an earlier run.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -32,7 +32,7 @@ const PARTS: [Part; 5] = [
 ];
 /// The part that runs the scripts of rows, which no other part runs. Its example is not built here.
 const ROW_PARTS: [Part; 1] = [("rows", &["--skip", "example::"])];
-/// Seconds. A part takes up to a minute, and several on a busy machine. A break may well make a loop endless.
+/// In seconds. A part takes up to a minute, or several minutes on a busy machine. A break can make a loop endless.
 const TIME_LIMIT: &str = "600";
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -50,7 +50,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Err(format!("no break from number {} on contains {parts:?}", from + 1).into());
     }
     let scripts = Scripts::copy()?;
-    // Before anything is built, as a break that cannot be applied fails.
+    // Checks that each break can be applied, before anything is built.
     for broken in &selected {
         broken.apply(&fs::read_to_string(broken.path(&scripts.folder))?)?;
     }
@@ -147,7 +147,7 @@ fn cargo(args: &[&str]) -> Result<String, Box<dyn Error>> {
         "--profile",
         "mutants",
     ]);
-    // Variables that `cargo run` has set for this package.
+    // Removes variables that `cargo run` has set for this package.
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") {
             cargo.env_remove(name);
@@ -161,7 +161,7 @@ fn cargo(args: &[&str]) -> Result<String, Box<dyn Error>> {
     }
 }
 
-/// The suites, as they were built.
+/// The built suites.
 struct Suites<'a> {
     scripts: &'a Scripts,
     root: PathBuf,
@@ -175,7 +175,7 @@ impl<'a> Suites<'a> {
             if executables.contains_key(suite) {
                 continue;
             }
-            // Its tests start the demo.
+            // The tests of this suite start the demo.
             if *suite == "faults" {
                 cargo(&["build", "--example", "demo"])?;
             }
@@ -195,7 +195,7 @@ impl<'a> Suites<'a> {
         })
     }
 
-    /// Runs the parts of the suites until a test fails. Returns who noticed.
+    /// Runs the parts of the suites until a test fails. Returns the name of this test.
     fn test(&self, parts: &[Part]) -> Result<Option<String>, Box<dyn Error>> {
         for (suite, args) in parts.iter().copied() {
             let executable = self.executables.get(suite).ok_or("the suite is built")?;
@@ -219,7 +219,7 @@ impl<'a> Suites<'a> {
             let Some(test) = self.run(executable, &args)? else {
                 return Ok(None);
             };
-            // Runs no test, and passes, unless it is the name of one.
+            // If `test` is not a test's name but says how the tests ended, this runs no test, and passes.
             let is_by_chance = self.run(executable, &["--exact", &test])?.is_none();
             if !is_by_chance || test.contains(' ') {
                 return Ok(Some(test));

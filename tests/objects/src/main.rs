@@ -1,20 +1,21 @@
-//! Writes `src/guide/objects.md`, the guide's page of the objects of the API, for `make objects`. Its test fails when
-//! the page is not what this writes.
+//! Writes `src/guide/objects.md`, the guide's page of the objects of the API, for `make objects`. A test fails when the
+//! page is out of date.
 //!
-//! The page has the structs and the enums of `crates/` to which `src/guide/api.md` links, each followed by those that
-//! it names: of a type, of its fields and of its variants the first paragraph of the docs. Serde's attributes say how a
-//! field is called, whether it may be absent, and whether it stands for fields: its first sentence is then left out.
-//! Where serializing is written by hand, the docs say so: a field may be absent if they contain the word *absent*, and
-//! null if they contain the word *null*. The sources are read line by line, as rustfmt writes a field on each.
+//! The page has the structs and the enums of `crates/` to which `src/guide/api.md` links, each followed by the types
+//! that it names. It shows the first paragraph of the docs of each type, field and variant. Serde's attributes say how
+//! a field is called, whether it may be absent, and whether it is flattened: the first sentence of a flattened field's
+//! docs is left out. If serialization is written by hand, the docs must contain the word *absent* for a field that may
+//! be absent, and *null* for one that may be null. The sources are read line by line, as rustfmt writes each field on a
+//! line of its own.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The page begins with this.
+/// The beginning of the page.
 const HEAD: &str = include_str!("../head.md");
-/// Units of numbers, and how the docs say them.
+/// Units of numbers, and the words for them in the docs.
 const UNITS: [(&str, &str); 3] = [
     ("moment", ", in Unix seconds"),
     ("seconds", ", in seconds"),
@@ -51,10 +52,10 @@ fn page() -> Result<String, Box<dyn Error>> {
     Ok(page)
 }
 
-/// By its name, the line that begins a type, and those of its fields or variants.
+/// For the name of each type: the line that begins it, and the lines of its fields or variants.
 type Types = BTreeMap<String, Vec<Line>>;
 
-/// Adds the types of all files of a folder. Of one name, the one that serde serializes counts.
+/// Adds the types of all files of a folder. Among types of the same name, the one that serde serializes is used.
 fn read(folder: &Path, types: &mut Types) -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -111,13 +112,13 @@ impl Line {
         self.attributes.contains(attribute)
     }
 
-    /// What an attribute assigns to a word.
+    /// The value that an attribute assigns to a word.
     fn value(&self, word: &str) -> Option<&str> {
         let (_, value) = self.attributes.split_once(&format!("{word} = \""))?;
         value.split('"').next()
     }
 
-    /// The first paragraph of the docs without links, and with the null of JSON.
+    /// The first paragraph of the docs without links. `None` becomes `null` or *absent*.
     fn docs(&self) -> String {
         let lines = self.docs.iter().take_while(|line| !line.is_empty());
         let docs = lines.map(|line| &line[..]).collect::<Vec<_>>().join(" ");
@@ -191,7 +192,7 @@ fn renamed(variant: &str, form: Option<&str>) -> String {
     chars.collect()
 }
 
-/// The type in JSON of a type in Rust, whose name is added to `named`.
+/// Returns the type in JSON of a type in Rust, and adds the types that the page must describe to `named`.
 fn json(of: &str, named: &mut Vec<String>) -> String {
     let generic = of.strip_suffix('>').and_then(|of| of.split_once('<'));
     if let Some((around, within)) = generic {

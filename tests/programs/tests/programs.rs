@@ -1,4 +1,4 @@
-//! The programs of README and of the guide end well when they are told to, also while the store is away.
+//! The programs of README and of the guide end well after a signal, also while the store is away.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use pulse_rig::demo::Demo;
@@ -7,7 +7,7 @@ use pulse_rig::process::free_port;
 use pulse_rig::server::RedisServer;
 use pulse_rig::wait::{PATIENCE, until};
 
-/// Ends a program by a signal, and returns what it said.
+/// Ends a program by a signal, and returns what it wrote to stderr.
 async fn end(program: &Demo, signal: &str) -> String {
     program.signal(signal);
     let status = program.wait_exit(PATIENCE).await.expect("it ends");
@@ -16,7 +16,7 @@ async fn end(program: &Demo, signal: &str) -> String {
     said
 }
 
-/// A program says in one line how much it lost, and why.
+/// Asserts that a program says in one line how much it lost, and why.
 fn tells_the_loss(said: &str, why: &str) {
     let is_told = said.starts_with("tower-pulse: 1 requests")
         && said.contains("could not be flushed before the shutdown: ")

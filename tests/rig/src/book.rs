@@ -115,8 +115,7 @@ pub async fn clean_counters_pass(
     cleaned
 }
 
-/// Removes an empty counter from `known:`, unless another client adds to it meanwhile. Returns whether it
-/// did.
+/// Removes an empty counter from `known:`, unless another client adds to it meanwhile. Returns whether it was removed.
 async fn forget_if_empty(
     conn: &mut MultiplexedConnection,
     known_key: &str,
@@ -137,8 +136,8 @@ async fn forget_if_empty(
 /// `update_stats`: adds a value to the statistics of a context and type in the hour `hour_iso`
 /// (`2012-05-07T07:00:00`). Returns count, sum and sum of squares.
 ///
-/// The print never writes `:start` the first time; this does, as the book's later code does. For the
-/// print as it is, see [`update_stats_as_printed`].
+/// The print never writes `:start` the first time; this function does, as the book's later code does. For the print as
+/// it is, see [`update_stats_as_printed`].
 pub async fn update_stats(
     conn: &mut MultiplexedConnection,
     prefix: &str,
@@ -220,9 +219,9 @@ pub struct Stats {
     pub max: f64,
     /// Number of values.
     pub count: f64,
-    /// Their sum.
+    /// The sum of the values.
     pub sum: f64,
-    /// The sum of their squares.
+    /// The sum of the squares of the values.
     pub sumsq: f64,
     /// `sum / count`.
     pub average: f64,

@@ -37,7 +37,7 @@ pub struct Node {
     tls_port: Option<u16>,
 }
 
-/// What a node says of itself.
+/// A node's own description of itself.
 #[derive(Debug, Default)]
 struct Itself {
     id: String,
@@ -143,7 +143,7 @@ impl RedisCluster {
             .await;
             if at >= PRIMARIES {
                 let primary = &self.nodes[at - PRIMARIES].id;
-                // It may know the node, but not yet that this is a primary.
+                // The replica may know this node, but not yet that it is a primary.
                 until("it replicates", async || {
                     let told = node.ask::<String>(&["CLUSTER", "REPLICATE", primary]).await;
                     told.is_ok()
@@ -193,8 +193,8 @@ impl RedisCluster {
         slot.expect("a slot")
     }
 
-    /// The place of the node that owns a slot, by what the nodes say of themselves. `None` while it has no owner, or none
-    /// that answers.
+    /// The place of the node that owns a slot, by what the nodes say of themselves. `None` while the slot has no owner,
+    /// or none that answers.
     pub async fn find_owner(&self, slot: u16) -> Option<usize> {
         let mut owners = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
@@ -228,7 +228,7 @@ impl RedisCluster {
         self.nodes[self.owner(slot).await].server.connection().await
     }
 
-    /// The place of another primary than the owner of a slot.
+    /// The place of a primary other than the owner of a slot.
     pub async fn other_primary(&self, slot: u16) -> usize {
         let owner = self.owner(slot).await;
         for (at, node) in self.nodes.iter().enumerate() {
@@ -241,8 +241,8 @@ impl RedisCluster {
         panic!("there is one primary only");
     }
 
-    /// Moves a slot to another primary, key by key, with a pause after each two keys: meanwhile both nodes have some of the
-    /// keys, and redirect with ASK. Returns the number of keys that were moved.
+    /// Moves a slot to another primary, key by key, with a pause after each two keys: meanwhile both nodes have some of
+    /// the keys, and redirect with ASK. Returns the number of moved keys.
     pub async fn move_slot(&self, slot: u16, to: usize, pause: Duration) -> usize {
         let _turn = self.moving.lock().await;
         let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
@@ -277,8 +277,8 @@ impl RedisCluster {
         moved
     }
 
-    /// Moves a slot to another primary at once, as Valkey 9 does it: clients see MOVED only. `false` if the server has no
-    /// such command.
+    /// Moves a slot to another primary at once, as Valkey 9 does it: clients only see MOVED. `false` if the server does
+    /// not have the command.
     pub async fn move_slot_at_once(&self, slot: u16, to: usize) -> bool {
         let _turn = self.moving.lock().await;
         let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
@@ -301,13 +301,13 @@ impl RedisCluster {
         true
     }
 
-    /// Lets a replica of the owner of a slot take its place, once it has all of its data.
+    /// Lets a replica take the place of the owner of a slot, once the replica has all data.
     pub async fn fail_over(&self, slot: u16) {
         let owner = self.owner(slot).await;
         let replica = self.replica_of(owner).await;
         let replica = &self.nodes[replica];
         until("the replica has taken over", async || {
-            // It gives up after five seconds.
+            // The replica gives up after five seconds.
             let _ = replica.ask::<String>(&["CLUSTER", "FAILOVER"]).await;
             for _ in 0..100 {
                 if self.find_owner(slot).await != Some(owner) {
@@ -392,14 +392,14 @@ impl Node {
         told.unwrap_or_else(|error| panic!("{words:?}: {error}"));
     }
 
-    /// `None` if it does not answer.
+    /// The node's own description of itself; `None` if it does not answer.
     async fn itself(&self) -> Option<Itself> {
         let nodes: String = self.ask(&["CLUSTER", "NODES"]).await.ok()?;
         let line = nodes.lines().find(|line| line.contains("myself"))?;
         let words: Vec<_> = line.split_whitespace().collect();
         let is_replica = words.get(2)?.contains("slave");
         let ranges = words.iter().skip(8).filter_map(|range| {
-            // Slots that are on their way stand in brackets.
+            // Slots that are being moved stand in brackets.
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             Some((first.parse().ok()?, last.parse().ok()?))
         });

@@ -54,12 +54,12 @@ impl Demo {
         Self::start_with(binary, &[], env).await
     }
 
-    /// The same with arguments.
+    /// Like [`Self::start`], with arguments.
     pub async fn start_with(binary: impl AsRef<Path>, args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::start_within(Duration::from_secs(30), binary, args, env).await
     }
 
-    /// The same with another patience.
+    /// Like [`Self::start_with`], with a limit other than 30 seconds.
     pub async fn start_within(
         patience: Duration,
         binary: impl AsRef<Path>,
@@ -99,7 +99,7 @@ impl Demo {
         demo
     }
 
-    /// The address that it listens on.
+    /// The address that the binary listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -109,12 +109,12 @@ impl Demo {
         self.process().pid()
     }
 
-    /// Its stdout so far.
+    /// The stdout of the process so far.
     pub fn stdout(&self) -> String {
         self.read("stdout")
     }
 
-    /// Its stderr so far.
+    /// The stderr of the process so far.
     pub fn stderr(&self) -> String {
         self.read("stderr")
     }

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 /// One keep-alive connection. It reconnects after the server has closed it in order.
 ///
-/// It has no timeout: an answer that never comes hangs the test.
+/// The connection has no timeout: an answer that never comes hangs the test.
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,

@@ -1,8 +1,8 @@
 //! The test rig around tower-pulse: real Redis servers, a network that fails on demand, the book's own
 //! functions, a plain HTTP client, and the demo as a child process. It does not know tower-pulse itself.
 //!
-//! Read in this order: [`server`], [`proxy`], [`cluster`], [`sentinel`], [`shared`], [`book`], [`http`], [`demo`], [`lua`], [`peer`], [`log`], [`json`], [`wait`];
-//! [`process`], [`resp`] and [`seed`] are what they stand on.
+//! Read in this order: [`server`], [`proxy`], [`cluster`], [`sentinel`], [`shared`], [`book`], [`http`], [`demo`],
+//! [`lua`], [`peer`], [`log`], [`json`], [`wait`]. These modules use [`process`], [`resp`] and [`seed`].
 
 pub mod book;
 pub mod cluster;

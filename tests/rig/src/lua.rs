@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The source of a script, such as `amend`. `make lua-breaks` sets the folder, in which it has broken a script.
+/// The source of a script, such as `amend`. `make lua-breaks` names a folder in which a script is broken.
 pub fn script(name: &str) -> String {
     let folder = std::env::var_os("PULSE_LUA_FOLDER").map(PathBuf::from);
     let folder = folder.unwrap_or_else(|| {
@@ -15,6 +15,6 @@ pub fn script(name: &str) -> String {
         let file = folder.join(format!("lua/{name}.lua"));
         std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     };
-    // Some scripts stand behind this one.
+    // Some scripts call the function `try`.
     read("try") + &read(name)
 }

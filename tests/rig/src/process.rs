@@ -217,11 +217,11 @@ pub fn free_port() -> u16 {
     panic!("no free port between 15000 and 32000");
 }
 
-/// How far the port on which the nodes of a cluster talk is from the one for clients, by default.
+/// By default, the nodes of a cluster talk to each other on the port for clients plus this number.
 const BUS: u16 = 10_000;
 
-/// The same for a node of a cluster: nobody listens on this port, nor on the one that is 10,000 further, on which the other
-/// nodes will look for it.
+/// Like [`free_port`], for a node of a cluster: neither this port has a listener, nor the port 10,000 above it, on
+/// which the other nodes will look for this node.
 pub fn free_port_with_bus() -> u16 {
     for _ in 0..1000 {
         let port = fastrand::u16(15_000..32_000 - BUS);
@@ -240,9 +240,10 @@ fn give(reservations: impl IntoIterator<Item = UdpSocket>) {
     given.extend(reservations);
 }
 
-/// Reserves a port without a listener: no other test process is given it while this holds the UDP port of the same number,
-/// so that a client of a server that is down never finds that of another test. It is tried by connecting to it, not by listening on it: a child that another test
-/// starts at that moment has a copy of the listener until it executes its program.
+/// Reserves a port without a listener. While this holds the UDP port of the same number, no other test process gets the
+/// port: a client of a server that is down never finds the server of another test. The port is tried by connecting to
+/// it, not by listening on it: a child that another test starts at that moment would copy the listener, and hold it
+/// until it executes its program.
 fn reserve(port: u16) -> Option<UdpSocket> {
     let is_closed = TcpStream::connect(("127.0.0.1", port))
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);

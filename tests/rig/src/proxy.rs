@@ -26,10 +26,10 @@ pub struct Proxy {
 /// The state of a connection after one of its replies was swallowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swallow {
-    /// It stays open and mute: requests go on to the server, and no reply is forwarded until the connection
+    /// The connection stays open and mute: requests go on to the server, and no reply is forwarded until the connection
     /// is cut. (The client would take a later reply for the swallowed one.)
     Hang,
-    /// It is reset as soon as the server has answered all of the doomed requests.
+    /// The connection is reset as soon as the server has answered all of the doomed requests.
     Cut,
 }
 

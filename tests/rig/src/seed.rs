@@ -12,8 +12,8 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// A seed that is the same in each run, for what holds for most seeds and not for all: what change
-/// detection says about random traffic, for instance. `PULSE_SEED` tries another one.
+/// A seed that is the same in each run, for tests that hold for most seeds but not for all, such as tests of change
+/// detection on random traffic. `PULSE_SEED` tries another seed.
 pub fn fixed_seed() -> u64 {
     let seed = given().unwrap_or(1);
     eprintln!("seed: {seed}");

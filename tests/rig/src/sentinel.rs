@@ -1,8 +1,8 @@
 //! A primary with two replicas, and three real Sentinels that watch them.
 //!
-//! Sentinels and servers reach each server through a proxy of its own, whose address is the one that Sentinel names; what is
-//! tested connects to the server itself, by [`Sentinels::address_map`]. So a primary can be cut off from all others while it
-//! is still written to.
+//! Sentinels and servers reach each server through its own proxy, whose address Sentinel names. The tested service
+//! connects to the server itself, by [`Sentinels::address_map`]. So a primary can be cut off from all others while the
+//! service still writes to it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,10 +22,10 @@ use super::wait::{PATIENCE, until};
 pub const SERVICE: &str = "pulse-primary";
 
 const SENTINELS: usize = 3;
-/// More than half.
+/// More than half of the Sentinels.
 const QUORUM: usize = 2;
 
-/// A server and its Sentinels. Dropping it ends them.
+/// A primary, its replicas and their Sentinels. Dropping this ends all of them.
 #[derive(Debug)]
 pub struct Sentinels {
     servers: Vec<Watched>,
@@ -36,7 +36,7 @@ pub struct Sentinels {
 #[derive(Debug)]
 pub struct Watched {
     pub server: RedisServer,
-    /// The way of Sentinels and other servers to it.
+    /// The proxy through which Sentinels and other servers reach the server.
     pub way: Proxy,
 }
 
@@ -63,7 +63,7 @@ struct Sentinel {
 }
 
 impl Sentinels {
-    /// Starts all without passwords and TLS.
+    /// Starts servers and Sentinels without passwords and TLS.
     pub async fn start() -> Self {
         Self::start_with(Setup::default()).await
     }
@@ -110,8 +110,8 @@ impl Sentinels {
         }
     }
 
-    /// Lets the Sentinels put nothing in the place of the primary any more, and waits until what they began is over. On a
-    /// busy machine they may else leave a primary that was only slow, at any time.
+    /// Keeps the Sentinels from replacing the primary, and waits until a failover that they have begun is over. On a
+    /// busy machine, they could otherwise replace a slow primary at any time.
     pub async fn hold(&self) {
         for sentinel in &self.sentinels {
             let patience = ["down-after-milliseconds", "600000"];
@@ -129,7 +129,7 @@ impl Sentinels {
         self.sentinels.iter().map(Sentinel::url).collect()
     }
 
-    /// The same with TLS.
+    /// The URLs of the Sentinels with TLS.
     pub fn tls_urls(&self) -> Vec<String> {
         let ports = self.sentinels.iter().map(|sentinel| sentinel.tls_port);
         ports
@@ -142,7 +142,7 @@ impl Sentinels {
         &self.servers
     }
 
-    /// Where the servers are that Sentinel names.
+    /// Maps the addresses that Sentinel names to those of the servers.
     pub fn address_map(&self) -> HashMap<String, String> {
         let address = |port: u16| format!("127.0.0.1:{port}");
         let servers = self.servers.iter();
@@ -174,7 +174,7 @@ impl Sentinels {
         primary.expect("waited for it")
     }
 
-    /// Lets a Sentinel put a replica in the place of the primary. Returns the place of the new primary.
+    /// Lets a Sentinel replace the primary by a replica. Returns the place of the new primary.
     pub async fn fail_over(&self) -> usize {
         let before = self.primary().await;
         let sentinel = &self.sentinels[0];
@@ -236,8 +236,8 @@ impl Watched {
 }
 
 impl Watched {
-    /// The port of the primary from which it gets all data, itself `None` for a primary. `None` if it does not answer, as
-    /// Sentinel closes all connections to a server that it gives another role, or gets none.
+    /// The port of the primary that the server replicates, or `Some(None)` for a primary. `None` if the server does not
+    /// answer, as when Sentinel gives it another role and closes its connections, or gets no data.
     pub async fn follows(&self) -> Option<Option<u16>> {
         let client = self.server.client();
         let mut connection = client.get_multiplexed_async_connection().await.ok()?;

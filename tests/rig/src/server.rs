@@ -16,7 +16,7 @@ use super::process::{Leashed, TempDir, free_port, free_port_with_bus};
 /// Deadline for a server's first PING, and for its end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a server logs whose port is taken.
+/// A text in the log of a server whose port is taken.
 const TAKEN: &str = "Address already in use";
 
 /// A redis-server with its own port and directory. Dropping it kills the server and removes the

@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use super::cluster::RedisCluster;
 use super::sentinel::Sentinels;
 
-/// They outlive the runtimes of the tests.
+/// The runtime of the shared servers, which outlives the runtimes of the tests.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all();
@@ -29,7 +29,7 @@ pub async fn sentinels() -> &'static Sentinels {
     SENTINELS.get_or_init(start).await
 }
 
-/// Starts something in the runtime that outlives that of this test.
+/// Starts something in [`RUNTIME`], which outlives the runtime of this test.
 async fn outliving<T: Send + 'static>(start: impl FnOnce() -> T + Send + 'static) -> T {
     let started = tokio::task::spawn_blocking(start).await;
     started.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))

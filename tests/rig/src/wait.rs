@@ -1,4 +1,4 @@
-//! Waiting for a condition, and never for a time that is hoped to be enough.
+//! Waiting for a condition, never for a time that may or may not be enough.
 
 use std::time::{Duration, Instant};
 

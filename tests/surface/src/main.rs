@@ -1,5 +1,5 @@
-//! Lists what of tower-pulse is public, for `make surface`. Its test fails when that has changed and the
-//! list has not.
+//! Lists the public items of tower-pulse, for `make surface`. A test fails when the items have changed and the list has
+//! not.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -15,7 +15,7 @@ use serde_json::Value;
 const RUST: &str = "1.95.0";
 /// The list, beside `Cargo.toml` of this package.
 const LIST: &str = "public-api.txt";
-/// Traits that are implemented by themselves and that nobody would miss, unlike `Send` and `Sync`.
+/// Auto traits that no user is likely to need, unlike `Send` and `Sync`.
 const LEFT_OUT: [&str; 5] = [
     "core::marker::Freeze",
     "core::marker::Unpin",
@@ -48,7 +48,7 @@ const INTERNAL: [&str; 7] = [
 /// The features that a user may choose.
 const FEATURES: &str = "file,rankings,redis,redis-tls,row-cache";
 
-/// All that is public with all features, one item a line: first the items of the crate, then those of the types of
+/// All public items with all features, one per line: first the items of the crate, then those of the types of
 /// [`INTERNAL`] crates that it re-exports.
 fn public_items() -> Result<String, Box<dyn Error>> {
     let described = describe()?;
@@ -72,11 +72,11 @@ fn public_items() -> Result<String, Box<dyn Error>> {
     Ok(list.join("\n") + "\n")
 }
 
-/// What is re-exported.
+/// The re-exported items.
 #[derive(Default)]
 struct Reexported {
     names: BTreeSet<String>,
-    /// Where they are defined.
+    /// The paths at which they are defined.
     paths: BTreeSet<String>,
 }
 
@@ -113,7 +113,7 @@ fn type_of<'a>(line: &'a str, internal: &str) -> Option<&'a str> {
     None
 }
 
-/// What is public of a package, and what it re-exports: each name with the path of where it comes from.
+/// The public items of a package, and its re-exports: each name with the path that it comes from.
 #[allow(clippy::type_complexity, reason = "two lists")]
 fn items_of(
     folder: &Path,
@@ -167,7 +167,8 @@ fn names_in(folder: &Path, module: &str) -> Result<Vec<String>, Box<dyn Error>> 
     Ok(items.iter().filter_map(name).collect())
 }
 
-/// Has rustdoc describe the crates in JSON, in one run: what they need is then checked once. Returns the folder of the files.
+/// Lets rustdoc describe the crates in JSON, in one run, so that their dependencies are checked once. Returns the
+/// folder of the files.
 fn describe() -> Result<PathBuf, Box<dyn Error>> {
     let root = package().join("../..");
     let target = env::var_os("CARGO_TARGET_DIR");
@@ -176,7 +177,7 @@ fn describe() -> Result<PathBuf, Box<dyn Error>> {
     cargo
         .current_dir(root)
         .env("RUSTDOC", package().join("rustdoc.sh"))
-        // Other flags than those of `make lint`, so that cargo does not take its pages for these.
+        // These flags differ from those of `make lint`, so that cargo does not mistake its pages for these.
         .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
         .env_remove("RUSTFLAGS")
         .args(["doc", "--locked", "--quiet", "--lib", "--no-deps"])
@@ -201,7 +202,7 @@ fn cargo() -> Result<Command, Box<dyn Error>> {
     }
     let mut rustup = Command::new("rustup");
     rustup.args(["run", "--install", RUST, "cargo"]);
-    // Those of the present Rust.
+    // These variables are those of the present Rust.
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         rustup.env_remove(name);
     }

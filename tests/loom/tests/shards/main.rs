@@ -13,18 +13,17 @@ use loom::thread;
 
 use self::recorder::Cells;
 
-/// Of two recorders, a thread is interrupted at most so often where it could go on: all interleavings of three threads
-/// would take hours.
+/// The most preemptions that are explored with two recorders: all interleavings of three threads would take hours.
 const INTERRUPTIONS: usize = 4;
 
-/// Nothing is lost or doubled, although only what is marked is drained.
+/// Nothing is lost or doubled, although a drain visits only marked contexts.
 fn main() {
-    // A recorder that finds its shard empty, and then filled, unless the drain has come between.
+    // The recorder finds its shard empty for its first sample, and filled for its second, unless a drain comes between.
     explore(None, 1, 2);
     explore(Some(INTERRUPTIONS), 2, 1);
 }
 
-/// Lets each of some recorders add some samples while there is a drain.
+/// Explores recorders that each add some samples during a drain.
 fn explore(interruptions: Option<usize>, recorders: u64, samples: u64) {
     let mut builder = Builder::new();
     builder.max_branches = 10_000;

@@ -1,4 +1,4 @@
-//! The parts that the tests of protocols share: a `Pulse`, and a check of its counts.
+//! Shared by the tests of protocols: a `Pulse`, and a check of its counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tower_pulse_core::store::{RecordQuery, Store};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::tier::tier_for;
 
-/// The second of each test.
+/// The time of each test, in Unix seconds.
 pub(crate) const NOW: i64 = 1_700_001_000;
 
 /// A context, its requests by outcome, and its errors.
@@ -21,8 +21,8 @@ pub(crate) fn pulse() -> Pulse {
     Pulse::builder().clock(clock).build().expect("the defaults")
 }
 
-/// Fails unless these contexts, and no others, count these requests by outcome, and these errors, when no request is in
-/// flight any more.
+/// Waits until no request is in flight. Fails unless exactly these contexts count these requests by outcome, and these
+/// errors.
 pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[Counted<'_>]) {
     wait_for_in_flight(pulse, 0).await;
     pulse.flush().await.expect("a store in memory");
@@ -64,7 +64,7 @@ pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[Counted<'_>]) {
     assert_eq!(counts, expected.collect());
 }
 
-/// Waits until so many requests have begun and not ended.
+/// Waits until this number of requests is in flight.
 pub(crate) async fn wait_for_in_flight(pulse: &Pulse, requests: i64) {
     until("so many are in flight", async || {
         pulse.health().recording.in_flight == requests

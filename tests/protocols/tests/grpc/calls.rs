@@ -30,7 +30,7 @@ async fn a_status_in_a_head_is_an_error_and_one_in_trailers_is_none() {
         ended.expect("OK");
         assert_eq!(numbers, [0, 1, 2]);
     }
-    // The request is timed to its head, which knows nothing of how the stream will end.
+    // The request is timed to its head, which does not tell how the stream will end.
     for _ in 0..6 {
         let numbers = client.list("internal").await.expect("a stream");
         let (numbers, ended) = read_all(numbers).await;

@@ -41,7 +41,7 @@ async fn a_stream_that_the_client_gives_up_had_its_head() {
     assert_counts(&fixture.pulse, &[(LIST, &[(Success, 3)], 0)]).await;
 }
 
-/// tonic ends the call outside of all layers, whether the client or the server is first: the layer sees that its request
+/// At the deadline, the client or the server ends the call outside of all layers. The layer only sees that its request
 /// is dropped.
 #[tokio::test]
 async fn a_call_beyond_its_deadline_is_cancelled() {

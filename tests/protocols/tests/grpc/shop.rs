@@ -1,4 +1,4 @@
-//! A gRPC service as tonic's build would generate it, on a port of its own.
+//! A gRPC service as tonic's build would generate it, on a free port.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -59,7 +59,7 @@ impl Shop {
         }
     }
 
-    /// Three numbers, and then as is asked for.
+    /// Sends three numbers, and then ends as `what` says.
     async fn list(what: String) -> Result<Response<Numbers>, Status> {
         if what == "refused" {
             return Err(Status::permission_denied("not you"));
@@ -140,7 +140,7 @@ impl Drop for Fixture {
 }
 
 impl Fixture {
-    /// The layer around the whole server, as the guide says for services without axum.
+    /// A server with the layer around all of it, as the guide advises for services without axum.
     pub(crate) async fn start() -> Self {
         Self::with(|server, pulse| {
             // Whatever path a client sends, there are few contexts.

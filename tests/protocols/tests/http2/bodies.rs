@@ -26,7 +26,7 @@ async fn a_body_is_one_request_however_it_ends() {
             body.data().await.expect("a chunk").expect("a chunk");
             sending.send_reset(Reason::CANCEL);
         }
-        // The reader drops the stream without a word: a reset as well.
+        // Dropping a stream resets it too.
         for _ in 0..2 {
             drop(connection.body("/endless").await);
         }

@@ -1,4 +1,4 @@
-//! Connections that end: told to go away by the server, or cut by the client.
+//! Connections that end: the server sends GOAWAY, or the client cuts them.
 
 use pulse_rig::wait::until;
 use tower_pulse::Outcome::{Cancelled, Success};
@@ -12,7 +12,7 @@ async fn requests_in_flight_when_the_server_goes_away_are_finished_and_counted()
         let streams = connection.wait(10).await;
         wait_for_in_flight(&service.pulse, 10).await;
         service.shut_down();
-        // GOAWAY says that no further stream is taken.
+        // GOAWAY says that the server accepts no further stream.
         until("the connection takes no streams", async || {
             connection.send.clone().ready().await.is_err()
         })

@@ -1,4 +1,4 @@
-//! A service on a port of its own, and a connection to it.
+//! A service on a free port, and a connection to it.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,9 +24,9 @@ use tower_pulse::{Outcome, Pulse};
 /// Bytes of a large body.
 pub(crate) const LARGE: usize = 8 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
-/// Bytes that may be unread of a stream: less than a large body.
+/// The most bytes of a stream that may be unread: fewer than a large body has.
 const STREAM_WINDOW: u32 = 1024 * 1024;
-/// Bytes that may be unread of all streams of a connection.
+/// The most bytes of all streams of a connection that may be unread.
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
 pub(crate) struct Service {
@@ -56,12 +56,12 @@ impl Service {
         }
     }
 
-    /// How many of `bodies` that are sent are in flight.
+    /// The number of requests in flight while `bodies` bodies are sent.
     pub(crate) fn sent(&self, bodies: i64) -> i64 {
         bodies * i64::from(self.until_body_end)
     }
 
-    /// The outcome of a response whose body does not come to its end.
+    /// The outcome of a response whose body is cut off.
     pub(crate) fn cut_off(&self) -> Outcome {
         match self.until_body_end {
             true => Outcome::BodyAborted,
@@ -107,7 +107,7 @@ impl Service {
 
     async fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).await.expect("it listens");
-        // Unread bytes of one stream must not keep the others from theirs.
+        // The unread bytes of one stream must not block the other streams.
         let builder = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -119,7 +119,7 @@ impl Service {
         }
     }
 
-    /// Begins to shut down: each connection is told to go away, and what is in flight ends.
+    /// Begins to shut down: each connection gets GOAWAY, and requests in flight end.
     pub(crate) fn shut_down(&mut self) {
         drop(self.shutdown.take());
     }
@@ -144,7 +144,7 @@ impl Connection {
         self.begin(method, path, true).await
     }
 
-    /// Opens so many streams whose requests wait.
+    /// Opens this number of streams whose requests wait.
     pub(crate) async fn wait(&mut self, streams: usize) -> Vec<Stream> {
         let mut waiting = Vec::new();
         for number in 0..streams {
@@ -159,7 +159,7 @@ impl Connection {
         (response.await.expect("a head").into_body(), sending)
     }
 
-    /// Sends the head of a request, whose body follows unless this is its end.
+    /// Sends the head of a request. The body must follow, unless `is_end`.
     pub(crate) async fn begin(&mut self, method: &str, path: &str, is_end: bool) -> Stream {
         let request = Request::builder().method(method);
         let request = request.uri(format!("http://localhost{path}")).body(());
@@ -197,7 +197,7 @@ async fn panic() -> &'static str {
     panic!("a handler of the test panics")
 }
 
-/// Waits for more where a body is cut off, so that the end of the stream ends the request.
+/// Never answers when the body is cut off, so that the end of the stream ends the request.
 async fn upload(body: Body) -> String {
     match body.collect().await {
         Ok(body) => body.to_bytes().len().to_string(),

@@ -23,7 +23,7 @@ async fn streams_of_one_connection_are_counted_by_route_and_outcome() {
             let response = response.await.expect("an answer");
             bytes += read_all(response.into_body()).await.expect("a body").0;
         }
-        // Only that of GET has a body.
+        // Only the answers to `GET /users/{id}` have a body.
         assert_eq!(bytes, 25 * "a user".len());
         assert_counts(
             &service.pulse,

@@ -1,4 +1,4 @@
-//! As `crates/core/src/recorder`, of which the shards need these files only, with the atomics of loom.
+//! The files of `crates/core/src/recorder` that the shards need, with the atomics of loom.
 
 #[path = "../../../../../crates/core/src/recorder/cell.rs"]
 mod cell;
