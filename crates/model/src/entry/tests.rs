@@ -209,11 +209,11 @@ fn a_histogram_of_more_than_1024_buckets_is_refused() {
 #[test]
 fn lists_may_announce_more_than_there_is() {
     let empty = pack(&Batch::new(Precisions { counters: vec![] }));
-    // The last four numbers count the counters, rankings, reports and marks.
-    let (head, _) = empty.split_at(empty.len() - 4);
-    for at in 0..4 {
+    // The last five numbers count the contexts, counters, rankings, reports and marks.
+    let (head, _) = empty.split_at(empty.len() - 5);
+    for at in 0..5 {
         let mut out = Writer(head.to_vec());
-        let mut numbers = [0; 4];
+        let mut numbers = [0; 5];
         numbers[at] = u64::MAX;
         numbers.iter().for_each(|n| out.uint(*n));
         assert_eq!(unpacked(&out.0), Err(Undecodable));
