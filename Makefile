@@ -50,7 +50,7 @@ PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard
 # suites run at a time, with TEST_THREADS tests each: most tests wait for a server or a page, so two cores are enough.
 # axe-core is downloaded once from npm's registry into target/.
 TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --all-features
-LONG := page stores topologies demo changes faults cleaning journal
+LONG := integration page
 
 unit: setup
 	JOBS=$(JOBS) TEST_THREADS=$(TEST_THREADS) tests/suites.sh "$(LONG)" $(TESTED)
@@ -109,7 +109,7 @@ deny:
 chaos: setup
 	cargo build --locked --release --example demo
 	cargo test --locked --release -p tower-pulse --all-features --test chaos -- run $(CHAOS)
-	PULSE_POWER_CUTS=200 cargo test --locked --release -p tower-pulse --all-features --test file power
+	PULSE_POWER_CUTS=200 cargo test --locked -p tower-pulse --all-features --test integration -- file::power::
 
 # Runs three instances under steady traffic, with a fault of one of ten kinds every ten seconds. Fails if a total
 # differs, or if memory or journal grow. PULSE_SEED repeats the faults of a run. Ctrl-C ends all processes of the run.

@@ -1,5 +1,4 @@
 //! `build` refuses an invalid configuration with an error that names the field, the value and what is allowed.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::Arc;
 use std::time::Duration;

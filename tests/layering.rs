@@ -1,6 +1,5 @@
 //! Rules of the layers that the compiler does not check: no crate depends on a crate above it even for its tests, the
 //! modules of the core lie above each other, and the types of Redis and axum stay in a few places.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,4 @@
 //! Problems that an operator must solve: each has a warning in health, and one line in the log.
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use http::{Request, Response};
 use pulse_rig::log::Log;

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::line::{Ending, Line, Unreadable, ending_of_status};
-use crate::{template, time};
+use super::line::{Ending, Line, Unreadable, ending_of_status};
+use super::{template, time};
 
 /// The beginning of the name of Caddy's logger for errors. Its lines repeat the lines of failed requests.
 const CADDY_ERRORS: &str = "http.log.error";

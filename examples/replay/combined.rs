@@ -25,8 +25,8 @@
 
 use std::time::Duration;
 
-use crate::line::{Ending, Line, Unreadable, ending_of};
-use crate::{template, time};
+use super::line::{Ending, Line, Unreadable, ending_of};
+use super::{template, time};
 
 const COMBINED: Unreadable = Unreadable("not the combined log format with nginx's $request_time");
 const CLF: Unreadable = Unreadable("not the common or the combined log format");

@@ -36,7 +36,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tower_pulse::{Outcome, RequestOutcome};
 
-use crate::{caddy, combined, time};
+use super::{caddy, combined, time};
 
 /// A request of the log.
 #[derive(Debug, PartialEq, Eq)]

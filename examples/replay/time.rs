@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::DateTime;
 
-use crate::line::{Unreadable, digits};
+use super::line::{Unreadable, digits};
 
 /// The last second that is accepted, in the year 2255. A larger number is probably in milliseconds.
 const LAST_SECOND: u64 = 9_000_000_000;

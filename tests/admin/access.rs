@@ -14,7 +14,7 @@ use http::{HeaderMap, StatusCode};
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
-use crate::serve;
+use crate::admin::serve;
 use pulse_rig::http::Client;
 use pulse_rig::log::Log;
 

@@ -10,7 +10,7 @@ use http::StatusCode;
 use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Pulse};
 
-use crate::serve;
+use crate::admin::serve;
 use pulse_rig::http::{Client, Response};
 use pulse_rig::server::RedisServer;
 

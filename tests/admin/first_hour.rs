@@ -12,7 +12,7 @@ use tower_http::timeout::TimeoutLayer;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
-use crate::serve;
+use crate::admin::serve;
 use pulse_rig::http::Client;
 
 const NOW: i64 = 1_700_001_000;

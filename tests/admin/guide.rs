@@ -9,7 +9,7 @@ use serde_json::Value;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Condition, Pulse};
 
-use crate::serve;
+use crate::admin::serve;
 use pulse_rig::http::Client;
 use pulse_rig::server::RedisServer;
 use pulse_rig::wait::{PATIENCE, look_until};

@@ -4,7 +4,7 @@ use axum::Router;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-use crate::serve;
+use crate::admin::serve;
 use pulse_rig::http::{Client, Response};
 use pulse_rig::log::Log;
 

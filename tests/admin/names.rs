@@ -10,7 +10,7 @@ use tower_pulse::{Clock, Mark, Pulse};
 use tower_pulse_model::mark::StoredMark;
 use tower_pulse_model::pack::pack;
 
-use crate::serve;
+use crate::admin::serve;
 use pulse_rig::http::{Client, Response};
 use pulse_rig::server::{RedisServer, issue};
 

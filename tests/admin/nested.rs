@@ -6,7 +6,7 @@ use axum::routing::get;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-use crate::serve;
+use crate::admin::serve;
 use pulse_rig::http::Client;
 
 /// Whether the dashboard is served at a path. Loads the page, its files and an answer of the API, as a browser does.

@@ -7,7 +7,7 @@ use serde_json::json;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
-use crate::serve;
+use crate::admin::serve;
 use pulse_rig::http::{Client, Response};
 
 const NOW: i64 = 1_700_000_000;

@@ -8,7 +8,7 @@ use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 use tower_pulse::query::QueryError;
 
-use crate::serve;
+use crate::admin::serve;
 use pulse_rig::http::{Client, Response};
 
 /// Questions to every endpoint, all of which are answered, and the highest `limit` of each.

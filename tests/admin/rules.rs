@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tower_pulse::ChangeKind;
 
-use crate::guide::scrape;
+use crate::admin::guide::scrape;
 
 const RULES: &str = include_str!("../../docs/prometheus/rules.yml");
 const ALERTS: &str = include_str!("../../docs/prometheus/alerts.yml");

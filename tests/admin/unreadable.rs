@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
-use crate::serve;
+use crate::admin::serve;
 
 /// Commands that only reads need, not recording.
 const COMMANDS: [&str; 4] = ["hscan", "zmscore", "zcard", "memory|usage"];

@@ -6,11 +6,11 @@
 set -uo pipefail
 n=${N:-20}
 logs=target/seeds && rm -rf "$logs" && mkdir -p "$logs"
-cargo test --no-run "$@" --test changes || exit 1
+cargo test --no-run "$@" --test integration || exit 1
 for run in $(seq "$n"); do
   seed=$((RANDOM * 32768 * 32768 + RANDOM * 32768 + RANDOM))
   start=$SECONDS
-  if PULSE_SEED=$seed RUST_TEST_THREADS=${TEST_THREADS:-4} cargo test "$@" --test changes >"$logs/$seed" 2>&1; then
+  if PULSE_SEED=$seed RUST_TEST_THREADS=${TEST_THREADS:-4} cargo test "$@" --test integration -- changes:: >"$logs/$seed" 2>&1; then
     result=passed
   else
     result="failed: $(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$logs/$seed" | paste -sd' ')"

@@ -8,10 +8,10 @@ use fastrand::Rng;
 use serde_json::Value;
 use tower_pulse::{Change, ChangeKind};
 
-use crate::fleet::{Backend, Fleet, Instance, MINUTE, START};
+use crate::changes::fleet::{Backend, Fleet, Instance, MINUTE, START};
+use crate::changes::traffic::{SEARCH, Traffic, fail, slow_down};
 use crate::rig::seed::fixed_seed;
 use crate::rig::wait::until;
-use crate::traffic::{SEARCH, Traffic, fail, slow_down};
 
 const INSTANCES: usize = 4;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::fleet::{Backend, Fleet, Instance};
-use crate::incidents::{Incident, ORDER, PRODUCT, QUERY};
+use crate::changes::fleet::{Backend, Fleet, Instance};
+use crate::changes::incidents::{Incident, ORDER, PRODUCT, QUERY};
+use crate::changes::traffic::{SEARCH, Traffic};
 use crate::rig::seed::fixed_seed;
-use crate::traffic::{SEARCH, Traffic};
 
 const ENDPOINTS: &str = include_str!("../../src/guide/api.md");
 const OBJECTS: &str = include_str!("../../src/guide/objects.md");

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tower_pulse::Suspect;
 
-use crate::fleet::{Backend, Fleet, Instance, MINUTE, START, named};
+use crate::changes::fleet::{Backend, Fleet, Instance, MINUTE, START, named};
+use crate::changes::traffic::{Request, SEARCH, Traffic};
 use crate::rig::seed::fixed_seed;
-use crate::traffic::{Request, SEARCH, Traffic};
 
 const INSTANCES: usize = 4;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tower_pulse::{Change, ChangeKind, Earlier};
 
-use crate::fleet::{Backend, Fleet, MINUTE};
+use crate::changes::fleet::{Backend, Fleet, MINUTE};
+use crate::changes::traffic::{Request, SEARCH, Traffic, fail, slow_down};
 use crate::rig::seed::fixed_seed;
-use crate::traffic::{Request, SEARCH, Traffic, fail, slow_down};
 
 const DAY: i64 = 86_400;
 const FAILING: &str = "GET /cart";

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tower_pulse_core::query::drawn::OverviewQuery;
 
-use crate::fleet::{Backend, Fleet, MINUTE, named};
+use crate::changes::fleet::{Backend, Fleet, MINUTE, named};
+use crate::changes::traffic::{PAGES, Request, SEARCH, Traffic};
 use crate::rig::seed::fixed_seed;
-use crate::traffic::{PAGES, Request, SEARCH, Traffic};
 
 fn requests(context: &str, count: usize, duration: Duration) -> Vec<Request> {
     let request = Request {

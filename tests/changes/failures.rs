@@ -9,10 +9,10 @@ use tower_pulse::{Condition, StoreErrorKind};
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::pack::{pack, unpack};
 
-use crate::fleet::{Backend, Fleet, MINUTE, named};
+use crate::changes::fleet::{Backend, Fleet, MINUTE, named};
+use crate::changes::traffic::{SEARCH, Traffic, slow_down};
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::look_until;
-use crate::traffic::{SEARCH, Traffic, slow_down};
 
 const JUDGED: &str = "pulse:pulse:judged1";
 const CHANGES: &str = "pulse:pulse:changes1";

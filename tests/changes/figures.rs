@@ -11,7 +11,7 @@ use tower_pulse::query::{
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_core::query::drawn::{DeployQuery, FixFirstQuery, FixReason, OverviewQuery};
 
-use crate::fleet::START;
+use crate::changes::fleet::START;
 
 /// Panics if two figures of the answers contradict each other.
 pub async fn agree(query: &Reader, now: i64) {

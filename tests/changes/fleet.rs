@@ -14,12 +14,12 @@ use tower_pulse::{Builder, Change, Clock, ManualClock, Pulse, StoreError};
 use tower_pulse_core::store::Precisions;
 use tower_pulse_core::store::memory::MemoryStore;
 
-use crate::incidents::PRODUCT;
+use crate::changes::incidents::PRODUCT;
+use crate::changes::traffic::{Request, SEARCH, Traffic, slow_down};
 use crate::rig::asking;
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::fixed_seed;
 use crate::rig::server::RedisServer;
-use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
 pub const MINUTE: i64 = 60;
 /// The start of each fleet's first minute, at the start of an hour.

@@ -11,9 +11,9 @@ use http::Request as HttpRequest;
 use tower::ServiceExt;
 use tower_pulse::{ManualClock, Pulse};
 
-use crate::fleet::{Backend, Fleet, MINUTE};
+use crate::changes::fleet::{Backend, Fleet, MINUTE};
+use crate::changes::traffic::{Request, SEARCH, Traffic, slow_down};
 use crate::rig::seed::fixed_seed;
-use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
 /// The page that a bad deploy makes slower, and that has the surge.
 pub const PRODUCT: &str = "GET /products/{id}";

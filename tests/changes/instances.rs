@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::api::{change, write};
-use crate::fleet::{Backend, Fleet, MINUTE, START};
-use crate::traffic::Request;
+use crate::changes::api::{change, write};
+use crate::changes::fleet::{Backend, Fleet, MINUTE, START};
+use crate::changes::traffic::Request;
 
 const FAST: &str = "GET /fast";
 const SLOW: &str = "GET /slow";

@@ -8,7 +8,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::{AmendError, Clock, Pulse, StoreErrorKind};
 use tower_pulse_core::store::marks;
 
-use crate::fleet::{Backend, START};
+use crate::changes::fleet::{Backend, START};
 use crate::rig::asking::{self, Answer};
 use crate::rig::fold::JournalKeys;
 use crate::rig::reads::StoreOf;

@@ -4,9 +4,9 @@ use serde_json::Value;
 use tower_pulse::query::{ChangeRow, ChangesQuery, Reader, Verdict};
 use tower_pulse::{ChangeKind, Suspect};
 
-use crate::figures::agree;
-use crate::fleet::Backend;
-use crate::incidents::{Incident, LOGIN, ORDER, PRODUCT, QUERY};
+use crate::changes::figures::agree;
+use crate::changes::fleet::Backend;
+use crate::changes::incidents::{Incident, LOGIN, ORDER, PRODUCT, QUERY};
 
 /// An incident that has happened, and the reader of an instance.
 struct Asked<'a> {

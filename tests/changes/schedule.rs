@@ -7,11 +7,11 @@ use tower_pulse::{Clock, Pulse};
 use tower_pulse_model::pack::from_hex;
 use tower_pulse_model::tier::RolledUp;
 
-use crate::fleet::{Backend, Fleet, MINUTE, START};
+use crate::changes::fleet::{Backend, Fleet, MINUTE, START};
+use crate::changes::traffic::Traffic;
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::fixed_seed;
 use crate::rig::wait::{let_tasks_run, until};
-use crate::traffic::Traffic;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -8,11 +8,11 @@ use tower_pulse::admin::{Access, Permission};
 use tower_pulse::query::MarksQuery;
 use tower_pulse::{AmendError, Pulse};
 
-use crate::api::{change, write};
-use crate::fleet::{Backend, Fleet, START};
+use crate::changes::api::{change, write};
+use crate::changes::fleet::{Backend, Fleet, START};
+use crate::changes::traffic::Traffic;
 use crate::rig::asking;
 use crate::rig::seed::fixed_seed;
-use crate::traffic::Traffic;
 
 /// The person who has acknowledged the first listed change, and the time in Unix seconds, as each instance reports
 /// them.

@@ -7,10 +7,10 @@ use std::task::Poll;
 use fastrand::Rng;
 use tower_pulse::{Change, ChangeKind};
 
-use crate::fleet::{Backend, Fleet, MINUTE, START};
+use crate::changes::fleet::{Backend, Fleet, MINUTE, START};
+use crate::changes::traffic::{Request, SEARCH, Traffic, fail, slow_down};
 use crate::rig::json::is_same;
 use crate::rig::seed::seed;
-use crate::traffic::{Request, SEARCH, Traffic, fail, slow_down};
 
 const SLOW_AT: i64 = START + 45 * MINUTE;
 const FAST_AT: i64 = SLOW_AT + 14 * MINUTE;

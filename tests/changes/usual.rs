@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::fleet::{Backend, Fleet, MINUTE, START, named};
+use crate::changes::fleet::{Backend, Fleet, MINUTE, START, named};
+use crate::changes::traffic::{SEARCH, Traffic, slow_down};
 use crate::rig::seed::fixed_seed;
-use crate::traffic::{SEARCH, Traffic, slow_down};
 
 const PRODUCT: &str = "GET /products/{id}";
 const WEEK: i64 = 7 * 86_400;

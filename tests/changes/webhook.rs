@@ -6,9 +6,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::Value;
 
-use crate::fleet::{Backend, Fleet, MINUTE, START};
-use crate::notify;
-use crate::traffic::{SEARCH, Traffic, slow_down};
+use crate::changes::fleet::{Backend, Fleet, MINUTE, START};
+use crate::changes::notify;
+use crate::changes::traffic::{SEARCH, Traffic, slow_down};
 
 #[test]
 fn the_guide_has_the_code_that_is_tested() {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use crate::faults::scenarios::Report;
+use crate::faults::service::{PREFIX, by_day, pause};
 use crate::rig::demo::{self, Demo};
 use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::scenarios::Report;
-use crate::service::{PREFIX, by_day, pause};
 use crate::table::Size;
 
 const CONNECTIONS: usize = 8;

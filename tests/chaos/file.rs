@@ -9,11 +9,11 @@ use tower_pulse_core::store::CounterQuery;
 use tower_pulse_core::store::Query;
 use tower_pulse_file::{FileOptions, FileStore};
 
+use crate::faults::scenarios::Report;
+use crate::faults::scenarios::process::{CONNECTIONS, Clients};
+use crate::faults::service::{pause, settle, without_tasks};
 use crate::rig::demo::{self, Demo};
 use crate::rig::process::TempDir;
-use crate::scenarios::Report;
-use crate::scenarios::process::{CONNECTIONS, Clients};
-use crate::service::{pause, settle, without_tasks};
 use crate::table::Size;
 
 /// The time before a kill whose requests may be missing: a flush interval and its jitter, and the time of the flush and

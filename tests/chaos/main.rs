@@ -14,27 +14,30 @@
     reason = "test code: a panic is a failed test; not all of the shared parts are used here"
 )]
 
-#[cfg(feature = "redis-tls")]
-#[path = "../topologies/certificates.rs"]
-mod certificates;
-#[path = "../topologies/place.rs"]
-mod place;
+#[path = "../faults"]
+mod faults {
+    pub mod scenarios;
+    pub mod service;
+}
 #[path = "../rig/mod.rs"]
 mod rig;
-#[path = "../faults/scenarios/mod.rs"]
-mod scenarios;
-#[path = "../faults/service.rs"]
-mod service;
-#[path = "../topologies/trials.rs"]
-mod trials;
-#[path = "../topologies/user.rs"]
-mod user;
+#[path = "../topologies"]
+mod topologies {
+    #[cfg(feature = "redis-tls")]
+    pub mod certificates;
+    pub mod place;
+    pub mod trials;
+    pub mod user;
+}
 
 mod away;
 mod file;
 mod table;
 
 use std::time::Duration;
+
+use crate::faults::scenarios;
+use crate::topologies::trials;
 
 use table::{Run, Size};
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 
-use crate::scenarios::Report;
+use crate::faults::scenarios::Report;
 
 /// The size of a scenario, and its seed.
 #[derive(Clone, Copy, Debug)]

@@ -10,9 +10,11 @@ use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, Precisions};
 
-use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, pass_of, redis_store};
-use crate::raw_redis::{PREFIX, ask, keys};
+use crate::cleaning::raw_redis::{PREFIX, ask, keys};
 use crate::rig::server::RedisServer;
+use crate::stores::fixture::{
+    ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, pass_of, redis_store,
+};
 
 /// A part of the keys of records of the coarsest tier.
 const WIDEST: &[u8] = b":r1:21600:";

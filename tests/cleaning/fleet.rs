@@ -8,9 +8,11 @@ use tower_pulse_core::store::{Cleaned, Store};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::slice::{Precision, Precisions};
 
-use crate::fixture::{ApplyOutcome, MergeReport, THIS_HOUR, Writer, call, pass_of, redis_store};
-use crate::raw_redis::{self, PREFIX, ask, key, keys, known_members, slices, write};
+use crate::cleaning::raw_redis::{self, PREFIX, ask, key, keys, known_members, slices, write};
 use crate::rig::server::RedisServer;
+use crate::stores::fixture::{
+    ApplyOutcome, MergeReport, THIS_HOUR, Writer, call, pass_of, redis_store,
+};
 
 const PRECISIONS: [u32; 3] = [1, 60, 3_600];
 const DEAD: usize = 300;

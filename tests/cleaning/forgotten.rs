@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tower_pulse::{CleaningHealth, Clock, ManualClock, Pulse};
 
-use crate::fixture::NOW;
-use crate::raw_redis::{ask, keys, known_members};
+use crate::cleaning::raw_redis::{ask, keys, known_members};
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
+use crate::stores::fixture::NOW;
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;

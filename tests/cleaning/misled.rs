@@ -13,10 +13,10 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::fixture::{Writer, call, pass_of};
-use crate::raw_redis::{LEASE, PREFIX, key, known_members, slices, write};
+use crate::cleaning::raw_redis::{LEASE, PREFIX, key, known_members, slices, write};
 use crate::rig::reads::StoreReads;
 use crate::rig::server::{RedisServer, issue};
+use crate::stores::fixture::{Writer, call, pass_of};
 
 const DAY: i64 = 86_400;
 

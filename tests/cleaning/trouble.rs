@@ -8,11 +8,11 @@ use tower_pulse::Pulse;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::fixture::{THIS_HOUR, pass_of};
-use crate::raw_redis::{LEASE, PREFIX, ask, known_members, slices, write};
+use crate::cleaning::raw_redis::{LEASE, PREFIX, ask, known_members, slices, write};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, until};
+use crate::stores::fixture::{THIS_HOUR, pass_of};
 
 /// The number of counters without live slices. A pass needs dozens of answers for them, each of which takes
 /// [`LATENCY`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fleet::Fleet;
+use crate::dashboard::fleet::Fleet;
 use crate::rig::demo::{Demo, built_example};
 use crate::rig::http::Client;
 use crate::rig::wait::PATIENCE;

@@ -5,7 +5,7 @@ use tower_pulse::Condition;
 
 use http::StatusCode;
 
-use crate::fleet::{Fleet, START, json, send};
+use crate::dashboard::fleet::{Fleet, START, json, send};
 
 #[tokio::test]
 async fn a_dashboard_waits_for_the_first_instance() {

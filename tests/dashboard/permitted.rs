@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::fleet::{Fleet, json, send};
+use crate::dashboard::fleet::{Fleet, json, send};
 
 #[tokio::test]
 async fn a_user_that_may_not_write_sees_all() {

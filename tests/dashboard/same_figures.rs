@@ -9,7 +9,7 @@ use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 use tower_pulse::query::PathsQuery;
 
-use crate::fleet::{Fleet, MINUTE, START, json as get, send};
+use crate::dashboard::fleet::{Fleet, MINUTE, START, json as get, send};
 
 /// All questions about the fleet.
 const SAME: [&str; 26] = [

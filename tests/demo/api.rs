@@ -1,9 +1,9 @@
 //! The admin API of a running service, with valid and invalid requests.
 
-use super::rig::demo::built;
-use super::rig::http::Client;
-use super::rig::server::RedisServer;
 use super::{start_without_traffic, until};
+use crate::rig::demo::built;
+use crate::rig::http::Client;
+use crate::rig::server::RedisServer;
 
 #[tokio::test]
 async fn the_demo_refuses_to_be_open_beyond_loopback() {

@@ -1,11 +1,11 @@
 //! The demo ends after a SIGTERM.
 
-use super::rig::book;
-use super::rig::fold::fold_rest;
-use super::rig::http::Client;
-use super::rig::server::RedisServer;
-use super::rig::wait::PATIENCE;
 use super::start_without_traffic;
+use crate::rig::book;
+use crate::rig::fold::fold_rest;
+use crate::rig::http::Client;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::PATIENCE;
 
 #[tokio::test]
 async fn sigterm_flushes_and_ends_although_a_stream_is_open() {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::rig::demo::{Demo, built};
-use super::rig::http::Client;
-use super::rig::process::TempDir;
-use super::rig::server::RedisServer;
 use super::{row, until};
+use crate::rig::demo::{Demo, built};
+use crate::rig::http::Client;
+use crate::rig::process::TempDir;
+use crate::rig::server::RedisServer;
 
 /// The time in which a past must be recorded, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tower_pulse::{Clock, ManualClock, Pulse};
 
-use crate::losses::ask;
+use crate::faults::losses::ask;
+use crate::faults::service::{now, settle, with_clock, without_tasks};
 use crate::rig::proxy::Proxy;
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::{now, settle, with_clock, without_tasks};
 
 /// The moment up to which `api/overview` claims to be complete, and the share of the last five minutes that it claims
 /// to have.

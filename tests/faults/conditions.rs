@@ -10,11 +10,11 @@ use tower_pulse::admin::Access;
 use tower_pulse::query::PathsQuery;
 use tower_pulse::{Clock, Condition, ConditionEvent, ManualClock, Status};
 
-use crate::denials::SERVER_FAULTS;
+use crate::faults::denials::SERVER_FAULTS;
+use crate::faults::service::{PREFIX, Service, Stored, now, pause, with_clock};
 use crate::rig::asking;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
-use crate::service::{PREFIX, Service, Stored, now, pause, with_clock};
 
 /// The file with tests of the store's status.
 const STATUS: &str = "crates/core/src/store/status_health.rs";

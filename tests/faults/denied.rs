@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tower_pulse::{Clock, ManualClock};
 
+use crate::faults::service::{PATIENT, Service, Stored, now, options, with_clocks};
 use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::until;
-use crate::service::{PATIENT, Service, Stored, now, options, with_clocks};
 
 /// The time between two tries.
 const TRY: Duration = Duration::from_secs(2);

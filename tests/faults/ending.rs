@@ -9,10 +9,10 @@ use tower_pulse_core::store::in_process::Access;
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::{CounterQuery, Precisions};
 
+use crate::faults::service::{PATIENT, Service, builder, by_day, with_response_timeout};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, until};
-use crate::service::{PATIENT, Service, builder, by_day, with_response_timeout};
 
 #[tokio::test]
 async fn a_shutdown_in_the_middle_of_a_flush_loses_nothing() {

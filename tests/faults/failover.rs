@@ -1,11 +1,11 @@
 //! A primary dies before its replica has all of its data.
 
+use crate::faults::scenarios::Pair;
+use crate::faults::service::{PREFIX, Service, Stored, builder, without_flushes};
 use crate::rig::fold::JournalKeys;
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::{RedisServer, issue};
-use crate::scenarios::Pair;
-use crate::service::{PREFIX, Service, Stored, builder, without_flushes};
 
 /// Calls that are acknowledged after replication was cut never reach the replica, which becomes the primary.
 #[tokio::test]

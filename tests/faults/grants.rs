@@ -11,14 +11,14 @@ use tower_pulse::{Clock, Dashboard, Health, ManualClock, Pulse};
 use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
+use crate::faults::service::{
+    PATIENT, PREFIX, Service, Stored, now, options, pause, with_clock, with_clocks,
+};
 use crate::rig::asking;
 use crate::rig::peer::Peer;
 use crate::rig::reads;
 use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::{PATIENCE, look_until, until};
-use crate::service::{
-    PATIENT, PREFIX, Service, Stored, now, options, pause, with_clock, with_clocks,
-};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tower_pulse::Clock;
 use tower_pulse_model::slice::{HOUR, hour_of, iso_hour};
 
+use crate::faults::service::{PATIENT, PREFIX, Service, now, options, with_clocks};
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::{let_tasks_run, until};
-use crate::service::{PATIENT, PREFIX, Service, now, options, with_clocks};
 
 /// For the current hour and the last one: the count in the statistics of page 0, and the hour of these statistics.
 async fn sets(server: &RedisServer) -> [(i64, String); 2] {

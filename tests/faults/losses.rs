@@ -8,14 +8,14 @@ use tower_pulse::Condition;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Dashboard, Pulse};
 
+use crate::faults::service::{
+    PATIENT, PREFIX, Service, builder, now, with_clock, with_response_timeout, without_flushes,
+};
 use crate::rig::asking;
 use crate::rig::log::Log;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::until;
-use crate::service::{
-    PATIENT, PREFIX, Service, builder, now, with_clock, with_response_timeout, without_flushes,
-};
 
 /// The deadline of a shutdown.
 const TIMEOUT: Duration = Duration::from_millis(200);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tower_pulse::Clock;
 use tower_pulse_model::slice::HOUR;
 
+use crate::faults::service::{PAGES, Service, Stored, now, with_clock};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{PAGES, Service, Stored, now, with_clock};
 
 /// Sends requests to some pages between two flushes, so that they count for this second. (The first drain after the
 /// turn of a second counts for the one that has ended.) Some requests come during the first flush.

@@ -6,10 +6,10 @@ use tower_pulse::{Clock, Pulse};
 use tower_pulse_model::minute_report::MAX_PENDING_REPORTS;
 use tower_pulse_model::slice::HOUR;
 
+use crate::faults::service::{PAGES, PREFIX, Service, Stored, now, statistics, with_clock};
 use crate::rig::proxy::Proxy;
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
-use crate::service::{PAGES, PREFIX, Service, Stored, now, statistics, with_clock};
 
 /// Sends a request per second to one page, for `seconds`. Each request is drained within its second.
 async fn serve_for(service: &Service, hand: &tower_pulse::ManualClock, seconds: i64) {

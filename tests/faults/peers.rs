@@ -3,11 +3,11 @@
 use tower_pulse_core::store::{Append, Query, Upkeep};
 use tower_pulse_redis::RedisStore;
 
+use crate::faults::service::{PATIENT, Service, builder, options, without_flushes};
 use crate::rig::log::Log;
 use crate::rig::peer::Peer;
 use crate::rig::reads::StoreReads;
 use crate::rig::wait::until;
-use crate::service::{PATIENT, Service, builder, options, without_flushes};
 
 /// Texts from the server are cut, and shown on one line.
 #[tokio::test]

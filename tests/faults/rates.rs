@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::Value;
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
-use crate::losses::ask;
+use crate::faults::losses::ask;
+use crate::faults::service::{now, settle, with_clock, without_tasks};
 use crate::rig::proxy::Proxy;
 use crate::rig::reads::StoreOf;
 use crate::rig::server::RedisServer;
-use crate::service::{now, settle, with_clock, without_tasks};
 
 /// The number of requests of each instance in each second.
 const LOAD: u64 = 24;

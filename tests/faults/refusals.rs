@@ -5,14 +5,14 @@ use std::time::Duration;
 use tower_pulse::Clock;
 use tower_pulse::Condition;
 
+use crate::faults::service::{
+    PATIENT, PREFIX, Service, builder, by_day, context, counter, now, options, pause, with_clock,
+    with_clocks, without_flushes,
+};
 use crate::rig::peer::Peer;
 use crate::rig::seed::seed;
 use crate::rig::server::{RedisServer, issue, run};
 use crate::rig::wait::until;
-use crate::service::{
-    PATIENT, PREFIX, Service, builder, by_day, context, counter, now, options, pause, with_clock,
-    with_clocks, without_flushes,
-};
 
 /// A command that makes a server refuse calls, parts of the error with the cause, and a command that ends the refusal.
 type Refusal = (&'static str, [&'static str; 2], &'static str);

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tower_pulse::Clock;
 
+use crate::faults::service::{
+    PATIENT, PREFIX, Service, Stored, builder, now, pause, with_clock, with_response_timeout,
+};
 use crate::rig::fold::JournalKeys;
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::{
-    PATIENT, PREFIX, Service, Stored, builder, now, pause, with_clock, with_response_timeout,
-};
 
 #[tokio::test]
 async fn flushed_scripts_are_loaded_again_under_load() {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate::faults::scenarios;
+use crate::faults::service::{PAGES, PREFIX, Service, Stored, builder};
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, until};
-use crate::scenarios;
-use crate::service::{PAGES, PREFIX, Service, Stored, builder};
 
 #[tokio::test]
 async fn a_folder_killed_in_a_round_loses_nothing() {

@@ -8,11 +8,13 @@ use tower_pulse::query::{MarksQuery, Reader};
 use tower_pulse::{Clock, Condition, Dashboard, ManualClock};
 use tower_pulse_model::slice::HOUR;
 
+use crate::faults::service::{
+    PAGES, PATIENT, PREFIX, Service, Stored, context, now, options, with_clocks,
+};
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
-use crate::service::{PAGES, PATIENT, PREFIX, Service, Stored, context, now, options, with_clocks};
 
 const DAY: i64 = 24 * HOUR;
 /// The time between two heartbeats of an instance that flushes once a minute.

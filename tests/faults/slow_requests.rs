@@ -10,11 +10,11 @@ use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::hour_of;
 use tower_pulse_model::slow_request::{FAILED_PER_CONTEXT, FAILED_PER_SECOND};
 
+use crate::faults::service::{PATIENT, options, settle, with_clock, with_clocks, without_tasks};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::reads::StoreOf;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{PATIENT, options, settle, with_clock, with_clocks, without_tasks};
 
 const INSTANCES: usize = 4;
 const CONTEXTS: usize = 30;

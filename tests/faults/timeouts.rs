@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use tower_pulse::{Builder, Pulse, StoreErrorKind};
 
+use crate::faults::service::without_tasks;
 use crate::rig::proxy::Proxy;
 use crate::rig::reads::StoreOf;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::without_tasks;
 
 #[tokio::test]
 async fn an_answer_may_take_as_long_as_configured() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::service::{PAGE, Place};
+use crate::file::service::{PAGE, Place};
 use pulse_rig::wait::until;
 
 #[tokio::test]

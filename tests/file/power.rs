@@ -9,7 +9,7 @@ use std::time::Duration;
 use tower_pulse_core::store::Store;
 use tower_pulse_file::FileIo;
 
-use crate::service::Place;
+use crate::file::service::Place;
 use pulse_rig::seed::seed;
 
 /// A disk that fails when a test wants it to.

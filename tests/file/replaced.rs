@@ -13,8 +13,8 @@ use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_file::FileIo;
 use tower_pulse_file::FileOptions;
 
-use crate::power::Power;
-use crate::service::{PAGE, Place, Service, released};
+use crate::file::power::Power;
+use crate::file::service::{PAGE, Place, Service, released};
 use pulse_rig::wait::until;
 
 const ANEW: &str = "All that was recorded is now in a new file";

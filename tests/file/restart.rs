@@ -8,7 +8,7 @@ use tower_pulse::query::MarksQuery;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_core::testing::TestFolder;
 
-use crate::service::{NOW, PAGE, Place};
+use crate::file::service::{NOW, PAGE, Place};
 
 #[tokio::test]
 async fn the_next_process_goes_on_where_the_last_one_was() {

@@ -12,8 +12,8 @@ use tower_pulse::Condition;
 use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_file::{FileIo, FileOptions};
 
-use crate::power::Power;
-use crate::service::{NOW, PAGE, Place, Service};
+use crate::file::power::Power;
+use crate::file::service::{NOW, PAGE, Place, Service};
 use pulse_rig::wait::until;
 
 /// Starts a service over content that it must not touch. Returns the error of its flush.

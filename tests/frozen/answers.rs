@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use tower_pulse::admin::Access;
 use tower_pulse::store::Store as Shared;
 
-use crate::past::Time;
-use crate::present::Present;
+use crate::frozen::past::Time;
+use crate::frozen::present::Present;
+use crate::frozen::{LAST, fixture};
 use crate::rig::asking;
-use crate::{LAST, fixture};
 
 /// The answers of the last version, by question. To add a question, give it the answer `null`, and freeze again.
 fn before(name: &str) -> Map<String, Value> {
@@ -83,7 +83,7 @@ fn forget_names(answer: &mut Value) {
         Value::Array(values) => values.iter_mut().for_each(forget_names),
         Value::String(text) if *text == env!("CARGO_PKG_VERSION") => *answer = Value::Null,
         Value::String(text) => {
-            *text = String::from_utf8(crate::mask::masked(text.as_bytes())).unwrap();
+            *text = String::from_utf8(crate::frozen::mask::masked(text.as_bytes())).unwrap();
         }
         _ => {}
     }

@@ -9,11 +9,11 @@ use tower_pulse::store::Store as Shared;
 use tower_pulse_core::store::Query;
 use tower_pulse_file::{FileOptions, FileStore};
 
-use crate::mask::masked;
-use crate::past::{START, Time};
+use crate::frozen::mask::masked;
+use crate::frozen::past::{START, Time};
+use crate::frozen::{BEFORE_A_CHANGE, LAST, answers, fixture, is_freezing, past, write_fixture};
 use crate::rig::process::{TempDir, is_held};
 use crate::rig::wait::until;
-use crate::{BEFORE_A_CHANGE, LAST, answers, fixture, is_freezing, past, write_fixture};
 
 const FILE: &str = "file.parts";
 const ANSWERS: &str = "file.json";

@@ -13,7 +13,7 @@ use tower_pulse::{Change, ManualClock, Pulse, Task};
 use tower_pulse_core::store::Store;
 use tower_pulse_core::testing::TestFolder;
 
-use crate::past::{Time, builder, instance, send, service, settle};
+use crate::frozen::past::{Time, builder, instance, send, service, settle};
 use crate::rig::wait::until;
 
 /// Minutes that are recorded before the turn of an hour and after it. After it, there is a second instance, and all

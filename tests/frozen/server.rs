@@ -6,11 +6,11 @@ use std::time::Duration;
 use tower_pulse::store::Store as Shared;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::mask::masked;
-use crate::past::{START, Time};
-use crate::redis_keys::{self, Keys};
+use crate::frozen::mask::masked;
+use crate::frozen::past::{START, Time};
+use crate::frozen::redis_keys::{self, Keys};
+use crate::frozen::{BEFORE_A_CHANGE, LAST, answers, fixture, is_freezing, past, write_fixture};
 use crate::rig::server::RedisServer;
-use crate::{BEFORE_A_CHANGE, LAST, answers, fixture, is_freezing, past, write_fixture};
 
 const KEYS: &str = "redis.txt";
 const ANSWERS: &str = "redis.json";

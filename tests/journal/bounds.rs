@@ -4,9 +4,9 @@ use redis::cmd;
 use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::journal::Journal;
 
-use crate::drive::{Drive, contexts};
-use crate::ground::Ground;
-use crate::net::Request;
+use crate::journal::drive::{Drive, contexts};
+use crate::journal::ground::Ground;
+use crate::journal::net::Request;
 
 /// A day, and a little more.
 const MORE_THAN_A_DAY: u64 = 86_400 + 60;

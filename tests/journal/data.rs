@@ -15,8 +15,8 @@ use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::ground::Ground;
-use crate::net::{Reply, Request};
+use crate::journal::ground::Ground;
+use crate::journal::net::{Reply, Request};
 use crate::rig::server::RedisServer;
 
 /// The server's databases; the first one is used, the others hold snapshots.

@@ -11,11 +11,11 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, Kind};
 use tower_pulse_model::outcome::Outcome;
 
-use crate::data::{Data, precisions};
-use crate::fixture::{MS, NOW, aggregate_of};
-use crate::ground::Ground;
-use crate::net::{Reply, Request, Wire};
-use crate::process::{Process, Sleep};
+use crate::journal::data::{Data, precisions};
+use crate::journal::ground::Ground;
+use crate::journal::net::{Reply, Request, Wire};
+use crate::journal::process::{Process, Sleep};
+use crate::stores::fixture::{MS, NOW, aggregate_of};
 
 /// The key of the lease to fold.
 pub const LEASE: &str = "pulse:lease:fold";

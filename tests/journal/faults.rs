@@ -3,14 +3,14 @@
 use redis::cmd;
 use tower_pulse_model::slice::hour_of;
 
-use crate::data::Data;
-use crate::fleet::MAX_ALIVE;
-use crate::ground::MAX_SAVED;
-use crate::hours::{Expected, Garbage};
-use crate::ledger::CONTEXTS;
-use crate::net::Slot;
-use crate::process::Process;
-use crate::world::World;
+use crate::journal::data::Data;
+use crate::journal::fleet::MAX_ALIVE;
+use crate::journal::ground::MAX_SAVED;
+use crate::journal::hours::{Expected, Garbage};
+use crate::journal::ledger::CONTEXTS;
+use crate::journal::net::Slot;
+use crate::journal::process::Process;
+use crate::journal::world::World;
 
 /// The most scripts that a failover may lose.
 const MAX_SNAPSHOTS: usize = 12;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tower_pulse_core::testing::{TestFlusher, TestFolder};
 use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
-use crate::data::precisions;
-use crate::faults::AskForHistory;
-use crate::net::Wire;
-use crate::process::Process;
-use crate::world::World;
+use crate::journal::data::precisions;
+use crate::journal::faults::AskForHistory;
+use crate::journal::net::Wire;
+use crate::journal::process::Process;
+use crate::journal::world::World;
 
 /// The most instances that are alive at a time.
 pub const MAX_ALIVE: usize = 3;

@@ -5,9 +5,9 @@ use redis::cmd;
 use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::Store;
 
-use crate::drive::{Drive, contexts};
-use crate::ground::Ground;
-use crate::net::Request;
+use crate::journal::drive::{Drive, contexts};
+use crate::journal::ground::Ground;
+use crate::journal::net::Request;
 
 const JOURNAL: &str = "pulse:journal";
 

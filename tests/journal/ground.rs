@@ -1,4 +1,4 @@
-//! The processes of a [`World`](crate::world::World) share a ground: a store whose clock stands still between steps,
+//! The processes of a [`World`](crate::journal::world::World) share a ground: a store whose clock stands still between steps,
 //! and whose data can be taken back to an earlier moment.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,8 @@ use tower_pulse_model::slice::Precision;
 use tower_pulse_model::tier::{DAY, tier_for};
 use tower_pulse_model::tiers::LEAST_DAYS;
 
-use crate::data::Data;
-use crate::net::{Reply, Request};
+use crate::journal::data::Data;
+use crate::journal::net::{Reply, Request};
 use crate::rig::reads::{StoreReads, every_kind};
 
 /// The most moments that are saved at a time.

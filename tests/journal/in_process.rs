@@ -1,4 +1,4 @@
-//! The store in memory as the ground of a [`World`](crate::world::World). As on a server, the scheduler drives
+//! The store in memory as the ground of a [`World`](crate::journal::world::World). As on a server, the scheduler drives
 //! instances call by call, so that each takes over from others half-way.
 
 use std::cell::RefCell;
@@ -15,8 +15,8 @@ use tower_pulse_core::store::{Query, Store, Upkeep};
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 
-use crate::data::precisions;
-use crate::ground::{Ground, MAX_SAVED};
+use crate::journal::data::precisions;
+use crate::journal::ground::{Ground, MAX_SAVED};
 use crate::rig::reads::StoreReads;
 
 /// A store in memory, its clock, and its saved states.

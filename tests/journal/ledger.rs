@@ -13,8 +13,8 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::{HOUR, hour_of};
 
-use crate::data::precisions;
-use crate::fixture::aggregate_of;
+use crate::journal::data::precisions;
+use crate::stores::fixture::aggregate_of;
 
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
 /// The most requests of a run: each has a bucket of its own in the coarse histogram.

@@ -241,7 +241,7 @@ impl TableReader for Wire {
 
 impl Store for Wire {
     fn precisions(&self) -> &Precisions {
-        static PRECISIONS: LazyLock<Precisions> = LazyLock::new(crate::data::precisions);
+        static PRECISIONS: LazyLock<Precisions> = LazyLock::new(crate::journal::data::precisions);
         &PRECISIONS
     }
 

@@ -5,10 +5,10 @@ use redis::cmd;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_model::entry::ENTRY_VERSION;
 
-use crate::drive::{Drive, LEASE, contexts};
-use crate::ground::Ground;
-use crate::net::Request;
-use crate::process::Process;
+use crate::journal::drive::{Drive, LEASE, contexts};
+use crate::journal::ground::Ground;
+use crate::journal::net::Request;
+use crate::journal::process::Process;
 
 /// Minutes for which an entry of a later version waits for an instance that can read it.
 const GRACE: u64 = 10;

@@ -12,7 +12,7 @@ use tower_pulse_core::store::Append;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_core::testing::{TestFlusher, TestFolder};
 
-use crate::net::{Reply, Request, Wire};
+use crate::journal::net::{Reply, Request, Wire};
 
 /// The most polls from one call to the next.
 const MAX_POLLS: usize = 100_000;

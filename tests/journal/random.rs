@@ -2,11 +2,11 @@
 
 use fastrand::Rng;
 
-use crate::data::Data;
-use crate::faults::{AskForHistory, Faults};
-use crate::ground::Ground;
-use crate::in_process::InProcess;
-use crate::world::World;
+use crate::journal::data::Data;
+use crate::journal::faults::{AskForHistory, Faults};
+use crate::journal::ground::Ground;
+use crate::journal::in_process::InProcess;
+use crate::journal::world::World;
 
 /// Schedules per run, unless `PULSE_RUNS` is set.
 const RUNS: u64 = 120;

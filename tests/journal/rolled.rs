@@ -2,9 +2,9 @@
 
 use tower_pulse_model::tier::WIDTHS;
 
-use crate::drive::{Drive, contexts};
-use crate::net::Request;
-use crate::step::is_of_roll_up;
+use crate::journal::drive::{Drive, contexts};
+use crate::journal::net::Request;
+use crate::journal::step::is_of_roll_up;
 
 /// Enough contexts for several steps of rolling up.
 const CONTEXTS: usize = 250;

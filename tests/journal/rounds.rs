@@ -5,11 +5,11 @@ use tower_pulse::StoreErrorKind::TimedOut;
 use tower_pulse_core::store::journal::{Acquired, FoldStep, Step};
 use tower_pulse_model::round::partition;
 
-use crate::drive::{Drive, contexts};
-use crate::ground::Ground;
-use crate::net::{Reply, Request};
-use crate::process::Process;
-use crate::step::partitions;
+use crate::journal::drive::{Drive, contexts};
+use crate::journal::ground::Ground;
+use crate::journal::net::{Reply, Request};
+use crate::journal::process::Process;
+use crate::journal::step::partitions;
 
 fn is_fold(request: &Request) -> bool {
     matches!(request, Request::Fold(step) if step.round_end.is_some())

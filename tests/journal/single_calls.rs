@@ -8,13 +8,13 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::round::partition;
 
-use crate::drive::{Drive, LEASE, contexts};
-use crate::fixture::NOW;
-use crate::foreign::is_told;
-use crate::ground::Ground;
-use crate::net::{Amending, Reply, Request};
+use crate::journal::drive::{Drive, LEASE, contexts};
+use crate::journal::foreign::is_told;
+use crate::journal::ground::Ground;
+use crate::journal::net::{Amending, Reply, Request};
+use crate::journal::step::partitions;
 use crate::rig::lua::script;
-use crate::step::partitions;
+use crate::stores::fixture::NOW;
 
 /// Time to live of the lease in milliseconds.
 const LEASE_MILLIS: i64 = 5_000;

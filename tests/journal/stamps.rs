@@ -4,10 +4,10 @@ use tower_pulse_model::pack::from_hex;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::{RolledUp, WIDTHS};
 
-use crate::drive::{Drive, contexts};
-use crate::fixture::NOW;
-use crate::ground::Ground;
-use crate::net::Request;
+use crate::journal::drive::{Drive, contexts};
+use crate::journal::ground::Ground;
+use crate::journal::net::Request;
+use crate::stores::fixture::NOW;
 
 const DAY: i64 = 86_400;
 /// Further ahead than the widest window reaches back.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use tower_pulse_model::context::ALL;
 
-use crate::faults::AskForHistory;
-use crate::ledger::{CONTEXTS, RANKING, SHORT_RANKING, WIDTH};
-use crate::world::World;
+use crate::journal::faults::AskForHistory;
+use crate::journal::ledger::{CONTEXTS, RANKING, SHORT_RANKING, WIDTH};
+use crate::journal::world::World;
 
 impl World<'_> {
     /// Runs all checks, and adds failures to [`World::violations`].

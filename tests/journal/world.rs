@@ -9,15 +9,15 @@ use tower_pulse_core::store::journal::{Acquired, Step};
 use tower_pulse_core::store::{Appended, Readable};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 
-use crate::data::Data;
-use crate::faults::{Faults, Snapshot};
-use crate::fixture::THIS_HOUR;
-use crate::fleet::{Instance, MAX_ALIVE};
-use crate::ground::Ground;
-use crate::hours::Expected;
-use crate::ledger::{CONTEXTS, Ledger, MAX_REQUESTS};
-use crate::net::{Reply, Request};
-use crate::process::{Process, Sleep};
+use crate::journal::data::Data;
+use crate::journal::faults::{Faults, Snapshot};
+use crate::journal::fleet::{Instance, MAX_ALIVE};
+use crate::journal::ground::Ground;
+use crate::journal::hours::Expected;
+use crate::journal::ledger::{CONTEXTS, Ledger, MAX_REQUESTS};
+use crate::journal::net::{Reply, Request};
+use crate::journal::process::{Process, Sleep};
+use crate::stores::fixture::THIS_HOUR;
 
 /// Seconds before the end of an hour at which every run begins.
 const BEFORE_THE_HOUR: i64 = 20;

@@ -5,8 +5,8 @@ use axum::routing::get;
 use futures_util::FutureExt;
 use tower_pulse::admin::Access;
 
-use super::rig::log::Log;
 use super::{assert_counts, pulse, pulse_with, send};
+use crate::rig::log::Log;
 
 fn shop() -> Router {
     Router::new().route("/", get(|| async { "shop" }))

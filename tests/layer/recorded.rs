@@ -6,8 +6,8 @@ use http::StatusCode;
 use tower_pulse::Outcome;
 use tower_pulse_model::context::Kind;
 
-use super::rig::reads::{StoreOf, StoreReads};
 use super::{context, outcome, pulse, snapshot};
+use crate::rig::reads::{StoreOf, StoreReads};
 
 #[tokio::test]
 async fn a_recorded_request_counts_like_one_that_went_through_the_layer() {

@@ -26,7 +26,7 @@ macro_rules! in_both {
             use super::*;
             $(#[tokio::test]
             async fn $test() {
-                super::$test(crate::Backend::memory() $(, $memory)?).await;
+                super::$test(super::super::Backend::memory() $(, $memory)?).await;
             })*
         }
         mod in_redis {
@@ -34,7 +34,7 @@ macro_rules! in_both {
             use super::*;
             $(#[tokio::test]
             async fn $test() {
-                super::$test(crate::Backend::redis().await $(, $redis)?).await;
+                super::$test(super::super::Backend::redis().await $(, $redis)?).await;
             })*
         }
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 
-use crate::fixture::{List, Service, Stock};
+use crate::rows::fixture::{List, Service, Stock};
 use pulse_rig::wait::until;
 
 /// The book's schedule_row_cache().

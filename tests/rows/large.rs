@@ -7,7 +7,7 @@ use tower_pulse_core::condition::Condition;
 use tower_pulse_core::store::Store;
 use tower_pulse_redis::rows::{FinishedRow, LeaseOf};
 
-use crate::fixture::Service;
+use crate::rows::fixture::Service;
 use pulse_rig::server::issue;
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tower_pulse::Condition;
 use tower_pulse::row_cache::{RowCache, RowError};
 
-use crate::fixture::{List, Mode, Service, Stock};
+use crate::rows::fixture::{List, Mode, Service, Stock};
 use pulse_rig::wait::{PATIENCE, until};
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tower_pulse::row_cache::RowCache;
 
-use crate::fixture::{Mode, Service, Stock};
+use crate::rows::fixture::{Mode, Service, Stock};
 use pulse_rig::wait::{let_tasks_run, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse_redis::rows::{FinishedRow, LeaseOf, LeasedRow};
 
-use crate::fixture::{List, Mode, Service, Stock};
+use crate::rows::fixture::{List, Mode, Service, Stock};
 use pulse_rig::wait::{let_tasks_run, until};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -31,9 +31,7 @@ if ! cmp -s "$here/requirements.txt" "$folder/requirements.txt"; then
   cp "$here/requirements.txt" "$folder/requirements.txt"
 fi
 
-targets=()
-for suite in $suites; do targets+=(--test "$suite"); done
-cargo test --locked -p tower-pulse --all-features --no-run "${targets[@]}" || exit 1
+cargo test --locked -p tower-pulse --all-features --no-run --test integration || exit 1
 # Suites start them.
 cargo build --locked --example demo --example leaderboard || exit 1
 
@@ -59,7 +57,7 @@ for server in $servers; do
   for suite in $suites; do
     log=$folder/$server.$suite.log
     start=$SECONDS
-    if cargo test --locked -p tower-pulse --all-features --test "$suite" -- --test-threads "${TEST_THREADS:-4}" "${skip[@]}" \
+    if cargo test --locked -p tower-pulse --all-features --test integration -- "$suite::" --test-threads "${TEST_THREADS:-4}" "${skip[@]}" \
       >"$log" 2>&1; then result=passed; else result=FAILED && failures=$((failures + 1)); fi
     passed=$(sed -n 's/^test result:.* \([0-9]*\) passed; \([0-9]*\) failed.*/\1 passed, \2 failed/p' "$log" | tail -1)
     rows+=("$(printf '%-14s %-9s %s in %s s%s' "$version" "$suite" "${passed:-not run}" $((SECONDS - start)) \

@@ -3,8 +3,8 @@
 use redis::aio::MultiplexedConnection;
 use serde_json::Value;
 
+use crate::faults::service::{PREFIX, by_day, statistics};
 use crate::order::{Key, LIVES, Quantity, SOLD, Tally};
-use crate::read::{PREFIX, by_day, statistics};
 use crate::rig::server::issue;
 use crate::traffic::Ledger;
 

@@ -17,10 +17,11 @@
     reason = "test code: a panic is a failed test; not all of the shared parts are used here"
 )]
 
-#[path = "../faults/denials.rs"]
-mod denials;
-#[path = "../faults/service.rs"]
-mod read;
+#[path = "../faults"]
+mod faults {
+    pub mod denials;
+    pub mod service;
+}
 #[path = "../rig/mod.rs"]
 mod rig;
 #[path = "../../examples/signal.rs"]

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::compare::{self, Compared};
 use crate::fault::{Plan, Site, start_server};
+use crate::faults::service::{PREFIX, by_day};
 use crate::fleet::Instance;
 use crate::order::{Key, Quantity, Tally};
-use crate::read::{PREFIX, by_day};
 use crate::rig::fold::{JournalKeys, fold_rest};
 use crate::rig::proxy::Proxy;
 use crate::sample::Samples;

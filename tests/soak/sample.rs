@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use crate::fault::Site;
-use crate::read::PREFIX;
+use crate::faults::service::PREFIX;
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::issue;
 

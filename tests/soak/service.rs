@@ -9,8 +9,8 @@ use http::StatusCode;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
+use crate::faults::service::PREFIX;
 use crate::order::{LIVES, Life, Order, PAGES, SOLD};
-use crate::read::PREFIX;
 use crate::signal::shutdown_signal;
 
 /// The environment variable with the number of the instance, set in a child process.

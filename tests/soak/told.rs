@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, select_all};
 
-use crate::denials::SERVER_FAULTS;
 use crate::fault::Site;
+use crate::faults::denials::SERVER_FAULTS;
 use crate::fleet::Instance;
 
 /// The time within which a condition must be reported, and must end. A look takes a moment.

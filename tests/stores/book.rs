@@ -7,10 +7,10 @@ use tower_pulse_model::context::{ALL, Kind};
 use tower_pulse_model::slice::{HOUR, iso_hour};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR, apply, call};
 use crate::rig::book;
 use crate::rig::reads::{StoreReads, pairs_of};
 use crate::rig::server::RedisServer;
+use crate::stores::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR, apply, call};
 
 async fn fixture_without_prefix() -> Fixture {
     Fixture::redis_with(RedisServer::start().await, "")

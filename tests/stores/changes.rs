@@ -14,8 +14,8 @@ use tower_pulse_detect::log::{Log, MAX_CHANGES};
 use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::mark::{MAX_MARKS, Mark};
 
-use crate::fixture::{Fixture, MergeReport, NOW};
 use crate::rig::server::issue;
+use crate::stores::fixture::{Fixture, MergeReport, NOW};
 
 const MINUTE: i64 = 60;
 /// The change that a verdict about a context makes.

@@ -1,9 +1,9 @@
 //! The list of the user's counters, in each store.
 
-use crate::fixture::{Fixture, MS, NOW};
 use crate::rig::book;
 use crate::rig::server::issue;
-use crate::windows::Page;
+use crate::stores::fixture::{Fixture, MS, NOW};
+use crate::stores::windows::Page;
 
 const DAY: u32 = 86_400;
 

@@ -17,9 +17,11 @@ use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse_model::tier::TierSlice;
 use tower_pulse_model::tiers::Tiers;
 
-use crate::fixture::{ApplyOutcome, Fixture, Keys, MergeReport, aggregate_of, call, redis_store};
 use crate::rig::reads::{self, StoreReads};
 use crate::rig::server::RedisServer;
+use crate::stores::fixture::{
+    ApplyOutcome, Fixture, Keys, MergeReport, aggregate_of, call, redis_store,
+};
 
 /// A step that both stores take.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tower_pulse::{Clock, Pulse};
 
-use crate::fixture::{Fixture, NOW, calls};
 use crate::rig::reads;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
+use crate::stores::fixture::{Fixture, NOW, calls};
 
 /// Commands that the tests themselves send, and those of a new connection.
 const OTHERS: [&str; 6] = ["info", "client", "ping", "hello", "config", "acl"];

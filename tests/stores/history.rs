@@ -14,12 +14,12 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::timer_sums::TimerSums;
 
-use crate::fixture::{Fixture, NOW, aggregate_of};
 use crate::rig::reads::StoreOf;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::windows::{CONTEXTS, METRICS, Page, Served, near, number, percentile};
+use crate::stores::fixture::{Fixture, NOW, aggregate_of};
+use crate::stores::windows::{CONTEXTS, METRICS, Page, Served, near, number, percentile};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
@@ -273,7 +273,7 @@ async fn a_day_takes_what_the_guide_states() {
                     let name = format!("db:{timer}");
                     day.timers.add(RecordId::new(Kind::Timer, &name), &sums);
                 }
-                let page = crate::windows::name(page).into();
+                let page = crate::stores::windows::name(page).into();
                 batch.add(&page, Kind::Http, now, &day);
             }
             fixture.merge_clean(batch).await;

@@ -4,9 +4,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tower_pulse_model::slice::HOUR;
 
-use crate::fixture::{Fixture, NOW, THIS_HOUR, calls};
 use crate::rig::book;
-use crate::windows::{Page, Served, name, near};
+use crate::stores::fixture::{Fixture, NOW, THIS_HOUR, calls};
+use crate::stores::windows::{Page, Served, name, near};
 
 #[tokio::test]
 async fn an_hour_has_the_contexts_of_other_programs_too() {

@@ -7,8 +7,8 @@ use tower_pulse_model::pack::{pack, unpack};
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec, RankingState};
 use tower_pulse_model::slice::HOUR;
 
-use crate::fixture::{Fixture, NOW, posts, ranked, spec};
 use crate::rig::server::RedisServer;
+use crate::stores::fixture::{Fixture, NOW, posts, ranked, spec};
 
 /// The most ids of the ranking. Each of eight instances has this number of ids.
 const IDS: u32 = 4_000;

@@ -5,7 +5,7 @@ use tower_pulse_model::measures::{Measure, Measures};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::tier::WIDTHS;
 
-use crate::fixture::{Fixture, MS, NOW, aggregate_of};
+use crate::stores::fixture::{Fixture, MS, NOW, aggregate_of};
 
 const MEASURES: [Measure; 4] = [
     Measure::PollTime,

@@ -10,8 +10,8 @@ use tower_pulse_model::minute_report::{MinuteReport, REPORTED_MINUTES};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::SKEW_ALLOWED;
 
-use crate::fixture::{Fixture, MS, MergeReport, NOW, aggregate_of};
 use crate::rig::reads;
+use crate::stores::fixture::{Fixture, MS, MergeReport, NOW, aggregate_of};
 
 /// The minute of the present.
 const MINUTE: i64 = NOW;

@@ -12,10 +12,10 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::snapshot::{ContextSnapshot, Problem};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::fixture::{Fixture, MS, NOW};
 use crate::rig::reads::StoreReads;
 use crate::rig::server::issue;
 use crate::rig::wait::until;
+use crate::stores::fixture::{Fixture, MS, NOW};
 
 const STATS: &str = "pulse:stats:/a:AccessTime";
 const SLOWEST: &str = "pulse:slowest:AccessTime";

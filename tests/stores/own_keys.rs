@@ -7,8 +7,8 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::slice::Precisions;
 
-use crate::fixture::{Fixture, MS, NOW, call};
 use crate::rig::reads;
+use crate::stores::fixture::{Fixture, MS, NOW, call};
 
 const LEASE: &str = "pulse:pulse:lease:fold";
 const STATE: &str = "pulse:pulse:state";

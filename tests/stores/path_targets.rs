@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Dashboard, ManualClock, Outcome, Pulse, RequestOutcome};
 
-use crate::fixture::NOW;
 use crate::rig::asking;
 use crate::rig::server::RedisServer;
+use crate::stores::fixture::NOW;
 
 const CHECKOUT: &str = "POST /checkout";
 const CART: &str = "GET /cart";

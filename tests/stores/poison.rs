@@ -5,7 +5,7 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::iso_hour;
 
-use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
+use crate::stores::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 
 const HITS: &str = "pulse:count:60:hits:/a";
 const STATS: &str = "pulse:stats:/a:AccessTime";

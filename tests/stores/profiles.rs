@@ -15,9 +15,9 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, hour_of};
 
-use crate::fixture::{Fixture, MS, NOW, THIS_HOUR, aggregate_of, call};
 use crate::rig::seed::seed;
-use crate::windows::{Page, Served, name, near, percentile};
+use crate::stores::fixture::{Fixture, MS, NOW, THIS_HOUR, aggregate_of, call};
+use crate::stores::windows::{Page, Served, name, near, percentile};
 
 const DAY: i64 = 24 * HOUR;
 const WEEK: i64 = 7 * DAY;

@@ -7,10 +7,10 @@ use tower_pulse::Pulse;
 use tower_pulse_core::store::{RankingPage, RankingPlace, RankingQuery};
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 
-use crate::fixture::{Fixture, Keys, NOW, calls, posts, ranked, redis_store, spec};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
+use crate::stores::fixture::{Fixture, Keys, NOW, calls, posts, ranked, redis_store, spec};
 
 const IDS: u32 = 12;
 

@@ -6,7 +6,7 @@ use tower_pulse_model::context::ALL;
 use tower_pulse_model::entry;
 use tower_pulse_model::measures::Measure;
 
-use crate::fixture::{Fixture, MS, NOW};
+use crate::stores::fixture::{Fixture, MS, NOW};
 
 const MIB: usize = 1 << 20;
 const ASIDE: &str = "pulse:pulse:aside";

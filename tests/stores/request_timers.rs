@@ -7,8 +7,8 @@ use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::{MAX_TIMERS, OTHER, TimerSums};
 
-use crate::fixture::{Fixture, aggregate_of};
-use crate::windows::Page;
+use crate::stores::fixture::{Fixture, aggregate_of};
+use crate::stores::windows::Page;
 
 /// A request of a second, within which timers of these names ran for these milliseconds.
 fn request(timers: &[(&str, u64)], covered: u64) -> Aggregate {

@@ -8,8 +8,8 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::{WIDTHS, tier_for};
 
-use crate::fixture::{Fixture, MS, NOW};
-use crate::windows::{CONTEXTS, Page, Served, WINDOWS, name, near, number, percentile};
+use crate::stores::fixture::{Fixture, MS, NOW};
+use crate::stores::windows::{CONTEXTS, Page, Served, WINDOWS, name, near, number, percentile};
 
 /// Metrics that counters have too, and those that records alone have.
 const COUNTED: &str = "hits errors total mean error_share";

@@ -10,11 +10,11 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::ranking::RankingDelta;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::fixture::{Fixture, MERGED, MS, NOW, apply, call, redis_store, spec};
 use crate::rig::process::TempDir;
 use crate::rig::reads::{self, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
+use crate::stores::fixture::{Fixture, MERGED, MS, NOW, apply, call, redis_store, spec};
 
 /// A call of two samples of one context.
 fn two_samples(fixture: &Fixture, seq: u64) -> FencedBatch {

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Pulse};
 
-use crate::fixture::{NOW, THIS_HOUR};
 use crate::rig::asking;
 use crate::rig::server::{RedisServer, issue};
+use crate::stores::fixture::{NOW, THIS_HOUR};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 

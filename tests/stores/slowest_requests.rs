@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tower_pulse::admin::Access;
 use tower_pulse::{ManualClock, Pulse};
 
-use crate::fixture::{Fixture, THIS_HOUR};
 use crate::rig::asking;
+use crate::stores::fixture::{Fixture, THIS_HOUR};
 
 const REPORT: &str = "POST /report";
 const USERS: &str = "GET /users/{id}";

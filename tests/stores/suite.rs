@@ -1,11 +1,11 @@
 //! The suite of tests that every store passes.
 
-pub use crate::changes::{
+pub use crate::stores::changes::{
     a_full_log_is_read_in_pages, a_judgement_replaces_the_one_that_it_was_made_from,
     a_judgement_that_is_not_finished_does_not_count, of_two_judgements_at_once_one_is_written,
     the_newest_marks_are_retained,
 };
-pub use crate::measures::measures_are_merged_and_rolled_up;
+pub use crate::stores::measures::measures_are_merged_and_rolled_up;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use tower_pulse_model::slices::Merge;
 use tower_pulse_model::snapshot::AliveInstance;
 use tower_pulse_model::tier::WIDTHS;
 
-use crate::fixture::{
-    ApplyOutcome, Fixture, LAST_HOUR, MERGED, MS, MergeReport, NOW, THIS_HOUR, aggregate_of, call,
-};
 use crate::rig::reads::{self, StoreReads, pairs_of};
 use crate::rig::server::issue;
+use crate::stores::fixture::{
+    ApplyOutcome, Fixture, LAST_HOUR, MERGED, MS, MergeReport, NOW, THIS_HOUR, aggregate_of, call,
+};
 
 pub async fn a_batch_is_read_back_as_it_was_written(fixture: &mut Fixture) {
     let mut batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS, 2 * MS, 6 * MS])]);

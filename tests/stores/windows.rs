@@ -16,10 +16,10 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::timer_sums::TimerSums;
 
-use crate::fixture::{Fixture, NOW, aggregate_of};
 use crate::rig::asking;
 use crate::rig::seed::seed;
-use crate::series;
+use crate::stores::fixture::{Fixture, NOW, aggregate_of};
+use crate::stores::series;
 
 pub const METRICS: [&str; 3] = ["hits", "mean", "p95"];
 pub const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];

@@ -6,9 +6,9 @@ use std::path::Path;
 use redis::TlsCertificates;
 use tower_pulse_redis::RedisOptions;
 
-use crate::place::mapped;
 use crate::rig::cluster::{RedisCluster, Tls};
 use crate::rig::proxy::Proxy;
+use crate::topologies::place::mapped;
 
 /// Certificates for `localhost` and 127.0.0.1.
 pub fn certificates() -> Tls {

@@ -8,16 +8,16 @@ use tower_pulse::{Pulse, StoreErrorKind};
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::RedisOptions;
 
-use crate::place::{
-    TAGGED, cluster_options, end_exactly_in, mapped, own_slots, pulse, store, under_load,
-};
+use crate::faults::service::{Service, Stored};
 use crate::rig::process::free_port;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::shared;
 use crate::rig::wait::{PATIENCE, look_until, until};
-use crate::service::{Service, Stored};
-use crate::trials;
+use crate::topologies::place::{
+    TAGGED, cluster_options, end_exactly_in, mapped, own_slots, pulse, store, under_load,
+};
+use crate::topologies::trials;
 
 #[tokio::test]
 async fn a_slot_that_moves_under_load_loses_nothing() {

@@ -7,12 +7,12 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::RedisCredentials;
 
-use crate::place::{cluster_options, store};
 use crate::rig::log::Log;
 use crate::rig::seed::seed;
 use crate::rig::shared;
-use crate::trials;
-use crate::user::User;
+use crate::topologies::place::{cluster_options, store};
+use crate::topologies::trials;
+use crate::topologies::user::User;
 
 #[tokio::test]
 async fn credentials_rotated_under_load_lose_nothing() {

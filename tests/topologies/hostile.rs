@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::SeqCst};
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::place::{TAGGED, store};
 use crate::rig::peer::{Answer, Peer};
 use crate::rig::process::free_port;
 use crate::rig::shared;
+use crate::topologies::place::{TAGGED, store};
 
 /// A node that says of itself that it owns all slots, and answers every script with an error.
 struct Liar {

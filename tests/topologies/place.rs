@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use tower_pulse::{Builder, Pulse};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
+use crate::faults::service::{Load, Service, Stored};
 use crate::rig::cluster::RedisCluster;
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels};
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::{PATIENCE, look_until, until};
-use crate::service::{Load, Service, Stored};
 
 /// The prefix of a service's keys, which all are in one slot.
 pub const TAGGED: &str = "{pulse:shop}:";

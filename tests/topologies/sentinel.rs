@@ -5,14 +5,14 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::RedisOptions;
 
-use crate::place::{
-    end_exactly_behind, mapped, pulse, readable_again, sentinel_options, store, under_load,
-};
+use crate::faults::service::{PREFIX, Service, Stored};
 use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
 use crate::rig::wait::until;
-use crate::service::{PREFIX, Service, Stored};
-use crate::trials;
+use crate::topologies::place::{
+    end_exactly_behind, mapped, pulse, readable_again, sentinel_options, store, under_load,
+};
+use crate::topologies::trials;
 
 #[tokio::test]
 async fn a_failover_under_load_loses_nothing() {

@@ -1,8 +1,8 @@
 //! Stores on the cluster and behind the Sentinels that the tests of this process share.
 
-use crate::fixture::{Fixture, Keys};
-use crate::place::{cluster_options, sentinel_options, store};
 use crate::rig::shared::{cluster, prefix, sentinels};
+use crate::stores::fixture::{Fixture, Keys};
+use crate::topologies::place::{cluster_options, sentinel_options, store};
 
 /// A store in the cluster.
 pub async fn on_cluster() -> Fixture {

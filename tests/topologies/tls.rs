@@ -10,14 +10,14 @@ use tower_pulse::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::RedisOptions;
 
-use crate::certificates::{certificates, trusting};
-use crate::place::{TAGGED, mapped, own_slots, store};
 use crate::rig::cluster::Tls;
 use crate::rig::process::free_port_with_bus;
 use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
 use crate::rig::server::RedisServer;
-use crate::trials;
+use crate::topologies::certificates::{certificates, trusting};
+use crate::topologies::place::{TAGGED, mapped, own_slots, store};
+use crate::topologies::trials;
 
 #[tokio::test]
 async fn connections_with_tls_that_are_cut_lose_nothing() {

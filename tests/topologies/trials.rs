@@ -3,19 +3,19 @@
 
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "redis-tls")]
-use crate::certificates::{behind_proxies, certificates};
-use crate::place::{
-    TAGGED, cluster_options, pulse, readable_again, sentinel_options, stored_behind, stored_in,
-};
+use crate::faults::scenarios::Report;
+use crate::faults::service::{Load, PREFIX, Service, Stored, pause};
 use crate::rig::cluster::{Node, RedisCluster};
 #[cfg(feature = "redis-tls")]
 use crate::rig::proxy::Proxy;
 use crate::rig::sentinel::Sentinels;
 use crate::rig::shared;
-use crate::scenarios::Report;
-use crate::service::{Load, PREFIX, Service, Stored, pause};
-use crate::user::User;
+#[cfg(feature = "redis-tls")]
+use crate::topologies::certificates::{behind_proxies, certificates};
+use crate::topologies::place::{
+    TAGGED, cluster_options, pulse, readable_again, sentinel_options, stored_behind, stored_in,
+};
+use crate::topologies::user::User;
 
 /// After the end of a fault, all that was recorded must be readable again within this time.
 const READABLE: Duration = Duration::from_secs(10);

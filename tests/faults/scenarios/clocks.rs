@@ -9,11 +9,11 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 use crate::rig::reads::{StoreOf, StoreReads};
 
 use super::{Report, keys};
-use crate::rig::book;
-use crate::rig::server::RedisServer;
-use crate::service::{
+use crate::faults::service::{
     PAGES, PATIENT, PREFIX, Service, context, now, options, statistics, with_clocks,
 };
+use crate::rig::book;
+use crate::rig::server::RedisServer;
 
 /// The differences between the instances' clocks and the server's clock, in seconds.
 const OFFSETS: [i64; 5] = [-1_800, -900, 0, 900, 1_800];

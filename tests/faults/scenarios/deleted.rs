@@ -6,9 +6,9 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::entry::{EntryReader, Item};
 
 use super::{Report, keys};
+use crate::faults::service::{PATIENT, Service, Stored, with_response_timeout};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::{PATIENT, Service, Stored, with_response_timeout};
 
 /// Deletes a key, and returns the journal's entries that were not folded at that moment.
 const DELETE: &str = "

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 
 use super::{Report, keys};
+use crate::faults::service::{PATIENT, Service, with_response_timeout};
 use crate::rig::demo::{self, Demo};
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
-use crate::service::{PATIENT, Service, with_response_timeout};
 
 /// The number of processes that take turns to fold.
 const CANDIDATES: usize = 3;

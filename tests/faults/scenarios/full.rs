@@ -7,9 +7,9 @@ use tower_pulse::{Builder, Pulse};
 use tower_pulse_redis::RedisStore;
 
 use super::{Report, keys};
+use crate::faults::service::{PATIENT, Service, options, pause};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{until, until_within};
-use crate::service::{PATIENT, Service, options, pause};
 
 /// The smallest limit that can be set.
 const BOUND: u64 = 1 << 20;

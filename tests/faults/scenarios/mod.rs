@@ -19,9 +19,9 @@ pub use process::{sigkill, sigterm};
 use redis::aio::MultiplexedConnection;
 pub use server::{Pair, failovers, servers_killed};
 
+use crate::faults::service::{PREFIX, Service, Stored};
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, Service, Stored};
 
 /// The result of a scenario.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,10 @@
 //! Connections that end, a server that freezes, and replies that are lost on their way.
 
 use super::Report;
+use crate::faults::service::{PAGES, Service, builder, pause, without_flushes};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::{PAGES, Service, builder, pause, without_flushes};
 
 /// Kills connections and freezes the server, until at least `requests` are served.
 pub async fn kills_and_freezes(kills: u64, freezes: u64, requests: u64, seed: u64) -> Report {

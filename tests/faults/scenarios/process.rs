@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use super::Report;
+use crate::faults::service::{counter, pause};
 use crate::rig::demo::{self, Demo};
 use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
 use crate::rig::server::RedisServer;
-use crate::service::{counter, pause};
 
 /// The connections to one process.
 pub const CONNECTIONS: usize = 4;

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 
 use super::{DELAY, Report, in_a_round, keys};
+use crate::faults::service::{PAGES, Service, Stored};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
-use crate::service::{PAGES, Service, Stored};
 
 /// A service that folds in small steps, so that a round has several steps, however fast the server is.
 fn stepwise(url: &str) -> tower_pulse::Builder {
-    crate::service::builder(url).fold_step_contexts(8)
+    crate::faults::service::builder(url).fold_step_contexts(8)
 }
 
 /// Kills the server `kills` times at moments when, according to its files, a round has begun and not ended.

@@ -1,13 +1,12 @@
 //! Breaks the Lua scripts in one place at a time, and lists which tests notice, for `make lua-breaks`. Fails when no
 //! test notices a break.
 //!
-//! The suites are built once: they read the scripts from the folder that `PULSE_LUA_FOLDER` names. The sources do not
+//! The tests are built once: they read the scripts from the folder that `PULSE_LUA_FOLDER` names. The sources do not
 //! change.
 //!
 //! Each argument is a text: breaks whose script or name contains one of these texts are selected. `PULSE_LUA_FROM=65`
 //! begins with the 65th selected break, to continue an earlier run.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -19,19 +18,19 @@ use breaks::{BREAKS, Break};
 
 mod breaks;
 
-/// A suite, and the arguments that select some of its tests.
-type Part = (&'static str, &'static [&'static str]);
+/// The arguments that select some of the tests.
+type Part = &'static [&'static str];
 
-/// Parts of the suites that run the scripts on a real server, and the arguments that select them, cheapest first.
+/// The tests that run the scripts on a real server, cheapest first.
 const PARTS: [Part; 5] = [
-    ("journal", &["--skip", "random::", "--skip", "rolled::"]),
-    ("stores", &["--skip", "memory::"]),
-    ("journal", &["random::", "rolled::"]),
-    ("cleaning", &[]),
-    ("faults", &[]),
+    &["journal::", "--skip", "random::", "--skip", "rolled::"],
+    &["stores::", "--skip", "memory::", "--skip", "topologies::"],
+    &["journal::random::", "journal::rolled::"],
+    &["cleaning::"],
+    &["faults::"],
 ];
-/// The part that runs the scripts of rows, which no other part runs. Its example is not built here.
-const ROW_PARTS: [Part; 1] = [("rows", &["--skip", "example::"])];
+/// The tests of the scripts of rows, which no other test runs.
+const ROW_PARTS: [Part; 1] = [&["rows::"]];
 /// In seconds. A part takes up to a minute, or several minutes on a busy machine. A break can make a loop endless.
 const TIME_LIMIT: &str = "600";
 
@@ -62,8 +61,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut unbroken: Vec<_> = selected.iter().map(|broken| parts_of(broken)).collect();
     unbroken.dedup();
     let unbroken = unbroken.concat();
-    let suites = Suites::build(&unbroken, &scripts)?;
-    if let Some(noticed) = suites.test(&unbroken)? {
+    let tests = Tests::build(&scripts)?;
+    if let Some(noticed) = tests.test(&unbroken)? {
         return Err(format!("the unbroken scripts already fail: {noticed}").into());
     }
     println!(
@@ -76,7 +75,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         let path = broken.path(&scripts.folder);
         let source = fs::read_to_string(&path)?;
         fs::write(&path, broken.apply(&source)?)?;
-        let noticed = suites.test(parts_of(broken));
+        let noticed = tests.test(parts_of(broken));
         fs::write(&path, source)?;
         let noticed = noticed?;
         let result = match &noticed {
@@ -161,66 +160,52 @@ fn cargo(args: &[&str]) -> Result<String, Box<dyn Error>> {
     }
 }
 
-/// The built suites.
-struct Suites<'a> {
+/// The built tests.
+struct Tests<'a> {
     scripts: &'a Scripts,
     root: PathBuf,
-    executables: HashMap<&'static str, PathBuf>,
+    executable: PathBuf,
 }
 
-impl<'a> Suites<'a> {
-    fn build(parts: &[Part], scripts: &'a Scripts) -> Result<Self, Box<dyn Error>> {
-        let (root, mut executables) = (repository()?, HashMap::new());
-        for (suite, _) in parts {
-            if executables.contains_key(suite) {
-                continue;
-            }
-            // The tests of this suite start the demo.
-            if *suite == "faults" {
-                cargo(&["build", "--example", "demo"])?;
-            }
-            let built = cargo(&["test", "--no-run", "--test", suite])?;
-            // `Executable tests/stores.rs (/…/deps/stores-92c1436580ddb995)`
-            let executable = built.lines().find_map(|line| {
-                let path = line.trim().strip_prefix("Executable ")?.split_once(" (")?.1;
-                Some(root.join(path.strip_suffix(')')?))
-            });
-            let executable = executable.ok_or("cargo names the executable")?;
-            executables.insert(*suite, executable);
-        }
+impl<'a> Tests<'a> {
+    fn build(scripts: &'a Scripts) -> Result<Self, Box<dyn Error>> {
+        let root = repository()?;
+        // Some tests start the demo.
+        cargo(&["build", "--example", "demo"])?;
+        let built = cargo(&["test", "--no-run", "--test", "integration"])?;
+        // `Executable tests/main.rs (/…/deps/integration-92c1436580ddb995)`
+        let executable = built.lines().find_map(|line| {
+            let path = line.trim().strip_prefix("Executable ")?.split_once(" (")?.1;
+            Some(root.join(path.strip_suffix(')')?))
+        });
         Ok(Self {
             scripts,
+            executable: executable.ok_or("cargo names the executable")?,
             root,
-            executables,
         })
     }
 
-    /// Runs the parts of the suites until a test fails. Returns the name of this test.
+    /// Runs parts until a test fails. Returns the name of this test.
     fn test(&self, parts: &[Part]) -> Result<Option<String>, Box<dyn Error>> {
-        for (suite, args) in parts.iter().copied() {
-            let executable = self.executables.get(suite).ok_or("the suite is built")?;
-            if let Some(test) = self.failing_test(executable, args)? {
-                return Ok(Some(format!("{suite}: {test}")));
+        for part in parts {
+            if let Some(test) = self.failing_test(part)? {
+                return Ok(Some(test));
             }
         }
         Ok(None)
     }
 
     /// Runs tests until one fails twice, the second time alone: a test may fail by chance on a busy machine.
-    fn failing_test(
-        &self,
-        executable: &Path,
-        args: &[&str],
-    ) -> Result<Option<String>, Box<dyn Error>> {
+    fn failing_test(&self, args: &[&str]) -> Result<Option<String>, Box<dyn Error>> {
         let mut skipped = Vec::new();
         loop {
             let skip = skipped.iter().flat_map(|test: &String| ["--skip", test]);
             let args: Vec<&str> = args.iter().copied().chain(skip).collect();
-            let Some(test) = self.run(executable, &args)? else {
+            let Some(test) = self.run(&args)? else {
                 return Ok(None);
             };
             // If `test` is not a test's name but says how the tests ended, this runs no test, and passes.
-            let is_by_chance = self.run(executable, &["--exact", &test])?.is_none();
+            let is_by_chance = self.run(&["--exact", &test])?.is_none();
             if !is_by_chance || test.contains(' ') {
                 return Ok(Some(test));
             }
@@ -229,11 +214,11 @@ impl<'a> Suites<'a> {
     }
 
     /// Runs tests until one fails, or the time limit has passed. Returns the name of the test, or how the tests ended.
-    fn run(&self, executable: &Path, args: &[&str]) -> Result<Option<String>, Box<dyn Error>> {
+    fn run(&self, args: &[&str]) -> Result<Option<String>, Box<dyn Error>> {
         // Not through cargo: the tests' servers end when the process of the tests does.
         let mut tests = Command::new("timeout")
             .arg(TIME_LIMIT)
-            .arg(executable)
+            .arg(&self.executable)
             .args(args)
             .current_dir(&self.root)
             .env("CARGO_MANIFEST_DIR", &self.root)

@@ -23,7 +23,7 @@ pub fn built_example(name: &str) -> PathBuf {
         "{} is missing: `cargo build --example {name}` (with --release for `make chaos`)",
         example.display()
     );
-    // `cargo test --test faults` builds no examples: what runs must not be older than what is tested.
+    // `cargo test --test integration` builds no examples: what runs must not be older than what is tested.
     let dependencies = std::fs::read_to_string(example.with_extension("d")).unwrap();
     let sources = dependencies.split_whitespace().skip(1).map(Path::new);
     let modified = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();

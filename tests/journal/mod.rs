@@ -9,18 +9,6 @@
 //! `PULSE_SEED=17` runs one schedule and prints its story; `PULSE_RUNS=1000 PULSE_FIRST=500` runs 1,000 schedules
 //! from number 500 on. The size of the steps of a fold depends on real time, so a repeated schedule may differ a
 //! little.
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "test code: a panic is a failed test"
-)]
-
-#[path = "../stores/fixture.rs"]
-#[allow(dead_code, reason = "shared with the tests of the stores")]
-mod fixture;
-#[path = "../rig/mod.rs"]
-mod rig;
 
 mod data;
 mod drive;

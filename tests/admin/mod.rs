@@ -1,5 +1,4 @@
 //! The admin router over real HTTP: access, posts, and the size of answers.
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod access;
 mod answer_size;

@@ -1,6 +1,4 @@
 //! The example `replay` as its user runs it, and its files that read lines.
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
-#![cfg(all(feature = "admin", feature = "redis"))]
 
 // Parts of the example itself.
 #[path = "../../examples/replay/caddy.rs"]

@@ -2,16 +2,8 @@
 //! this process. Each test has a real server of its own; the oracle is the handler's own counter.
 //!
 //! The long form is `make chaos`.
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "test code: a panic is a failed test"
-)]
 
-#[path = "../rig/mod.rs"]
-mod rig;
-mod service;
+pub mod service;
 
 mod behind;
 mod conditions;
@@ -27,7 +19,7 @@ mod outage;
 mod peers;
 mod rates;
 mod refusals;
-mod scenarios;
+pub mod scenarios;
 mod server;
 mod short;
 mod skew;

@@ -1,18 +1,10 @@
 //! The row cache: one suite, run in a real Redis and in a cluster, and tests that need only one server.
 
-#![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
-
-#[path = "rows/book.rs"]
 mod book;
-#[path = "rows/fixture.rs"]
 mod fixture;
-#[path = "rows/large.rs"]
 mod large;
-#[path = "rows/outage.rs"]
 mod outage;
-#[path = "rows/places.rs"]
 mod places;
-#[path = "rows/suite.rs"]
 mod suite;
 
 /// Runs tests of some modules in each topology.
@@ -21,13 +13,13 @@ macro_rules! conformance {
         mod redis {
             $($(#[tokio::test]
             async fn $test() {
-                crate::$module::$test(&crate::fixture::Service::redis().await).await;
+                crate::rows::$module::$test(&crate::rows::fixture::Service::redis().await).await;
             })*)*
         }
         mod cluster {
             $($(#[tokio::test]
             async fn $test() {
-                crate::$module::$test(&crate::fixture::Service::cluster().await).await;
+                crate::rows::$module::$test(&crate::rows::fixture::Service::cluster().await).await;
             })*)*
         }
     };

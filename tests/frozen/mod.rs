@@ -1,13 +1,8 @@
 //! This version reads a whole Redis and a whole file of 0.1.0, and continues with them. It stores the same bytes,
 //! unless a change is intended. `crates/model/tests/frozen` has the forms one by one.
 //!
-//! The bytes of a version are frozen when it is released: `PULSE_FREEZE=1 cargo test --all-features --test frozen`
+//! The bytes of a version are frozen when it is released: `PULSE_FREEZE=1 cargo test --all-features --test integration frozen::`
 //! writes its fixtures.
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
-#![cfg(all(feature = "admin", feature = "file", feature = "redis"))]
-
-#[path = "../rig/mod.rs"]
-mod rig;
 
 mod answers;
 mod file;

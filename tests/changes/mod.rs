@@ -1,10 +1,4 @@
 //! Changes, marks and callbacks, over HTTP and in code, with stores in memory and in Redis.
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
-#![cfg(all(feature = "admin", feature = "redis"))]
-
-#[macro_use]
-#[path = "../rig/mod.rs"]
-mod rig;
 
 #[path = "../../examples/webhook/notify.rs"]
 mod notify;

@@ -1,5 +1,4 @@
 //! The layer and the timers, with the memory store: the context and the outcome of a request, which is counted once.
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod bodies;
 mod contexts;
@@ -13,8 +12,6 @@ mod polls;
 mod queue;
 mod recorded;
 mod request_timers;
-#[path = "../rig/mod.rs"]
-mod rig;
 mod slow_requests;
 mod timers;
 

@@ -1,17 +1,12 @@
 //! The demo as a process of its own, with real HTTP and a real Redis.
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
-#![cfg(all(feature = "redis", feature = "prometheus", feature = "row-cache"))]
-
-#[path = "../rig/mod.rs"]
-mod rig;
 
 mod api;
 mod ending;
 mod past;
 
-use rig::demo::{self, Demo};
-use rig::http::Client;
-use rig::wait::{PATIENCE, look_until};
+use crate::rig::demo::{self, Demo};
+use crate::rig::http::Client;
+use crate::rig::wait::{PATIENCE, look_until};
 use serde_json::Value;
 
 /// Starts a demo without traffic of its own.

@@ -1,7 +1,5 @@
 //! The store in a file, through restarts, deploys, crashes, failing disks and files that are not the store's.
 
-#![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
-
 mod handover;
 mod power;
 mod replaced;

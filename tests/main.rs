@@ -1,0 +1,32 @@
+//! The tests of the package `tower-pulse` that share a process: a module is a suite. `tests/README.md` says what is where.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    missing_docs,
+    unreachable_pub,
+    reason = "test code: a panic is a failed test"
+)]
+
+#[macro_use]
+mod rig;
+
+mod admin;
+mod builder;
+mod changes;
+mod cleaning;
+mod dashboard;
+mod demo;
+mod documents;
+mod faults;
+mod file;
+mod frozen;
+mod journal;
+mod layer;
+mod layering;
+mod rankings;
+mod replay;
+mod rows;
+#[macro_use]
+mod stores;
+mod topologies;
+mod warnings;

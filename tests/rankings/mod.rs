@@ -1,0 +1,3 @@
+//! Rankings within a moving window as applications use them: the example over HTTP.
+
+mod example;

@@ -1,0 +1,62 @@
+//! Conformance of the stores: one suite, run against the memory store, a store in a file, and a real server; and tests
+//! of behaviour that only the Redis store has.
+
+#[macro_use]
+mod conformance;
+
+mod book;
+pub mod changes;
+mod counters;
+mod credentials;
+mod equal;
+pub mod fixture;
+mod heartbeats;
+mod history;
+mod hours;
+mod large_rankings;
+pub mod measures;
+mod minute_reports;
+mod oversized;
+mod own_keys;
+mod path_targets;
+mod poison;
+mod profiles;
+mod rankings;
+mod refused_entries;
+mod request_timers;
+mod series;
+mod server;
+mod slow_requests;
+mod slowest_requests;
+pub mod suite;
+#[cfg(feature = "redis-tls")]
+mod tls;
+mod windows;
+
+use fixture::Fixture as Backend;
+
+/// Runs each test of the suite against each store.
+macro_rules! conformance {
+    ($($test:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $test() {
+                crate::stores::suite::$test(&mut crate::stores::fixture::Fixture::memory()).await;
+            })*
+        }
+        mod file {
+            $(#[tokio::test]
+            async fn $test() {
+                crate::stores::suite::$test(&mut crate::stores::fixture::Fixture::file()).await;
+            })*
+        }
+        mod redis {
+            $(#[tokio::test]
+            async fn $test() {
+                crate::stores::suite::$test(&mut crate::stores::fixture::Fixture::redis().await).await;
+            })*
+        }
+    };
+}
+
+each_test_of_the_suite!(conformance);
