@@ -399,13 +399,13 @@ async fn main() {
         let start = Instant::now();
         let (answer, first) = get(&app, window).await;
         let complete = answer["complete"].as_f64().unwrap();
-        let (mut told, mut answers) = (answer, 1);
-        while told["complete"].as_f64().unwrap() < 1.0
-            || told["before"]["complete"].as_f64().unwrap() < 1.0
+        let (mut latest, mut answers) = (answer, 1);
+        while latest["complete"].as_f64().unwrap() < 1.0
+            || latest["before"]["complete"].as_f64().unwrap() < 1.0
         {
-            assert!(answers < 30, "{told}");
+            assert!(answers < 30, "{latest}");
             tokio::time::sleep(Duration::from_millis(1_001)).await;
-            told = get(&app, window).await.0;
+            latest = get(&app, window).await.0;
             answers += 1;
         }
         println!(

@@ -193,7 +193,7 @@ fn details(score: &Score, judged: fn(&Label) -> bool) {
     );
     println!(
         "surges said that are true: {:.3} (goal .97)",
-        1.0 - false_surges / score.surges_said.max(1) as f64
+        1.0 - false_surges / score.reported_surges.max(1) as f64
     );
     let slower = score.select(judged);
     let start = |outcome: &Outcome| outcome.start_error.map(f64::abs);

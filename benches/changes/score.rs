@@ -45,7 +45,7 @@ pub(crate) struct Score {
     /// The number of times that the detector began to watch a page without a label.
     pub(crate) watched_falsely: usize,
     /// The reported surges, true or false.
-    pub(crate) surges_said: usize,
+    pub(crate) reported_surges: usize,
     pub(crate) all_verdicts: usize,
 }
 
@@ -55,7 +55,7 @@ impl Score {
         self.false_alarms.extend(other.false_alarms);
         self.outcomes.extend(other.outcomes);
         self.watched_falsely += other.watched_falsely;
-        self.surges_said += other.surges_said;
+        self.reported_surges += other.reported_surges;
         self.all_verdicts += other.all_verdicts;
     }
 
@@ -133,7 +133,7 @@ impl Follower {
             let key = (verdict.page, verdict.kind);
             let before = self.standing.get(&key).copied();
             if before.is_none() && verdict.kind == LabelKind::Surge {
-                self.score.surges_said += 1;
+                self.score.reported_surges += 1;
             }
             let counted = before == Some(true);
             let fits = self.compare(minute, verdict, before.is_none());

@@ -69,7 +69,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
         let share = (later - cpu).as_secs_f64() * f64::from(PARTS) / seconds;
         parts.push((before.until(&after), share, folder.polls()));
     }
-    tell_commands(server).await;
+    print_commands(server).await;
     assert_all_is_counted(&url, size).await;
     let mut probe = Probe::new(&url);
     // The probe learns the size of the fleet from its first heartbeat.
@@ -143,7 +143,7 @@ async fn holder(server: &RedisServer) -> String {
 }
 
 /// Prints the commands that took most of the server's time.
-async fn tell_commands(server: &RedisServer) {
+async fn print_commands(server: &RedisServer) {
     let mut times: Vec<_> = meter::command_times(server).await.into_iter().collect();
     times.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));
     for (name, (micros, calls)) in times.iter().take(14) {

@@ -156,7 +156,7 @@ pub(crate) struct Visit {
 impl Visit {
     /// The value of the header in which a proxy gives the time at which it received the request. The request reaches
     /// the shop at `now`, in Unix microseconds.
-    pub(crate) fn taken(&self, now: i64) -> Option<String> {
+    pub(crate) fn queue_header(&self, now: i64) -> Option<String> {
         let micros = i64::try_from(self.queued?.as_micros()).unwrap_or(i64::MAX);
         Some(format!("t={}", now.saturating_sub(micros)))
     }

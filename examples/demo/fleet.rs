@@ -68,7 +68,7 @@ impl Backend {
         let builder = builder.instance(name(number)).app_version(version);
         match self {
             Self::Shared(store, _) => builder.store(store.clone()),
-            Self::Redis(server) => server.keep(builder),
+            Self::Redis(server) => server.store_of(builder),
         }
     }
 }
@@ -82,7 +82,7 @@ pub(crate) fn name(number: usize) -> String {
 pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
     let mut builder = settings.builder();
     if let Some(server) = &settings.redis {
-        builder = server.keep(builder);
+        builder = server.store_of(builder);
     }
     if let Some(path) = &settings.file {
         builder = builder.file(path);

@@ -31,15 +31,15 @@ pub(crate) enum Target {
 impl Target {
     /// Sends a request that arrives at `now`, in Unix microseconds, and waits until it has ended.
     pub(crate) async fn visit(&self, visit: Visit, now: i64) {
-        let taken = visit.taken(now);
+        let header = visit.queue_header(now);
         match self {
             // A failed visit is ignored.
-            Self::Http(address) => drop(send(*address, &visit, taken).await),
+            Self::Http(address) => drop(send(*address, &visit, header).await),
             Self::InProcess(app, pace) => {
                 let request = Request::builder().method(visit.method).uri(visit.path);
                 let mut request = request.header("traceparent", trace_parent());
-                if let Some(taken) = taken {
-                    request = request.header(QUEUE_HEADER, taken);
+                if let Some(header) = header {
+                    request = request.header(QUEUE_HEADER, header);
                 }
                 let request = request.body(Body::empty());
                 let response = app.clone().oneshot(request.expect("a path of the shop"));
@@ -124,14 +124,16 @@ fn trace_parent() -> String {
 }
 
 /// Sends a request on a connection of its own.
-async fn send(address: SocketAddr, visit: &Visit, taken: Option<String>) -> std::io::Result<()> {
+async fn send(address: SocketAddr, visit: &Visit, header: Option<String>) -> std::io::Result<()> {
     let Visit { method, path, .. } = visit;
-    let taken = taken.map_or_else(String::new, |taken| format!("{QUEUE_HEADER}: {taken}\r\n"));
+    let header = header.map_or_else(String::new, |header| {
+        format!("{QUEUE_HEADER}: {header}\r\n")
+    });
     let mut connection = TcpStream::connect(address).await?;
     let trace_parent = trace_parent();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\ntraceparent: {trace_parent}\r\nconnection: close\r\n\
-         {taken}content-length: 0\r\n\r\n"
+         {header}content-length: 0\r\n\r\n"
     );
     connection.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();

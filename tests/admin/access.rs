@@ -140,28 +140,28 @@ async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
             .collect();
         client.request("GET", path, &headers, "").await.status
     };
-    let told = || log.lines_with("wrong credentials");
+    let logged = || log.lines_with("wrong credentials");
     for path in ["/token", "/user", "/token/api/health"] {
         assert_eq!(status(path, None).await, 401);
     }
     assert_eq!(status("/role", Some("Bearer other")).await, 403);
     assert_eq!(status("/token", Some("Bearer s3cret")).await, 200);
-    assert_eq!((pulse.health().wrong_credentials, told().len()), (0, 0));
+    assert_eq!((pulse.health().wrong_credentials, logged().len()), (0, 0));
     for wrong in ["Bearer öther other", "Basic !!", "nothing", ""] {
         assert_eq!(status("/token", Some(wrong)).await, 401, "{wrong}");
         assert_eq!(status("/user/nothing", Some(wrong)).await, 401, "{wrong}");
     }
     assert_eq!(pulse.health().wrong_credentials, 8);
-    assert!(told()[0].contains(" 1 request to "), "{:?}", told());
+    assert!(logged()[0].contains(" 1 request to "), "{:?}", logged());
     hand.advance(Duration::from_secs(59));
     assert_eq!(status("/token", Some("Bearer other")).await, 401);
-    assert_eq!(told().len(), 1);
+    assert_eq!(logged().len(), 1);
     // The log still warns after the wall clock was set back.
     hand.set_wall(1_600_000_000);
     hand.advance(Duration::from_secs(1));
     assert_eq!(status("/token", Some("Bearer other")).await, 401);
-    assert_eq!(told().len(), 2);
-    assert!(told()[1].contains(" 9 requests to "), "{:?}", told());
+    assert_eq!(logged().len(), 2);
+    assert!(logged()[1].contains(" 9 requests to "), "{:?}", logged());
     assert!(!log.text().contains("other"), "{}", log.text());
     let token = [("authorization", "Bearer s3cret")];
     let metrics = client.request("GET", "/token/metrics", &token, "").await;

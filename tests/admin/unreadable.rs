@@ -50,19 +50,19 @@ async fn what_cannot_be_read_is_told_and_quiet_once_it_can() {
     for command in COMMANDS {
         set_rights(&mut redis, &format!("-{command}")).await;
         hand.advance(Duration::from_secs(2));
-        let (failed, told) = ask().await;
-        let times = told.matches(&format!("+{command}")).count();
-        assert!(failed > 0 && times == 1, "{command}: {failed}, {told}");
+        let (failed, warnings) = ask().await;
+        let times = warnings.matches(&format!("+{command}")).count();
+        assert!(failed > 0 && times == 1, "{command}: {failed}, {warnings}");
         set_rights(&mut redis, &format!("+{command}")).await;
         hand.advance(Duration::from_secs(9));
-        let (failed, told) = ask().await;
-        let is_told = told.contains(&format!("+{command}"));
-        assert!(failed == 0 && !is_told, "{command}: {failed}, {told}");
+        let (failed, warnings) = ask().await;
+        let is_named = warnings.contains(&format!("+{command}"));
+        assert!(failed == 0 && !is_named, "{command}: {failed}, {warnings}");
     }
     // If the store is away, health reports that with other warnings, and with its status.
     server.kill_9();
     hand.advance(Duration::from_secs(2));
-    let (failed, told) = ask().await;
-    let is_told = told.contains("\"the store cannot be read");
-    assert!(failed > 0 && !is_told, "{failed}, {told}");
+    let (failed, warnings) = ask().await;
+    let is_named = warnings.contains("\"the store cannot be read");
+    assert!(failed > 0 && !is_named, "{failed}, {warnings}");
 }

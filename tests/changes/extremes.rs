@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_pulse_core::query::drawn::OverviewQuery;
+use tower_pulse_core::query::dashboard::OverviewQuery;
 
 use crate::changes::fleet::{Backend, Fleet, MINUTE, named};
 use crate::changes::traffic::{PAGES, Request, SEARCH, Traffic};

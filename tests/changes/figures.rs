@@ -9,7 +9,7 @@ use tower_pulse::query::{
     Reader, SeriesMetric, SeriesQuery, SeriesValue, Window,
 };
 use tower_pulse::{Clock, Pulse};
-use tower_pulse_core::query::drawn::{DeployQuery, FixFirstQuery, FixReason, OverviewQuery};
+use tower_pulse_core::query::dashboard::{DeployQuery, FixFirstQuery, FixReason, OverviewQuery};
 
 use crate::changes::fleet::START;
 

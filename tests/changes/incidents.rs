@@ -50,7 +50,7 @@ impl Incident {
     }
 
     /// Applies the incident to the requests of a minute.
-    fn befall(self, requests: &mut [Request]) {
+    fn apply(self, requests: &mut [Request]) {
         match self {
             // `happen` makes the query slow, and draws the requests of a surge.
             Self::SlowQuery | Self::Surge => {}
@@ -99,7 +99,7 @@ impl Incident {
                 PRODUCT if self == Self::Surge => 6.0,
                 _ => 1.0,
             });
-            self.befall(&mut requests);
+            self.apply(&mut requests);
             let query = if self == Self::SlowQuery { 8.0 } else { 1.0 };
             orders
                 .pass(

@@ -62,7 +62,7 @@ async fn the_time_between_two_processes_is_not_recorded() {
 
 /// One process acknowledges a change and removes a mark; the next process knows of both.
 #[tokio::test]
-async fn what_was_taken_and_removed_stays_so_after_a_restart() {
+async fn acknowledgements_and_removed_marks_survive_a_restart() {
     let place = Place::new();
     let change = serde_json::json!({
         "id": "1", "kind": "slower", "context": PAGE, "instance": null, "since": NOW - 600, "detected": NOW - 300,

@@ -47,7 +47,7 @@ pub struct Faults {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskForHistory {
     #[default]
-    Nobody,
+    NoInstance,
     Some,
     /// All instances, with different numbers of days.
     All,

@@ -79,7 +79,7 @@ impl World<'_> {
     fn history_days(&mut self) -> Option<u32> {
         let days = [Some(LEAST_DAYS), Some(30), Some(MOST_DAYS)];
         match self.faults.history {
-            AskForHistory::Nobody => None,
+            AskForHistory::NoInstance => None,
             AskForHistory::Some => [None, days[0], days[1]][self.rng.usize(..3)],
             AskForHistory::All => days[self.rng.usize(..3)],
         }

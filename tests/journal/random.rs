@@ -26,7 +26,7 @@ fn schedule(data: &dyn Ground, seed: u64) -> (Vec<String>, Vec<String>) {
         is_mixed: rng.f64() < 0.15,
         intensity: [0.2, 0.5, 1.0][rng.usize(..3)],
         history: [
-            AskForHistory::Nobody,
+            AskForHistory::NoInstance,
             AskForHistory::Some,
             AskForHistory::All,
         ][rng.usize(..3)],

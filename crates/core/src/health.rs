@@ -17,7 +17,7 @@ use tower_pulse_model::sorted::Map;
 const LATE_JUDGEMENT: i64 = 150;
 
 /// The time between two log lines about wrong credentials.
-const CREDENTIALS_TOLD_EVERY: Duration = Duration::from_secs(60);
+const CREDENTIALS_LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 named! {
     /// Whether the store answers, in one word.
@@ -170,9 +170,9 @@ const LOSS_WARNED_FOR: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 struct WrongCredentials {
     count: u64,
-    /// The part of `count` that the log has reported, the last time at `told_at`.
-    told: u64,
-    told_at: Option<Tick>,
+    /// The part of `count` that the log has reported, the last time at `logged_at`.
+    logged: u64,
+    logged_at: Option<Tick>,
 }
 
 impl Notices {
@@ -237,13 +237,13 @@ impl Notices {
     pub fn add_wrong_credentials(&self, clock: &Clock) {
         let mut wrong = lock(&self.credentials);
         wrong.count += 1;
-        let is_told = |at| clock.since(at) < CREDENTIALS_TOLD_EVERY;
-        if wrong.told_at.is_some_and(is_told) {
+        let is_told = |at| clock.since(at) < CREDENTIALS_LOGGED_EVERY;
+        if wrong.logged_at.is_some_and(is_told) {
             return;
         }
-        let new = wrong.count - wrong.told;
-        wrong.told = wrong.count;
-        wrong.told_at = Some(clock.tick());
+        let new = wrong.count - wrong.logged;
+        wrong.logged = wrong.count;
+        wrong.logged_at = Some(clock.tick());
         drop(wrong);
         let requests = if new == 1 { "request" } else { "requests" };
         tracing::warn!(

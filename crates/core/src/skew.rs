@@ -8,7 +8,7 @@ use crate::task::lock;
 
 const SECOND: i64 = 1_000_000_000;
 /// The smallest skew, in seconds, that causes a warning. A clock with less skew counts as right.
-pub const TOLD: i64 = 60;
+pub const WARNED_FROM: i64 = 60;
 /// The skew, in seconds, above which a process follows the time of its store. The store refuses samples that are
 /// further ahead.
 const FOLLOWED: i64 = 3_600;
@@ -62,7 +62,7 @@ impl Skew {
         (state.seconds, state.origin) = (Some(seconds), origin);
         let follow = match clock.followed() {
             None => (seconds.abs() > FOLLOWED).then_some(Some(origin)),
-            Some(_) if seconds.abs() < TOLD => Some(None),
+            Some(_) if seconds.abs() < WARNED_FROM => Some(None),
             Some(followed) => {
                 (followed.saturating_sub(origin).saturating_abs() > SECOND).then_some(Some(origin))
             }
@@ -80,7 +80,7 @@ impl Skew {
     pub fn now_seconds(&self, clock: &Clock) -> i64 {
         let state = lock(&self.0);
         match state.seconds {
-            Some(seconds) if seconds.abs() >= TOLD => {
+            Some(seconds) if seconds.abs() >= WARNED_FROM => {
                 clock.nanos_since(state.origin).div_euclid(SECOND)
             }
             _ => clock.now_seconds(),
@@ -90,7 +90,7 @@ impl Skew {
 
 /// A warning about the clock of `whose` process; `None` if the clock is right.
 pub fn skew_warning(whose: &str, seconds: Option<i64>) -> Option<Warning> {
-    let seconds = seconds.filter(|seconds| seconds.abs() >= TOLD)?;
+    let seconds = seconds.filter(|seconds| seconds.abs() >= WARNED_FROM)?;
     let way = if seconds > 0 { "ahead of" } else { "behind" };
     let minutes = (seconds.abs() + 30) / 60;
     let hours = minutes / 60;

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taker_is_escaped_and_bounded() {
+    fn the_name_of_a_person_is_escaped_and_bounded() {
         let by = |name: &str| Acknowledgement::new(name, 7).by.to_string();
         assert_eq!(by(" ada "), "ada");
         assert_eq!(by("a\u{202e}d\na"), "a\\u{202e}d\\na");

@@ -127,11 +127,11 @@ fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(u
 }
 
 #[test]
-fn a_page_is_watched_before_its_change_is_said_and_not_any_more_then() {
+fn a_page_is_watched_until_its_change_is_reported() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut detector = Detector::default();
     let load = slow_from(100, 120, 1.6);
-    let (mut watched_at, mut said_at) = (None, None);
+    let (mut watched_at, mut reported_at) = (None, None);
     let mut without_reason = 0;
     for minute in 0..120 {
         let sums = (0..12).map(|number| {
@@ -150,12 +150,12 @@ fn a_page_is_watched_before_its_change_is_said_and_not_any_more_then() {
                 watched_at = Some(minute);
             }
         }
-        if !verdicts.is_empty() && said_at.is_none() {
-            said_at = Some(minute);
+        if !verdicts.is_empty() && reported_at.is_none() {
+            reported_at = Some(minute);
         }
     }
     assert_eq!(watched_at, Some(101));
-    assert!(said_at > watched_at, "{said_at:?}");
+    assert!(reported_at > watched_at, "{reported_at:?}");
     assert!(without_reason <= 5, "{without_reason}");
 }
 
@@ -212,7 +212,7 @@ fn a_page_that_is_slower_or_faster_is_named_also_in_a_small_or_young_service() {
 }
 
 #[test]
-fn slow_minutes_of_all_pages_are_the_news_of_none() {
+fn slow_minutes_of_all_pages_are_no_change_of_one() {
     let verdicts = watch(10, 130, |_, minute| {
         let slow = matches!(minute, 70 | 90..=93 | 110);
         Some(Load {
@@ -345,7 +345,7 @@ fn an_alarm_outlasts_a_gap_although_its_page_is_not_the_first_one_to_be_seen_aga
 }
 
 #[test]
-fn a_service_that_stops_but_for_one_page_is_one_silence_at_most() {
+fn if_all_pages_but_one_stop_there_is_at_most_one_silence() {
     let verdicts = watch(10, 110, |number, minute| {
         (number == 0 || minute < 90).then_some(USUAL)
     });

@@ -245,8 +245,8 @@ impl Worker {
         match &self.trouble {
             Some((trouble, _)) => trouble.to_error(&self.path),
             None => {
-                let told = lock(&self.report.place).clone();
-                let message = told.unwrap_or_else(|| "the file is not open yet".to_owned());
+                let place = lock(&self.report.place).clone();
+                let message = place.unwrap_or_else(|| "the file is not open yet".to_owned());
                 StoreError::new(StoreErrorKind::Unreachable, message)
             }
         }

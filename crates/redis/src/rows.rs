@@ -257,7 +257,7 @@ impl RedisStore {
         let failing = pipeline.cmd("ZREVRANGE").arg(&keys.failing);
         failing.arg(0).arg(MAX_FAILING - 1).arg("WITHSCORES");
         let replies = self.values(&mut pipeline).await?;
-        let failing = self.latest_due_first(&keys, &replies[1]).await?;
+        let failing = self.most_failures_first(&keys, &replies[1]).await?;
 
         let is_asked = |id: &String| id.contains(&*query.contains);
         let mut ids: Vec<String> = failing.iter().filter(|id| is_asked(id)).cloned().collect();
@@ -292,7 +292,7 @@ impl RedisStore {
 
     /// Orders failing rows by their failures, most first, then by due time, without rows that are not scheduled.
     /// `failing` has pairs of id and failures.
-    async fn latest_due_first(&self, keys: &RowKeys, failing: &Value) -> Result<Vec<String>> {
+    async fn most_failures_first(&self, keys: &RowKeys, failing: &Value) -> Result<Vec<String>> {
         let failing: Vec<_> = (pairs(failing))
             .filter_map(|(id, failures)| Some((float(failures)?, text(id)?)))
             .collect();

@@ -18,7 +18,7 @@ const ENV: [(&str, &str); 2] = [("DEMO_HISTORY", "3h"), ("DEMO_INCIDENT", "bad_d
 const IS_DRAWN: &str = "document.body.dataset.ready === 'true' && document.querySelector('#status').dataset.status === 'ok'
     && document.querySelector('#banner').hidden && document.querySelector('main').innerText.trim().length > 0";
 /// The page says that it cannot read the answer.
-const IS_TOLD: &str = "document.querySelector('#status').dataset.status === 'unexpected'
+const SAYS_UNEXPECTED: &str = "document.querySelector('#status').dataset.status === 'unexpected'
     && /another version/.test(document.querySelector('#banner').innerText)";
 
 #[tokio::main]
@@ -59,7 +59,8 @@ async fn show(screen: &str, url: &str) {
     // The page logs a `TypeError` for an answer that it cannot draw.
     page.tolerate("console: TypeError");
     page.load(url).await;
-    page.until(&format!("({IS_DRAWN}) || ({IS_TOLD})")).await;
+    page.until(&format!("({IS_DRAWN}) || ({SAYS_UNEXPECTED})"))
+        .await;
     let refused = page.text("#complete").await;
     let shown = match page.eval::<bool>(&format!("!!({IS_DRAWN})")).await {
         true if refused.is_empty() => "drawn".to_owned(),

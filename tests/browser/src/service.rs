@@ -249,8 +249,8 @@ impl Service {
         let pulse = |number| built(named(number).store(store.clone()));
         let others: Vec<Pulse> = (0..instances).map(pulse).collect();
         for pulse in &others {
-            let told = pulse.simulation().heartbeat().await;
-            told.expect("a store in memory");
+            let sent = pulse.simulation().heartbeat().await;
+            sent.expect("a store in memory");
         }
         let service = Self::serve(others[0].clone(), Router::new()).await;
         Self {

@@ -45,7 +45,7 @@ impl Text {
         for (context, totals) in of(kind, totals) {
             let exemplar = totals.exemplars.as_ref().and_then(|all| all.error());
             let (labels, errors) = (names.labels(context), totals.outcomes.errors);
-            self.stood_for(name, &labels, &errors, exemplar);
+            self.sample_with_exemplar(name, &labels, &errors, exemplar);
         }
     }
 

@@ -58,11 +58,11 @@ impl Text {
     }
 
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: &dyn Display) {
-        self.stood_for(name, labels, value, None);
+        self.sample_with_exemplar(name, labels, value, None);
     }
 
     /// Writes a sample with its exemplar.
-    pub(super) fn stood_for(
+    pub(super) fn sample_with_exemplar(
         &mut self,
         name: &str,
         labels: &[(&str, &str)],

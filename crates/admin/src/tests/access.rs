@@ -163,8 +163,8 @@ fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
 
 /// A build with debug assertions does not warn, because it is for development.
 #[test]
-fn a_secret_that_others_guess_is_told() {
-    let told = |access: Access, has_debug_assertions| {
+fn a_weak_secret_causes_a_warning() {
+    let logged = |access: Access, has_debug_assertions| {
         let notices = Notices::default();
         access.warn_if_weak(&notices, has_debug_assertions);
         let warnings = notices.all(&Clock::system());
@@ -176,8 +176,8 @@ fn a_secret_that_others_guess_is_told() {
         Access::token("123456789012345\n"),
         Access::basic("an operator", "change me"),
     ] {
-        assert_eq!(told(access.clone(), true), Vec::<String>::new());
-        let warnings = told(access, false);
+        assert_eq!(logged(access.clone(), true), Vec::<String>::new());
+        let warnings = logged(access, false);
         assert!(warnings[0].contains("16 characters"), "{warnings:?}");
         assert!(!warnings[0].contains("change me"), "{warnings:?}");
     }
@@ -187,6 +187,6 @@ fn a_secret_that_others_guess_is_told() {
         Access::open(),
         Access::custom(|_| true),
     ] {
-        assert_eq!(told(access, false), Vec::<String>::new());
+        assert_eq!(logged(access, false), Vec::<String>::new());
     }
 }

@@ -71,7 +71,7 @@ fn with_journal() -> Health {
 
 /// Scrapers and alerts depend on the text, so it is compared byte for byte: totals, labels and figures of the fleet.
 #[tokio::test]
-async fn the_text_is_what_it_has_always_been() {
+async fn the_text_equals_the_stored_text() {
     let (clock, _) = Clock::manual(NOW);
     let store = Arc::new(Canned::default());
     let mut source = source_with(query_of(store, clock, None, CannedProcess(with_journal)));

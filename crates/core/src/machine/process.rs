@@ -87,7 +87,7 @@ mod tests {
 
     #[cfg(all(feature = "process", target_os = "linux"))]
     #[tokio::test]
-    async fn linux_tells_all_of_it() {
+    async fn linux_provides_all_measurements() {
         let clock = Clock::system();
         let before = Process::ask(&clock).await;
         let files: Vec<_> = (0..20)

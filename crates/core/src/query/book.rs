@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_statistics_have_beyond_the_records_is_of_others() {
+    fn samples_beyond_the_records_are_from_other_programs() {
         let contexts = vec![
             context("/book", &[7, 9], &[]),
             context("/both", &[1, 2, 30], &[1, 2]),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_each_other_and_what_is_gone_is_dropped_after_a_round() {
+    fn pages_are_read_in_order_and_removed_contexts_are_dropped() {
         let foreign = |names: &[&str]| names.iter().map(|name| context(name, &[1], &[])).collect();
         let problem = |key: &str| Problem::new(key, "holds a list");
         let first = BookStatistics {

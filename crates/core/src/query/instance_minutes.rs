@@ -71,11 +71,11 @@ struct State {
     bytes: usize,
     /// The start of the store's generation. A reset begins another generation, with other data.
     created: i64,
-    minutes: HashMap<i64, HeldMinute>,
+    minutes: HashMap<i64, CachedMinute>,
 }
 
 /// A minute that was read.
-struct HeldMinute {
+struct CachedMinute {
     /// The time of the read, in Unix seconds.
     read_at: i64,
     instances: Vec<HeldInstance>,
@@ -96,7 +96,7 @@ impl State {
     }
 
     /// Caches a minute if there is room for it. Otherwise returns it.
-    fn hold(&mut self, minute: i64, held: HeldMinute, most_bytes: usize) -> Option<HeldMinute> {
+    fn hold(&mut self, minute: i64, held: CachedMinute, most_bytes: usize) -> Option<CachedMinute> {
         if let Some(before) = self.minutes.remove(&minute) {
             self.bytes -= before.bytes;
         }
@@ -207,7 +207,7 @@ impl InstanceMinutes {
             due: due.collect(),
             minutes,
             read: VecDeque::new(),
-            unheld: None,
+            uncached: None,
             of: self,
             state,
             now,
@@ -226,7 +226,7 @@ struct Reading<'a> {
     /// Minutes that were read and are not processed yet.
     read: VecDeque<(i64, InstanceReports)>,
     /// The last minute, if there was no room to cache it.
-    unheld: Option<HeldMinute>,
+    uncached: Option<CachedMinute>,
 }
 
 impl Reading<'_> {
@@ -241,11 +241,11 @@ impl Reading<'_> {
                 let reports = of.store.query().minute_reports(&part).await?;
                 self.read.extend(part.into_iter().zip(reports));
             }
-            self.unheld = None;
+            self.uncached = None;
             if self.read.front().is_some_and(|(of, _)| *of == minute)
                 && let Some((_, reports)) = self.read.pop_front()
             {
-                let mut held = HeldMinute {
+                let mut held = CachedMinute {
                     read_at: now,
                     instances: Vec::with_capacity(reports.len()),
                     bytes: PER_CONTEXT,
@@ -256,11 +256,11 @@ impl Reading<'_> {
                     held.instances.push(instance);
                     budget.yield_if_spent().await;
                 }
-                self.unheld = self.state.hold(minute, held, of.most_bytes);
+                self.uncached = self.state.hold(minute, held, of.most_bytes);
             }
-            let is_known = self.unheld.is_some() || self.state.minutes.contains_key(&minute);
+            let is_known = self.uncached.is_some() || self.state.minutes.contains_key(&minute);
             if is_known {
-                let held = self.unheld.as_ref();
+                let held = self.uncached.as_ref();
                 let held = held.or_else(|| self.state.minutes.get(&minute));
                 return Ok(held.map(|held| (minute, &held.instances[..])));
             }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_and_all_answers_together_have_a_most() {
+    fn an_answer_and_a_screen_have_a_maximum_size() {
         let screen = ScreenSize::default();
         let what = format!("{} points, and at most {MAX_POINTS}", MAX_POINTS + 1);
         let refused = error(Err::<(), _>(too_large(LESS, &what)));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_escaped_and_comes_back() {
+    fn invisible_characters_are_escaped_and_parse_back() {
         let name = "GET /é/\u{202e}gpj.exe\u{200b}\u{feff}\u{85}\u{e0041}\u{7f}\n\"😀";
         let json = ScreenSize::default().to_json(&name, LESS);
         let json = String::from_utf8(json.expect("it has room")).expect("UTF-8");

@@ -10,7 +10,7 @@
 pub mod answers;
 mod book;
 mod coop_budget;
-pub mod drawn;
+pub mod dashboard;
 mod error;
 mod instance_minutes;
 pub mod json;

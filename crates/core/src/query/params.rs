@@ -285,7 +285,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_comes_back(text in "\\PC{1,60}") {
+        fn an_encoded_text_is_decoded(text in "\\PC{1,60}") {
             let query: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
             prop_assert_eq!(asked(&format!("q={query}")).expect("valid").q, text);
         }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserializer};
 
 use super::answers::*;
-use super::drawn::*;
+use super::dashboard::*;
 use super::error::QueryError;
 use super::json::{self, Endpoint, Less};
 use super::source::Source;

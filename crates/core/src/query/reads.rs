@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_that_wait_have_one_answer_until_it_is_a_second_old() {
+    async fn waiting_callers_share_an_answer_for_a_second() {
         let ((reads, manual), count) = (reads(9_999), AtomicUsize::new(0));
         let asked = || read(&reads, key("a"), &count);
         let (first, second) = tokio::join!(asked(), asked());
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_one_reads_if_the_one_that_reads_is_dropped() {
+    async fn a_waiting_caller_reads_if_the_reading_caller_is_dropped() {
         let ((reads, _), count) = (reads(9_999), AtomicUsize::new(0));
         let mut first = Box::pin(reads.get(
             key("a"),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_is_held_than_there_is_room_for() {
+    async fn cached_answers_are_bounded_in_bytes() {
         let one = bytes_of(&["a".to_owned()], |_| 0);
         let ((reads, manual), count) = (reads(one), AtomicUsize::new(0));
         let first = read(&reads, key("a"), &count).await;

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timers_with_the_most_time_leave_under_their_names() {
+    fn the_timers_with_the_most_time_keep_their_names() {
         let cells = TimerCells::new(2);
         // More timers than are kept. The slow timers are among the first.
         for number in 0..500 {

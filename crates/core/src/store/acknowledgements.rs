@@ -10,7 +10,7 @@ use tower_pulse_detect::change::{Acknowledgement, Change};
 use tower_pulse_model::pack;
 
 /// The field of [`Table::Judgement`].
-pub const TAKEN: &[u8] = b"taken";
+pub const ACKNOWLEDGED_FIELD: &[u8] = b"taken";
 
 /// The maximum number of changes that may be acknowledged at the same time.
 pub const MAX_ACKNOWLEDGED: usize = 100;
@@ -41,7 +41,7 @@ impl Acknowledgements {
     }
 
     /// Sets the acknowledgement of each ongoing change. An ended change has none.
-    pub fn tell(&self, changes: &mut [Change]) {
+    pub fn attach_to(&self, changes: &mut [Change]) {
         for change in changes {
             let acknowledged = self.of(&change.id).filter(|_| change.ended.is_none());
             change.acknowledged = acknowledged.cloned();
@@ -66,9 +66,9 @@ impl Acknowledgements {
             return None;
         }
         let (table, value) = (Table::Judgement, Some(pack::pack(&by_id)));
-        let writes = FieldWrites::of(table, Some(JUDGEMENT_TTL), TAKEN, value);
+        let writes = FieldWrites::of(table, Some(JUDGEMENT_TTL), ACKNOWLEDGED_FIELD, value);
         Some(ConditionalWrite {
-            compared: (Table::Judgement, TAKEN.to_vec()),
+            compared: (Table::Judgement, ACKNOWLEDGED_FIELD.to_vec()),
             expected: self.value.clone(),
             steps: vec![vec![writes]],
         })

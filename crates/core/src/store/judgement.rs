@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::acknowledgements::{Acknowledgements, TAKEN};
+use super::acknowledgements::{ACKNOWLEDGED_FIELD, Acknowledgements};
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader, read_pages, read_table, read_value};
 use crate::error::{Result, StoreError, StoreErrorKind};
@@ -146,7 +146,10 @@ pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged> {
 
 /// Reads the last judgement and the acknowledgements.
 async fn read_state(reader: &dyn TableReader) -> Result<(StoredJudged, Acknowledgements)> {
-    let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
+    let fields = TableRead::Values(
+        Table::Judgement,
+        [JUDGED, ACKNOWLEDGED_FIELD].map(Vec::from).into(),
+    );
     let mut page = read_table(reader, Purpose::Query, fields).await?;
     let acknowledged = Acknowledgements::new(page.value());
     Ok((StoredJudged::new(page.value()), acknowledged))
@@ -156,7 +159,7 @@ async fn read_state(reader: &dyn TableReader) -> Result<(StoredJudged, Acknowled
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
     let (stored, acknowledged, fields) = boxed(read_all(reader, &[Table::Changes])).await?;
     let mut changes: Vec<_> = fields.iter().flat_map(changes_in).collect();
-    acknowledged.tell(&mut changes);
+    acknowledged.attach_to(&mut changes);
     Ok(ChangeLog {
         changes,
         judged: stored.judged,
@@ -178,7 +181,7 @@ pub async fn read_changes_after(
         return Ok(last);
     }
     let mut log = ChangeLog::clone(&last);
-    acknowledged.tell(&mut log.changes);
+    acknowledged.attach_to(&mut log.changes);
     log.acknowledged = acknowledged;
     Ok(Arc::new(log))
 }

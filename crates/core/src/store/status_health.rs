@@ -126,15 +126,15 @@ const MAX_REFUSALS: usize = 5;
 
 /// Sentences about data that is dropped because keys hold a foreign value.
 pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
-    let told = keys.iter().rev().take(MAX_REFUSALS);
-    let mut told: Vec<_> = told.map(refusal).collect();
+    let messages = keys.iter().rev().take(MAX_REFUSALS);
+    let mut messages: Vec<_> = messages.map(refusal).collect();
     let more = keys.len().saturating_sub(MAX_REFUSALS);
     if more > 0 {
-        told.push(format!(
+        messages.push(format!(
             "and {more} more keys hold something else (`fold.quarantined_keys`)"
         ));
     }
-    told
+    messages
 }
 
 // The key is after the first colon, because warnings that are equal after the first colon count as one cause.
@@ -162,11 +162,11 @@ mod tests {
             journal: Some(JournalHealth::default()),
             ..StoreStatus::default()
         };
-        let told = |status: &StoreStatus| conditions(&status.warnings(&notices, &clock));
+        let conditions_of = |status: &StoreStatus| conditions(&status.warnings(&notices, &clock));
         // Losses from before this process began are not reported.
         let mut lost = well();
         lost.exceptions.skewed = 7;
-        assert_eq!(told(&lost), []);
+        assert_eq!(conditions_of(&lost), []);
 
         let ongoing = StoreStatus {
             ranking_warnings: vec!["two configurations".into()],
@@ -195,8 +195,8 @@ mod tests {
             Condition::SilentInstance,
             Condition::RankingSpecs,
         ];
-        assert_eq!(told(&ongoing), all);
-        assert_eq!(told(&lost), []);
+        assert_eq!(conditions_of(&ongoing), all);
+        assert_eq!(conditions_of(&lost), []);
 
         lost.exceptions.skewed = 8;
         lost.journal = Some(JournalHealth {
@@ -211,10 +211,10 @@ mod tests {
             Condition::JournalHole,
             Condition::Orphaned,
         ];
-        assert_eq!(told(&lost), losses);
+        assert_eq!(conditions_of(&lost), losses);
         hand.advance(Duration::from_secs(599));
-        assert_eq!(told(&lost), losses);
+        assert_eq!(conditions_of(&lost), losses);
         hand.advance(Duration::from_secs(1));
-        assert_eq!(told(&lost), []);
+        assert_eq!(conditions_of(&lost), []);
     }
 }

@@ -196,7 +196,7 @@ fn a_page_that_only_one_instance_has_explains_nothing() {
 }
 
 #[test]
-fn half_of_a_fleet_is_no_matter_of_one_instance() {
+fn a_slow_half_of_a_fleet_has_no_verdict() {
     for seed in 0..10 {
         let mut fleet = Fleet::new(4, seed);
         fleet.pass(40, &fine);

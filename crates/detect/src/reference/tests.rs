@@ -27,7 +27,7 @@ fn mean(reference: &Reference, counts: &Counts, kind: usize, of: impl Fn(f64) ->
 }
 
 #[test]
-fn the_scores_of_the_past_have_no_mean_and_the_variance_that_is_said() {
+fn the_scores_of_the_past_have_mean_zero_and_the_stated_variance() {
     let counts = hill(100_000.0, 100);
     let reference = reference(&counts);
     for kind in 0..SCORES {

@@ -147,7 +147,7 @@ fn machines_are_suspects_when_half_of_them_are_late() {
 }
 
 #[test]
-fn what_is_said_of_a_machine_is_of_its_usual_minute() {
+fn the_figures_of_a_machine_are_medians() {
     let minutes = [900, 10, 30, 20, 40].map(|delay| machine(Some(delay), delay));
     let found = late(&[("a", &minutes)], true);
     assert_eq!(found, [("a".to_owned(), 30.0, Some(0.03))]);

@@ -105,7 +105,7 @@ fn the_change_below_a_step_stands_again_when_the_step_is_over() {
 }
 
 #[test]
-fn what_is_overwhelming_is_told_after_two_minutes_and_ends_by_itself() {
+fn an_overwhelming_change_is_reported_after_two_minutes() {
     let verdicts = watch(10, 110, slow_from(90, 93, 3.0));
     others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
     let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");

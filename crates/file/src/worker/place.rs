@@ -30,7 +30,7 @@ impl Worker {
             return;
         };
         let wanted = self.options.path.display().to_string();
-        let told = match self.move_to(&place, is_lost) {
+        let report = match self.move_to(&place, is_lost) {
             Ok(how) => {
                 (self.path, self.look_after) = (place.into(), LOOK_EVERY);
                 let then = match self.path == self.options.path {
@@ -53,7 +53,7 @@ impl Worker {
                 )
             }
         };
-        *lock(&self.report.place) = Some(told);
+        *lock(&self.report.place) = Some(report);
         if self.open.is_none() {
             self.attempt();
         }

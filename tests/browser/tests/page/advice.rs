@@ -20,9 +20,9 @@ async fn files_without_a_name_and_cancelled_requests_are_explained() {
         page.go(&service.screen(screen)).await;
         page.until_shown(ADVICE).await;
         assert_eq!(page.count(ADVICE).await, 1, "{screen}");
-        let told = page.text(ADVICE).await;
-        assert!(told.contains("has no route: give it a name"), "{told}");
-        assert!(told.contains(".named(\"static\")"), "{told}");
+        let advice = page.text(ADVICE).await;
+        assert!(advice.contains("has no route: give it a name"), "{advice}");
+        assert!(advice.contains(".named(\"static\")"), "{advice}");
         let warnings = page.eval::<String>("$('#warnings').innerText").await;
         assert!(!warnings.contains("no route"), "{warnings}");
         let whole = page.text("body").await;
@@ -32,8 +32,11 @@ async fn files_without_a_name_and_cancelled_requests_are_explained() {
     let order = "a timeout around the layer ended them";
     page.until(&format!("$('{ADVICE}')?.innerText.includes('{order}')"))
         .await;
-    let told = page.text(ADVICE).await;
-    assert!(told.contains("TimeoutLayer::with_status_code"), "{told}");
+    let advice = page.text(ADVICE).await;
+    assert!(
+        advice.contains("TimeoutLayer::with_status_code"),
+        "{advice}"
+    );
     // The other screens show the same advice as a warning of health.
     page.show("paths").await;
     until_warned(&page, "has no route: give it a name").await;
@@ -44,9 +47,9 @@ async fn an_empty_page_says_why_it_may_be_empty() {
     let service = Service::misused(true).await;
     let page = Page::open(&service.screen("overview")).await;
     page.until_shown("[data-panel=empty]").await;
-    let told = page.text("[data-panel=empty]").await;
+    let advice = page.text("[data-panel=empty]").await;
     for text in ["after all routes", "axum than 0.8", ".layer(pulse.layer())"] {
-        assert!(told.contains(text), "{told}");
+        assert!(advice.contains(text), "{advice}");
     }
     until_warned(&page, "add the layer after all routes").await;
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::until_polled;
 
-const IS_TOLD: &str =
+const SAYS_UNEXPECTED: &str =
     "$('#status').dataset.status === 'unexpected' && /form/.test($('#banner').innerText)
     && $('#banner').checkVisibility()";
 const IS_WELL: &str = "$('#status').dataset.status === 'ok' && $('#banner').hidden
@@ -70,7 +70,7 @@ async fn an_answer_without_what_a_screen_needs_is_told_on_each_screen() {
         {
             proxy.alter_each(question, move |body| change(body, field));
             page.poll().await;
-            page.until(IS_TOLD).await;
+            page.until(SAYS_UNEXPECTED).await;
             // The page keeps the last data.
             page.until("$$('main tbody tr').length > 0").await;
             proxy.heal();
@@ -98,7 +98,7 @@ async fn what_is_no_answer_at_all_is_told_and_the_page_goes_on_by_itself() {
     ] {
         proxy.alter(|_, _| body.to_owned());
         page.poll().await;
-        page.until(IS_TOLD).await;
+        page.until(SAYS_UNEXPECTED).await;
         proxy.heal();
         page.click(RETRY).await;
         page.until(IS_WELL).await;
@@ -110,7 +110,7 @@ async fn what_is_no_answer_at_all_is_told_and_the_page_goes_on_by_itself() {
     first.load(&proxy.screen("paths?refresh=1")).await;
     page.poll().await;
     for page in [&page, &first] {
-        page.until(IS_TOLD).await;
+        page.until(SAYS_UNEXPECTED).await;
         page.hasten().await;
         until_polled(page, 2).await;
     }

@@ -90,8 +90,8 @@ async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
     if !is_taken_again {
         // The next call reports the missing requests. The store is not asked for calls of the old name.
         flushing.flusher.flush().await.expect("the store answers");
-        let told = lock(&flushing.store.appended).pop();
-        let (_, served) = told.expect("there is a call").1.batch.served();
+        let appended = lock(&flushing.store.appended).pop();
+        let (_, served) = appended.expect("there is a call").1.batch.served();
         assert_eq!((lock(&flushing.store.appended).len(), served), (3, 2));
     }
     (is_renamed, flushing.lost())

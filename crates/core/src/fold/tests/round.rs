@@ -141,7 +141,7 @@ async fn bytes_that_are_missing_before_and_after_an_entry_are_counted() {
 }
 
 #[tokio::test]
-async fn a_journal_whose_last_entries_are_gone_goes_on_behind_them() {
+async fn folding_continues_after_missing_last_entries() {
     let journal = Scripted {
         head: Some(at(500)),
         ..Scripted::default()

@@ -25,7 +25,7 @@ const RATE_SECONDS: u32 = 60;
 
 /// A counter over time.
 ///
-/// The answer to [`CounterSamplesQuery`](crate::query::drawn::CounterSamplesQuery).
+/// The answer to [`CounterSamplesQuery`](crate::query::dashboard::CounterSamplesQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterSamples {

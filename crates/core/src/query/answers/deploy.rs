@@ -19,7 +19,7 @@ use tower_pulse_model::tier::FINEST;
 
 /// The contexts before and after a mark.
 ///
-/// The answer to [`DeployQuery`](crate::query::drawn::DeployQuery).
+/// The answer to [`DeployQuery`](crate::query::dashboard::DeployQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Deploy {

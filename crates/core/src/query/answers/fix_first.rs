@@ -21,7 +21,7 @@ use tower_pulse_model::slices::Merge;
 
 /// The contexts to fix first.
 ///
-/// The answer to [`FixFirstQuery`](crate::query::drawn::FixFirstQuery).
+/// The answer to [`FixFirstQuery`](crate::query::dashboard::FixFirstQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixFirst {

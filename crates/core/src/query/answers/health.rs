@@ -159,7 +159,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
     let fleet = source.reader.fleet().await;
     let alive = fleet.iter().flat_map(|fleet| &fleet.alive);
     let others = alive.filter(|of| *of.instance != *health.instance);
-    let told = others.flat_map(|of| {
+    let reported = others.flat_map(|of| {
         let whose = format!("instance {}", of.instance);
         let cleaning = of.cleaning.iter();
         let cleaning = cleaning.map(|text| Condition::Cleaning.warning(format!("{whose}: {text}")));
@@ -167,7 +167,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
             .chain(skew_warning(&whose, of.skew))
             .collect::<Vec<_>>()
     });
-    let further: Vec<_> = keys.chain(told.take(MAX_WARNED)).collect();
+    let further: Vec<_> = keys.chain(reported.take(MAX_WARNED)).collect();
     health.conditions.extend(conditions(&further));
     health.conditions.order();
     health.conditions.dedup();

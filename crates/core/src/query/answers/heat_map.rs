@@ -18,7 +18,7 @@ const MAX_ROWS: u16 = 48;
 
 /// The requests of a context, or of all contexts, by time and by duration.
 ///
-/// The answer to [`HeatMapQuery`](crate::query::drawn::HeatMapQuery).
+/// The answer to [`HeatMapQuery`](crate::query::dashboard::HeatMapQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatMap {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_version_has_written_has_a_row_too() {
+    fn foreign_buckets_have_rows_too() {
         let foreign = Histogram::new(0, [(3, 1), (900, 2), (u16::MAX, 4)]);
         let rows = rows(std::slice::from_ref(&foreign)).expect("there are requests");
         assert_eq!(rows.bounds().len(), usize::from(MAX_ROWS) + 1);

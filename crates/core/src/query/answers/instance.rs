@@ -20,7 +20,7 @@ const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
 /// One instance compared with the others.
 ///
-/// The answer to [`InstanceQuery`](crate::query::drawn::InstanceQuery).
+/// The answer to [`InstanceQuery`](crate::query::dashboard::InstanceQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {

@@ -97,7 +97,7 @@ impl Compare {
     }
 
     /// Whether a path would have enough errors to be noticed if its share of errors were the instance's.
-    fn would_be_seen_to_fail(&self, own: &Measured) -> bool {
+    fn has_enough_for_failures(&self, own: &Measured) -> bool {
         own.count as f64 * self.error_share >= MIN_REQUESTS as f64
     }
 }
@@ -125,7 +125,7 @@ impl InstanceVerdict {
         self.slower_paths += usize::from(path.slower);
         self.not_slower += usize::from(!path.slower && compare.is_not_slower(ratio, own, others));
         self.failing_paths += usize::from(path.failing);
-        self.not_failing += usize::from(!path.failing && compare.would_be_seen_to_fail(own));
+        self.not_failing += usize::from(!path.failing && compare.has_enough_for_failures(own));
         self.slower = Spread::new(self.slower_paths, self.not_slower, self.compared);
         self.failing = Spread::new(self.failing_paths, self.not_failing, self.compared);
     }

@@ -21,7 +21,7 @@ use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 
 /// The instances of the fleet.
 ///
-/// The answer to [`InstancesQuery`](crate::query::drawn::InstancesQuery).
+/// The answer to [`InstancesQuery`](crate::query::dashboard::InstancesQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {

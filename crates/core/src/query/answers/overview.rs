@@ -18,7 +18,7 @@ const SECONDS: i64 = 10;
 
 /// The fleet's main numbers.
 ///
-/// The answer to [`OverviewQuery`](crate::query::drawn::OverviewQuery).
+/// The answer to [`OverviewQuery`](crate::query::dashboard::OverviewQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Overview {

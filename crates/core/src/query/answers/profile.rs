@@ -18,7 +18,7 @@ const DIGITS: i32 = 4;
 /// The usual requests at each hour of the week. An hour is added some minutes after its end. A profile lacks samples
 /// that arrive later, and hours that were not folded for two days.
 ///
-/// The answer to [`ProfileQuery`](crate::query::drawn::ProfileQuery).
+/// The answer to [`ProfileQuery`](crate::query::dashboard::ProfileQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Profile {

@@ -13,7 +13,7 @@ use tower_pulse_model::ranking::RankingSpec;
 
 /// The rankings of the store and of this process.
 ///
-/// The answer to [`RankingsQuery`](crate::query::drawn::RankingsQuery).
+/// The answer to [`RankingsQuery`](crate::query::dashboard::RankingsQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rankings {

@@ -12,7 +12,7 @@ use tower_pulse_model::slowest::RankedContext;
 
 /// The ranking of the slowest contexts.
 ///
-/// The answer to [`SlowestQuery`](crate::query::drawn::SlowestQuery).
+/// The answer to [`SlowestQuery`](crate::query::dashboard::SlowestQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Slowest {

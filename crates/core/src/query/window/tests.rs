@@ -217,7 +217,7 @@ fn a_gap_is_not_recorded() {
 }
 
 #[test]
-fn a_short_lag_is_overlooked_unless_nobody_knows_when_it_ends() {
+fn a_short_lag_is_ignored_unless_its_end_is_uncertain() {
     for (lag, uncertain, until) in [
         (0, false, 0),
         (LAG, false, 0),

@@ -84,7 +84,7 @@ mod tests {
     use crate::query::windows::held::HeldWindow;
 
     #[test]
-    fn each_group_has_a_page_before_one_has_the_next() {
+    fn groups_take_turns_page_by_page() {
         let (clock, _) = Clock::manual(0);
         let mut held = HeldWindow::new(Window::seconds(300), clock.tick());
         held.set_seconds(60);

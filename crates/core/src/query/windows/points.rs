@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_of_a_context_in_a_slice() {
+    fn a_point_has_the_measurements_of_a_context_in_a_slice() {
         let mut sums = Aggregate::default();
         for millis in [10u64, 20] {
             sums.times.record(millis * 1_000_000);

@@ -13,7 +13,7 @@ use crate::store::table_reads::{Purpose, TableRead};
 
 impl Rankings {
     /// Reads the rankings of these names.
-    pub(super) async fn know(
+    pub(super) async fn load(
         &mut self,
         leased: &LeasedStore<'_>,
         names: impl Iterator<Item = &Arc<str>>,
@@ -46,7 +46,7 @@ impl Rankings {
     }
 
     /// Reads all rankings, once. Rankings that are known already keep their state.
-    pub(super) async fn list(&mut self, journal: &dyn Journal) -> Result<(), StoreError> {
+    pub(super) async fn load_all(&mut self, journal: &dyn Journal) -> Result<(), StoreError> {
         if self.known.is_listed {
             return Ok(());
         }

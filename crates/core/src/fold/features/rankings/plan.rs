@@ -79,7 +79,7 @@ impl Rankings {
         if round.rankings.is_empty() {
             return Ok(());
         }
-        self.know(leased, round.rankings.keys()).await?;
+        self.load(leased, round.rankings.keys()).await?;
         let rankings = round.rankings.iter();
         let rankings = rankings.map(|(name, delta)| self.begin(leased, name, delta, round));
         let mut all: Vec<Added<'_>> = rankings.collect();

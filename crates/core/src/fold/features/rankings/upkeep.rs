@@ -38,7 +38,7 @@ impl Rankings {
         leased: &mut LeasedStore<'_>,
         now: i64,
     ) -> Leased<()> {
-        self.list(leased.journal).await?;
+        self.load_all(leased.journal).await?;
         let due = self.known.iter().filter(|(_, ranking)| {
             let state = &ranking.state;
             let is_due = state.slices.is_empty() || state.expired(now).next().is_some();
