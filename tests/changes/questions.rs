@@ -1,4 +1,4 @@
-//! The seven questions about each incident, asked in Rust.
+//! The seven questions about each incident, asked in Rust. `tests/browser` shows the demo's incidents from memory.
 
 use serde_json::Value;
 use tower_pulse::query::{ChangeRow, ChangesQuery, Reader, Verdict};
@@ -215,7 +215,7 @@ impl Asked<'_> {
 
 #[tokio::test]
 async fn a_slow_query() {
-    every_question_is_answered(Incident::SlowQuery, Backend::memory()).await;
+    every_question_is_answered(Incident::SlowQuery, Backend::redis().await).await;
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn a_bad_deploy() {
 
 #[tokio::test]
 async fn a_bad_instance() {
-    every_question_is_answered(Incident::BadInstance, Backend::memory()).await;
+    every_question_is_answered(Incident::BadInstance, Backend::redis().await).await;
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn a_surge() {
     every_question_is_answered(Incident::Surge, Backend::memory()).await;
 }
 
-/// The answers about this incident need most of the stored data. `tests/demo` has the other incidents on Redis.
+/// The answers about this incident need most of the stored data.
 #[tokio::test]
 async fn a_bad_deploy_on_redis() {
     every_question_is_answered(Incident::BadDeploy, Backend::redis().await).await;

@@ -118,6 +118,17 @@ async fn an_incident_and_nothing_else_is_named_in_redis() {
 }
 
 #[tokio::test]
+async fn a_longer_queue_and_nothing_else_is_named_in_redis() {
+    let redis = RedisServer::start().await;
+    let demo = start(("REDIS_URL", &redis.url()), Some("queue")).await;
+    is_named(demo, |change, suspects| {
+        let queue = (&change["kind"], &change["context"]);
+        queue == (&"slower".into(), &"<queue>".into()) && texts(suspects, "timer").contains("queue")
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_incident_and_nothing_else_is_named_in_a_file() {
     let directory = TempDir::new("demo-past");
     let file = directory.path().join("pulse.redb");
