@@ -28,30 +28,37 @@ fn minute(traffic: &mut Traffic, start: i64) -> Vec<Request> {
     requests
 }
 
-/// Passes the same minutes in a fleet on Redis, which `judge` disturbs, and in an undisturbed fleet in memory. `judge`
-/// judges the minute of this number in the first fleet. Checks that both fleets have the same changes after each
-/// minute.
-async fn verdicts_stay(instances: usize, seed: u64, mut judge: impl AsyncFnMut(&mut Fleet, i64)) {
-    let mut fleet = Fleet::new(Backend::redis().await, instances);
+/// Passes the same minutes in a fleet on this store, which `judge` disturbs, and in an undisturbed fleet in memory.
+/// `judge` judges the minute of this number in the first fleet. Checks that both fleets answer with the same changes and
+/// watched pages after each minute.
+async fn verdicts_stay(
+    backend: Backend,
+    instances: usize,
+    seed: u64,
+    mut judge: impl AsyncFnMut(&mut Fleet, i64),
+) {
+    let mut fleet = Fleet::new(backend, instances);
     let mut twin = Fleet::new(Backend::memory(), instances);
     let mut traffic = Traffic::new(seed, instances);
-    let mut last = Vec::new();
+    let mut is_watched = false;
     while twin.now < END {
         let requests = minute(&mut traffic, twin.now);
         twin.pass_and_judge(&requests).await;
         fleet.pass(&requests).await;
         let number = (fleet.now - START) / MINUTE;
         judge(&mut fleet, number).await;
-        last = twin.changes().await;
+        let expected = twin.instances[0].json("api/changes").await;
         for instance in &fleet.instances {
-            let actual = instance.pulse.changes().await.unwrap();
-            let [a, b] = [&actual, &last].map(|of| serde_json::to_value(of).unwrap());
+            let actual = instance.json("api/changes").await;
             assert!(
-                is_same(&a, &b),
-                "at the end of minute {number}:\n{actual:#?}\ninstead of\n{last:#?}"
+                is_same(&actual, &expected),
+                "at the end of minute {number}:\n{actual:#}\ninstead of\n{expected:#}"
             );
         }
+        is_watched |= expected["watched"][0]["context"] == SEARCH;
     }
+    assert!(is_watched);
+    let last = twin.changes().await;
     for kind in [ChangeKind::Slower, ChangeKind::Failing] {
         let ended = |change: &&Change| change.kind == kind && change.ended.is_some();
         assert_eq!(last.iter().filter(ended).count(), 1, "{last:#?}");
@@ -61,7 +68,7 @@ async fn verdicts_stay(instances: usize, seed: u64, mut judge: impl AsyncFnMut(&
 #[tokio::test]
 async fn a_killed_folder_and_a_restart_of_all_change_no_verdict() {
     let mut judge = 0;
-    verdicts_stay(2, seed(), async |fleet, minute| {
+    verdicts_stay(Backend::redis().await, 2, seed(), async |fleet, minute| {
         assert_eq!(fleet.judge_by(judge).await, 1);
         match minute {
             // While there is no change, one change, two changes, and no change again.
@@ -92,15 +99,16 @@ async fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> bool {
     .await
 }
 
-#[tokio::test]
-async fn a_judgement_that_is_dropped_changes_no_verdict() {
+async fn a_judgement_that_is_dropped_changes_no_verdict(backend: Backend) {
     let seed = seed();
     let (mut rng, mut dropped) = (Rng::with_seed(seed), 0);
-    verdicts_stay(1, seed, async |fleet, minute| {
+    let is_in_memory = matches!(backend, Backend::Memory(..));
+    let few = if is_in_memory { 1 } else { 15 };
+    verdicts_stay(backend, 1, seed, async |fleet, minute| {
         let pulse = &fleet.instances[0].pulse;
         // A judgement waits for the detector's thread and for each answer of Redis. After a dropped judgement, it also
         // waits for each minute of the past.
-        let most = if minute % 4 == 0 { 300 } else { 15 };
+        let most = if minute % 4 == 0 { 20 * few } else { few };
         for _ in 0..3 {
             let has_ended = poll_times(pulse.simulation().judge(), rng.usize(1..=most)).await;
             dropped += usize::from(!has_ended);
@@ -112,3 +120,5 @@ async fn a_judgement_that_is_dropped_changes_no_verdict() {
     .await;
     assert!(dropped >= 8, "{dropped} were dropped");
 }
+
+in_both!(a_judgement_that_is_dropped_changes_no_verdict);

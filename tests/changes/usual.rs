@@ -37,7 +37,7 @@ async fn pass_week(
 
 #[tokio::test]
 async fn what_is_so_each_week_is_no_news_and_more_than_that_is() {
-    let mut fleet = Fleet::new(Backend::memory(), 1);
+    let mut fleet = Fleet::new(Backend::redis().await, 1);
     let mut usual = Traffic::new(fixed_seed(), 1);
     let news: BTreeSet<_> = [("slower", SEARCH), ("surging", PRODUCT)]
         .map(|(kind, context)| (kind.to_owned(), context.to_owned()))
