@@ -249,15 +249,13 @@ pub async fn each_turn_is_done_by_one_of_several_daemons(service: &Service) {
     let loads = service.database.all_loads();
     assert!((50..=53).contains(&loads), "{loads} loads of 50 rows");
     // The first intervals are shortened; after that, each row has one turn in ten seconds.
-    service.advance(10_000).await;
+    pass_on_time(service, &caches[0], 10, 2.0).await;
     let before = service.database.all_loads();
     let passed = pass_on_time(service, &caches[0], 30, 2.0).await;
     let turns = service.database.all_loads() - before;
     let expected = 5 * passed;
-    // On a busy machine some leases expire, as the test's clock does not wait. Three daemons that ignored leases would
-    // load 15 rows a second.
-    let likely = expected - 15..=expected * 3 / 2;
-    assert!(likely.contains(&turns), "{turns} loads in {passed} s");
+    // Three daemons that ignored leases would load 15 rows a second. A row may be late at either end.
+    assert!(turns.abs_diff(expected) <= 10, "{turns} in {passed} s");
 }
 
 pub async fn a_daemon_that_dies_gives_its_rows_back(service: &Service) {
