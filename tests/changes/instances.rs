@@ -109,6 +109,33 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
     assert_eq!(column(&page, "instance"), ["web-2"]);
     assert_eq!(page["total"], 3);
 
+    let reader = &fleet.instances[0];
+    let of = |name: &str| format!("api/instance?window=5m&limit=2&instance={name}");
+    let slowest = reader.json(&of("web-3")).await;
+    assert_eq!(slowest["verdict"]["slower"], "all");
+    // The path with the most time beyond that of the others is first.
+    for (path, context, mean) in [(0, SLOW, 0.5), (1, FAST, 0.01)] {
+        let path = &slowest["paths"][path];
+        let figures = ["/context", "/slower", "/others/count", "/others/errors"];
+        let figures = figures.map(|name| path.pointer(name).unwrap().clone());
+        assert_eq!(json!(figures), json!([context, true, 240, 0]));
+        let figures = [path["ratio"].clone(), path["others"]["mean"].clone()];
+        assert_near(&figures, &[3.0, mean]);
+    }
+    // By the minute, the others' mean is that of the same requests.
+    let (second, first) = (&slowest["points"][0][0], &slowest["points"][0][1]);
+    assert_eq!(json!([second, first["count"]]), json!([START, 80]));
+    assert_near(&[first["others_mean"].clone()], &[(0.01 + 0.5) / 2.0]);
+    let fastest = reader
+        .json(&of("web-1").replace("limit=2", "limit=1"))
+        .await;
+    assert_eq!(fastest["verdict"]["slower"], "none");
+    let listed = fastest["paths"].as_array().unwrap().len();
+    assert_eq!(json!([listed, fastest["reported_paths"]]), json!([1, 2]));
+    for (name, status) in [("nobody", 404), ("", 400)] {
+        assert_eq!(reader.get(&of(name)).await.0, status);
+    }
+
     // A change of another page says nothing about this one.
     let changes = [("a", FAST, None), ("b", SLOW, Some(end))];
     let changes = changes.map(|(id, context, ended)| change(id, "instance", context, (9.0, ended)));
@@ -134,6 +161,19 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
     assert_eq!(column(&all, "in_flight"), [json!(0), json!(0), Value::Null]);
     assert_eq!(column(&all, "last_seen")[2], end);
     assert_eq!(column(&all, "version"), versions.map(|v| json!(v)));
+}
+
+#[tokio::test]
+async fn a_lone_instance_is_answered_with_the_window() {
+    let mut fleet = Fleet::new(Backend::memory(), 1);
+    let both = [requests(0, FAST, 30, 10), requests(0, SLOW, 10, 500)];
+    fleet.pass(&both.concat()).await;
+    fleet.heartbeat().await;
+    let lone = &fleet.instances[0];
+    let slow = lone.json("api/instances?context=GET%20/slow").await;
+    assert_eq!(column(&slow, "count"), [10]);
+    let one = lone.json("api/instance?instance=web-1").await;
+    assert_eq!(json!([one["alone"], one["count"]]), json!([true, 40]));
 }
 
 #[tokio::test]
