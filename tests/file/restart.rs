@@ -8,14 +8,17 @@ use tower_pulse::query::MarksQuery;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_core::testing::TestFolder;
 
-use crate::file::service::{NOW, PAGE, Place};
+use crate::file::service::{NOW, PAGE, Place, Service};
 
 #[tokio::test]
 async fn the_next_process_goes_on_where_the_last_one_was() {
     let place = Place::new();
     let pages = [PAGE.to_owned(), "GET /slow".to_owned()];
-    for round in 1..=3 {
-        let service = place.start();
+    let marks: [&[&str]; 3] = [&["1.0"], &["1.0"], &["1.1", "1.0"]];
+    for (round, marked) in (1..).zip(marks) {
+        let version = marked[0];
+        let start = || Service::new(place.options(), &place.clock, |of| of.app_version(version));
+        let service = start();
         service.serve(PAGE, 100);
         let slow = Duration::from_secs(2);
         let failed = StatusCode::INTERNAL_SERVER_ERROR;
@@ -24,14 +27,21 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
         let posts = service.pulse.ranking("posts").build().unwrap();
         posts.add("first", 2);
         drop(posts);
+        service.pulse.simulation().heartbeat().await.unwrap();
         service.shutdown().await;
         place.released().await;
-        let service = place.start();
+        let service = start();
         service.is_open().await;
         assert_eq!(service.served(&pages).await, [101 * round; 3]);
         let posts = service.pulse.ranking("posts").build().unwrap();
         assert_eq!(posts.top(0, 1).await.unwrap()[0].score, 2 * round as i64);
         drop(posts);
+        service.pulse.simulation().heartbeat().await.unwrap();
+        service.settle().await;
+        let marks = service.pulse.query().ask(&MarksQuery::default()).await;
+        let marks = marks.unwrap().value.marks;
+        let versions = marks.iter().filter_map(|mark| mark.version.as_deref());
+        assert!(versions.eq(marked.iter().copied()), "{marks:?}");
         place.hand.advance(Duration::from_secs(3_600));
         service.shutdown().await;
         place.released().await;
