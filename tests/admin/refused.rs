@@ -6,7 +6,7 @@ use axum::Router;
 use http::StatusCode;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
-use tower_pulse::query::QueryError;
+use tower_pulse::query::{PathsQuery, QueryError, SlowestRequestsQuery};
 
 use crate::admin::serve;
 use pulse_rig::http::{Client, Response};
@@ -231,6 +231,12 @@ async fn a_text_is_answered_and_refused_in_rust_as_the_api_does() {
         };
         assert_eq!(keys(&answer), keys(&client.json(&uri).await), "{uri}");
     }
+    let (mut paths, mut slowest) = (PathsQuery::default(), SlowestRequestsQuery::default());
+    (paths.limit, slowest.per_path) = (Some(1_001), Some(0));
+    let refused = query.ask(&paths).await.unwrap_err().to_string();
+    assert!(refused.contains("is 1001: allowed are 0 to"), "{refused}");
+    let refused = query.ask(&slowest).await.unwrap_err().to_string();
+    assert!(refused.contains("is 0: allowed are 1 to"), "{refused}");
     for question in ["", "nothing", "screen?ask=health", "api/health"] {
         let error = query.json(question).await.unwrap_err();
         assert!(matches!(error, QueryError::NotFound(_)), "{question}");
