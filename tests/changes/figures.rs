@@ -15,13 +15,17 @@ use crate::changes::fleet::START;
 
 /// Panics if two figures of the answers contradict each other.
 pub async fn agree(query: &Reader, now: i64) {
-    for name in Window::NAMES {
-        let window = name.parse().unwrap();
-        in_window(query, window, name).await;
-    }
-    for (from, to) in [(now - 600, now), (now - 5_400, now - 1_800)] {
-        let window = Window::between(from, to).unwrap();
-        in_window(query, window, &format!("{from} to {to}")).await;
+    let all = in_window(query, Window::last(Duration::MAX), "all").await;
+    let year_9999 = 253_402_300_799;
+    let between = [(0, year_9999), (now - 600, now), (now - 5_400, now - 1_800)];
+    let windows = between.map(|(from, to)| Window::between(from, to).unwrap());
+    let named = Window::NAMES.map(|name| name.parse().unwrap());
+    for window in [Window::last(Duration::ZERO)]
+        .into_iter()
+        .chain(windows)
+        .chain(named)
+    {
+        assert!(in_window(query, window, &format!("{window:?}")).await <= all);
     }
     deploys(query).await;
 }
@@ -30,8 +34,8 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-3)
 }
 
-/// Compares the answers about one window.
-async fn in_window(query: &Reader, window: Window, name: &str) {
+/// Compares the answers about one window. Returns the number of requests.
+async fn in_window(query: &Reader, window: Window, name: &str) -> u64 {
     let overview = query
         .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
         .await
@@ -93,6 +97,7 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
         assert_eq!(outcomes.sum::<u64>(), count, "{name}");
     }
     fix_first(query, window, name).await;
+    count
 }
 
 /// Compares the figures of a context with each other. `seconds` is the recorded part of the window.
