@@ -58,7 +58,7 @@ conformance! {
         a_failed_load_is_listed_wherever_it_is_counted,
     }
     large {
-        a_row_of_the_largest_size_is_written_and_read,
+        rows_of_the_largest_sizes_are_written_and_read,
         a_row_beyond_max_bytes_of_the_reader_is_not_read,
     }
     places {
