@@ -37,6 +37,7 @@ mod table;
 use std::time::Duration;
 
 use crate::faults::scenarios;
+use crate::faults::service::Pace;
 use crate::topologies::trials;
 
 use table::{Run, Size};
@@ -47,6 +48,9 @@ const FLEETS: u64 = 4;
 /// The time before a SIGKILL whose requests may be missing: a flush interval of a second, up to 50 ms of jitter, and
 /// the rest for the flush itself, on a busy machine.
 const AN_INTERVAL: Duration = Duration::from_millis(1_150);
+
+/// The pace of a service that is alone on the machine.
+const HEAVY: Pace = |_| (10, 1);
 
 fn main() {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
@@ -73,7 +77,7 @@ fn main() {
 async fn scenarios_of(run: &mut Run) {
     run.scenario("kills and freezes", |size: Size| {
         let (kills, freezes) = (size.of(1_000), size.of(200));
-        scenarios::kills_and_freezes(kills, freezes, size.of(1_000_000), size.seed)
+        scenarios::kills_and_freezes(kills, freezes, size.of(1_000_000), HEAVY, size.seed)
     })
     .await;
     run.scenario("lost replies", |size: Size| {
@@ -86,7 +90,7 @@ async fn scenarios_of(run: &mut Run) {
     })
     .await;
     run.scenario("SIGKILL", |size: Size| {
-        scenarios::sigkill(size.of(100), AN_INTERVAL, size.seed)
+        scenarios::sigkill(size.of(100), 1_000, AN_INTERVAL, size.seed)
     })
     .await;
     run.scenario("SIGKILL on a file", file::sigkill).await;
@@ -124,28 +128,29 @@ async fn scenarios_of(run: &mut Run) {
     })
     .await;
     run.scenario("slot moved", |size: Size| {
-        trials::slot_moved(size.of(20), size.seed)
+        trials::slot_moved(size.of(20), HEAVY, size.seed)
     })
     .await;
     run.scenario("cluster failover", |size: Size| {
-        trials::failovers(size.of(20), size.seed)
+        trials::failovers(size.of(20), HEAVY, size.seed)
     })
     .await;
     run.scenario("Sentinel failover", |size: Size| {
-        trials::cut_off_primaries(size.of(10), size.seed)
+        trials::cut_off_primaries(size.of(10), HEAVY, size.seed)
     })
     .await;
     run.scenario("cluster down", |size: Size| {
-        trials::cluster_down(size.time(120).max(Duration::from_secs(3)), size.seed)
+        let outage = size.time(120).max(Duration::from_secs(3));
+        trials::cluster_down(outage, HEAVY, size.seed)
     })
     .await;
     run.scenario("credentials rotated", |size: Size| {
-        trials::credentials(size.of(100), size.seed)
+        trials::credentials(size.of(100), HEAVY, size.seed)
     })
     .await;
     #[cfg(feature = "redis-tls")]
     run.scenario("TLS cut", |size: Size| {
-        trials::tls_cut(size.of(200), size.seed)
+        trials::tls_cut(size.of(200), HEAVY, size.seed)
     })
     .await;
 }

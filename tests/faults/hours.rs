@@ -6,22 +6,11 @@ use std::time::Duration;
 use tower_pulse::Clock;
 use tower_pulse_model::slice::{HOUR, hour_of, iso_hour};
 
-use crate::faults::service::{PATIENT, PREFIX, Service, now, options, with_clocks};
-use crate::rig::server::{RedisServer, issue};
+use crate::faults::service::{
+    PATIENT, PREFIX, Service, context, now, options, statistics_by_hour, with_clocks,
+};
+use crate::rig::server::RedisServer;
 use crate::rig::wait::{let_tasks_run, until};
-
-/// For the current hour and the last one: the count in the statistics of page 0, and the hour of these statistics.
-async fn sets(server: &RedisServer) -> [(i64, String); 2] {
-    let mut conn = server.connection().await;
-    let mut sets = [const { (0, String::new()) }; 2];
-    for (at, (set, start)) in [("", ":start"), (":last", ":pstart")].iter().enumerate() {
-        let key = format!("{PREFIX}stats:GET /page/0:AccessTime");
-        let count: Option<f64> = issue(&mut conn, "ZSCORE", (format!("{key}{set}"), "count")).await;
-        let hour: Option<String> = issue(&mut conn, "GET", format!("{key}{start}")).await;
-        sets[at] = (count.unwrap_or(0.0) as i64, hour.unwrap_or_default());
-    }
-    sets
-}
 
 #[tokio::test]
 async fn an_hour_turns_within_a_batch() {
@@ -30,6 +19,10 @@ async fn an_hour_turns_within_a_batch() {
     let (clock, hand) = Clock::manual(turn - 1);
     let options = options(&server.url(), PATIENT);
     let service = Service::new(with_clocks(options, &clock, &clock));
+    let sets = async || {
+        let mut conn = server.connection().await;
+        statistics_by_hour(&mut conn, PREFIX, &context(0)).await
+    };
     // Lets the tasks begin to wait for the next second.
     let_tasks_run().await;
     let requests = async |n: usize| {
@@ -46,8 +39,8 @@ async fn an_hour_turns_within_a_batch() {
     requests(7).await;
     service.settle().await;
     assert_eq!(
-        sets(&server).await,
-        [(7, iso_hour(turn)), (10, iso_hour(turn - HOUR))]
+        sets().await,
+        [(iso_hour(turn), 7), (iso_hour(turn - HOUR), 10)]
     );
     service.assert_exact(&server).await;
 
@@ -60,8 +53,8 @@ async fn an_hour_turns_within_a_batch() {
     requests(1).await;
     service.settle().await;
     assert_eq!(
-        sets(&server).await,
-        [(1, iso_hour(turn + HOUR)), (12, iso_hour(turn))]
+        sets().await,
+        [(iso_hour(turn + HOUR), 1), (iso_hour(turn), 12)]
     );
     service.pulse.shutdown().await.unwrap();
 }

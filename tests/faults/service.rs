@@ -186,16 +186,21 @@ impl Service {
 
     /// Sends requests from several tasks until the load is stopped.
     pub fn load(&self, seed: u64) -> Load {
+        self.load_at(LIGHT, seed)
+    }
+
+    pub fn load_at(&self, pace: Pace, seed: u64) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = (0..4).map(|task| {
             let (service, stop) = (self.clone(), stop.clone());
             let mut rng = fastrand::Rng::with_seed(seed ^ task);
             tokio::spawn(async move {
                 while !stop.load(SeqCst) {
-                    for _ in 0..rng.usize(1..20) {
+                    let (requests, millis) = pace(&mut rng);
+                    for _ in 0..requests {
                         service.request(rng.usize(..PAGES)).await;
                     }
-                    pause(rng.u64(1..6)).await;
+                    pause(millis).await;
                 }
             })
         });
@@ -313,6 +318,12 @@ impl Service {
     }
 }
 
+/// Draws how many requests a task of a load sends, and for how many milliseconds the task then pauses.
+pub type Pace = fn(&mut fastrand::Rng) -> (usize, u64);
+
+/// The pace of tests that share the machine.
+pub const LIGHT: Pace = |rng| (rng.usize(1..20), rng.u64(1..6));
+
 /// Requests from several tasks, until the load is stopped.
 pub struct Load {
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -403,13 +414,24 @@ pub async fn by_day(conn: &mut MultiplexedConnection, name: &str) -> i64 {
 
 /// The requests in a context's statistics of this hour and the last.
 pub async fn statistics(conn: &mut MultiplexedConnection, prefix: &str, context: &str) -> i64 {
-    let mut sum = 0;
-    for set in ["", ":last"] {
-        let key = format!("{prefix}stats:{context}:AccessTime{set}");
-        let count: Option<f64> = issue(conn, "ZSCORE", (key, "count")).await;
-        sum += count.unwrap_or(0.0) as i64;
+    let hours = statistics_by_hour(conn, prefix, context).await;
+    hours.iter().map(|(_, count)| count).sum()
+}
+
+/// The hours of a context's statistics, and the requests in them: the current hour, and the last one with requests.
+pub async fn statistics_by_hour(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    context: &str,
+) -> Vec<(String, i64)> {
+    let mut hours = Vec::new();
+    for (set, start) in [("", ":start"), (":last", ":pstart")] {
+        let key = format!("{prefix}stats:{context}:AccessTime");
+        let count: Option<f64> = issue(conn, "ZSCORE", (format!("{key}{set}"), "count")).await;
+        let hour: Option<String> = issue(conn, "GET", format!("{key}{start}")).await;
+        hours.extend(count.map(|count| (hour.unwrap_or_default(), count as i64)));
     }
-    sum
+    hours
 }
 
 pub async fn pause(millis: u64) {

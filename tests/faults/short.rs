@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::faults::scenarios;
-use crate::faults::service::{PAGES, PREFIX, Service, Stored, builder};
+use crate::faults::service::{LIGHT, PAGES, PREFIX, Service, Stored, builder};
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
@@ -54,7 +54,7 @@ async fn a_deleted_state_is_a_reset() {
 
 #[tokio::test]
 async fn killed_connections_and_a_frozen_server_lose_nothing() {
-    let report = scenarios::kills_and_freezes(25, 5, 0, seed()).await;
+    let report = scenarios::kills_and_freezes(25, 5, 0, LIGHT, seed()).await;
     report.assert_exact();
 }
 
@@ -71,7 +71,7 @@ async fn sigterm_under_load_loses_nothing() {
 #[tokio::test]
 async fn by_sigkill_at_most_one_interval_is_missing() {
     // Twice the flush interval, as the machine may be busy with other tests.
-    let report = scenarios::sigkill(3, Duration::from_secs(2), seed()).await;
+    let report = scenarios::sigkill(3, 500, Duration::from_secs(1), seed()).await;
     assert!(report.faults.is_empty(), "{report:#?}");
 }
 

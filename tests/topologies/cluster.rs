@@ -8,7 +8,7 @@ use tower_pulse::{Pulse, StoreErrorKind};
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::RedisOptions;
 
-use crate::faults::service::{Service, Stored};
+use crate::faults::service::{LIGHT, Service, Stored};
 use crate::rig::process::free_port;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
@@ -21,18 +21,20 @@ use crate::topologies::trials;
 
 #[tokio::test]
 async fn a_slot_that_moves_under_load_loses_nothing() {
-    trials::slot_moved(2, seed()).await.assert_exact();
+    trials::slot_moved(2, LIGHT, seed()).await.assert_exact();
 }
 
 #[tokio::test]
 async fn failovers_of_the_owner_lose_nothing() {
-    trials::failovers(2, seed()).await.assert_exact();
+    trials::failovers(2, LIGHT, seed()).await.assert_exact();
 }
 
 #[tokio::test]
 async fn a_cluster_that_is_down_for_seconds_loses_nothing() {
     let outage = Duration::from_secs(2);
-    trials::cluster_down(outage, seed()).await.assert_exact();
+    trials::cluster_down(outage, LIGHT, seed())
+        .await
+        .assert_exact();
 }
 
 /// A seed that is down does not matter, nor does a seed that owns no slot: a replica.

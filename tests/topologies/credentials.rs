@@ -7,6 +7,7 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::RedisCredentials;
 
+use crate::faults::service::LIGHT;
 use crate::rig::log::Log;
 use crate::rig::seed::seed;
 use crate::rig::shared;
@@ -16,7 +17,7 @@ use crate::topologies::user::User;
 
 #[tokio::test]
 async fn credentials_rotated_under_load_lose_nothing() {
-    trials::credentials(5, seed()).await.assert_exact();
+    trials::credentials(5, LIGHT, seed()).await.assert_exact();
 }
 
 #[tokio::test]

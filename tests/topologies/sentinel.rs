@@ -5,7 +5,7 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::RedisOptions;
 
-use crate::faults::service::{PREFIX, Service, Stored};
+use crate::faults::service::{LIGHT, PREFIX, Service, Stored};
 use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
 use crate::rig::wait::until;
@@ -49,7 +49,9 @@ async fn a_failover_under_load_loses_nothing() {
 
 #[tokio::test]
 async fn calls_that_a_primary_acknowledged_while_it_was_cut_off_are_replayed() {
-    trials::cut_off_primaries(1, seed()).await.assert_exact();
+    trials::cut_off_primaries(1, LIGHT, seed())
+        .await
+        .assert_exact();
 }
 
 /// The frozen primary executes the calls that it had received when it goes on. The fleet's figures do not have these

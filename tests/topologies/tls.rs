@@ -10,6 +10,7 @@ use tower_pulse::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::RedisOptions;
 
+use crate::faults::service::LIGHT;
 use crate::rig::cluster::Tls;
 use crate::rig::process::free_port_with_bus;
 use crate::rig::seed::seed;
@@ -21,7 +22,7 @@ use crate::topologies::trials;
 
 #[tokio::test]
 async fn connections_with_tls_that_are_cut_lose_nothing() {
-    trials::tls_cut(10, seed()).await.assert_exact();
+    trials::tls_cut(10, LIGHT, seed()).await.assert_exact();
 }
 
 /// A cluster of one server, which owns all slots.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::faults::scenarios::Report;
-use crate::faults::service::{Load, PREFIX, Service, Stored, pause};
+use crate::faults::service::{Load, PREFIX, Pace, Service, Stored, pause};
 use crate::rig::cluster::{Node, RedisCluster};
 #[cfg(feature = "redis-tls")]
 use crate::rig::proxy::Proxy;
@@ -31,9 +31,9 @@ struct Trial {
 }
 
 impl Trial {
-    async fn start(builder: tower_pulse::Builder, seed: u64) -> Self {
+    async fn start(builder: tower_pulse::Builder, pace: Pace, seed: u64) -> Self {
         let service = Service::new(builder.replay_bytes(REPLAY_BYTES));
-        let load = service.load(seed);
+        let load = service.load_at(pace, seed);
         service.flushed_again().await;
         // A first flush writes the journal alone. The tables, which are most of the keys, come with the fold.
         service.settle().await;
@@ -83,10 +83,10 @@ async fn asking(node: &Node) -> u64 {
     calls.unwrap_or(0)
 }
 
-pub async fn slot_moved(moves: u64, seed: u64) -> Report {
+pub async fn slot_moved(moves: u64, pace: Pace, seed: u64) -> Report {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let slot = cluster.slot(&prefix).await;
-    let mut trial = Trial::start(pulse(cluster_options(cluster), &prefix), seed).await;
+    let mut trial = Trial::start(pulse(cluster_options(cluster), &prefix), pace, seed).await;
     let ends = [cluster.other_primary(slot).await, cluster.owner(slot).await];
     let (mut keys, mut met, mut at_once) = (0, true, 0);
     for to in ends.into_iter().cycle().take(moves as usize) {
@@ -111,10 +111,10 @@ pub async fn slot_moved(moves: u64, seed: u64) -> Report {
     report
 }
 
-pub async fn failovers(rounds: u64, seed: u64) -> Report {
+pub async fn failovers(rounds: u64, pace: Pace, seed: u64) -> Report {
     let cluster = RedisCluster::start().await;
     let slot = cluster.slot(TAGGED).await;
-    let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), seed).await;
+    let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), pace, seed).await;
     for round in 0..rounds {
         if round % 2 == 0 {
             // A planned failover: the replica has everything.
@@ -134,9 +134,9 @@ pub async fn failovers(rounds: u64, seed: u64) -> Report {
     trial.end_in(&cluster, TAGGED, done).await
 }
 
-pub async fn cut_off_primaries(rounds: u64, seed: u64) -> Report {
+pub async fn cut_off_primaries(rounds: u64, pace: Pace, seed: u64) -> Report {
     let sentinels = Sentinels::start().await;
-    let mut trial = Trial::start(pulse(sentinel_options(&sentinels), PREFIX), seed).await;
+    let mut trial = Trial::start(pulse(sentinel_options(&sentinels), PREFIX), pace, seed).await;
     let (mut all_replayed, mut longest) = (true, Duration::ZERO);
     for _ in 0..rounds {
         let replayed = || trial.service.health().flush.replayed;
@@ -171,9 +171,9 @@ pub async fn cut_off_primaries(rounds: u64, seed: u64) -> Report {
     report
 }
 
-pub async fn cluster_down(outage: Duration, seed: u64) -> Report {
+pub async fn cluster_down(outage: Duration, pace: Pace, seed: u64) -> Report {
     let cluster = RedisCluster::start_durable().await;
-    let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), seed).await;
+    let mut trial = Trial::start(pulse(cluster_options(&cluster), TAGGED), pace, seed).await;
     cluster.kill_all();
     trial.service.flush_failed().await;
     tokio::time::sleep(outage).await;
@@ -184,11 +184,11 @@ pub async fn cluster_down(outage: Duration, seed: u64) -> Report {
     trial.end_in(&cluster, TAGGED, done).await
 }
 
-pub async fn credentials(rotations: u64, seed: u64) -> Report {
+pub async fn credentials(rotations: u64, pace: Pace, seed: u64) -> Report {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let user = User::new(cluster, "rotated", &prefix).await;
     let options = user.given_to(cluster_options(cluster));
-    let mut trial = Trial::start(pulse(options, &prefix), seed).await;
+    let mut trial = Trial::start(pulse(options, &prefix), pace, seed).await;
     let mut is_asked = true;
     for _ in 0..rotations {
         let before = user.asked();
@@ -205,11 +205,11 @@ pub async fn credentials(rotations: u64, seed: u64) -> Report {
 }
 
 #[cfg(feature = "redis-tls")]
-pub async fn tls_cut(cuts: u64, seed: u64) -> Report {
+pub async fn tls_cut(cuts: u64, pace: Pace, seed: u64) -> Report {
     let cluster = RedisCluster::start_tls(&certificates()).await;
     let (proxies, options) = behind_proxies(&cluster).await;
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut trial = Trial::start(pulse(options, TAGGED), seed).await;
+    let mut trial = Trial::start(pulse(options, TAGGED), pace, seed).await;
     for cut in 1..=cuts {
         proxies.iter().for_each(Proxy::cut);
         pause(rng.u64(5..200)).await;

@@ -1,18 +1,26 @@
 //! Connections that end, a server that freezes, and replies that are lost on their way.
 
+use std::time::Duration;
+
 use super::Report;
-use crate::faults::service::{PAGES, Service, builder, pause, without_flushes};
+use crate::faults::service::{PAGES, Pace, Service, builder, pause, without_flushes};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
+use crate::rig::wait::{until, until_within};
 
 /// Kills connections and freezes the server, until at least `requests` are served.
-pub async fn kills_and_freezes(kills: u64, freezes: u64, requests: u64, seed: u64) -> Report {
+pub async fn kills_and_freezes(
+    kills: u64,
+    freezes: u64,
+    requests: u64,
+    pace: Pace,
+    seed: u64,
+) -> Report {
     let mut rng = fastrand::Rng::with_seed(seed);
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(builder(&proxy.url()));
-    let load = service.load(seed);
+    let load = service.load_at(pace, seed);
     for kill in 0..kills {
         match rng.bool() {
             true => proxy.cut(),
@@ -37,7 +45,8 @@ pub async fn kills_and_freezes(kills: u64, freezes: u64, requests: u64, seed: u6
     })
     .await;
     server.thaw();
-    until("all requests are served", async || {
+    let most = Duration::from_secs(600);
+    until_within(most, "all requests are served", async || {
         service.oracle.served() >= requests
     })
     .await;

@@ -49,19 +49,22 @@ impl Clients {
     }
 }
 
-/// Starts the demo under a prefix of its own, lets it serve for some milliseconds, and ends it with `end`.
-/// Returns the times of the answers, in order, and the number of requests in Redis.
+/// Starts the demo under a prefix of its own, with a flush each `interval` milliseconds, lets it serve for some
+/// milliseconds, and ends it with `end`. Returns the times of the answers, in order, and the number of requests in Redis.
 async fn one(
     server: &RedisServer,
     round: u64,
+    interval: u64,
     millis: u64,
     end: impl AsyncFnOnce(&Demo),
 ) -> (Vec<Instant>, i64) {
     let (url, prefix) = (server.url(), format!("pulse:{round}:"));
+    let interval = interval.to_string();
     let env = [
         ("REDIS_URL", &*url),
         ("PULSE_PREFIX", &*prefix),
         ("DEMO_TRAFFIC", "off"),
+        ("PULSE_FLUSH_MS", &*interval),
     ];
     let demo = Demo::start(demo::built(), &env).await;
     let clients = Clients::start(&demo);
@@ -86,7 +89,7 @@ pub async fn sigterm(rounds: u64, within: Duration, seed: u64) -> Report {
     let mut slowest = Duration::ZERO;
     for round in 0..rounds {
         let mut took = None;
-        let (answered, stored) = one(&server, round, rng.u64(200..1_500), async |demo| {
+        let (answered, stored) = one(&server, round, 1_000, rng.u64(200..1_500), async |demo| {
             let start = Instant::now();
             demo.signal("TERM");
             let exit = demo.wait_exit(within).await;
@@ -101,20 +104,28 @@ pub async fn sigterm(rounds: u64, within: Duration, seed: u64) -> Report {
     report
 }
 
-/// Kills processes. Requests of at most the time `allowed` before the kill may be missing.
-pub async fn sigkill(rounds: u64, allowed: Duration, seed: u64) -> Report {
+/// Kills processes that flush each `interval` milliseconds. Requests of at most the time `allowed` before the kill may
+/// be missing; each process serves for longer.
+pub async fn sigkill(rounds: u64, interval: u64, allowed: Duration, seed: u64) -> Report {
     let mut rng = fastrand::Rng::with_seed(seed);
     let server = RedisServer::start().await;
     let (mut report, mut widest) = (Report::default(), Duration::ZERO);
     for round in 0..rounds {
         let mut killed = Instant::now();
-        let (answered, stored) = one(&server, round, rng.u64(1_200..2_600), async |demo| {
-            killed = Instant::now();
-            demo.kill_9();
-        })
+        let (answered, stored) = one(
+            &server,
+            round,
+            interval,
+            rng.u64(1_200..2_600),
+            async |demo| {
+                killed = Instant::now();
+                demo.kill_9();
+            },
+        )
         .await;
         widest = widest.max(report.killed(killed, &answered, stored, allowed));
     }
+    report.fault_if(report.stored == 0, "nothing was stored");
     report.done = format!(
         "{rounds} x SIGKILL under load of {CONNECTIONS} connections, at most the last {:.2} s missing",
         widest.as_secs_f64()
