@@ -40,20 +40,30 @@ async fn a_shutdown_with_a_store_that_never_answers_ends_in_time() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(builder(&proxy.url()).shutdown_timeout(Duration::from_millis(200)));
-    service.requests(10).await;
+    service.requests(48).await;
     service.settle().await;
     proxy.black_hole(true);
-    service.requests(10).await;
+    service.requests(24).await;
+    until("a call is in doubt", async || {
+        service.health().flush.in_doubt_age_seconds.is_some()
+    })
+    .await;
+    service.requests(24).await;
     let start = Instant::now();
     let shutdown = async || (service.pulse.shutdown().await, service.health().flush.lost);
     let both: [_; 2] = tokio::join!(shutdown(), shutdown()).into();
     assert!(start.elapsed() < PATIENCE);
     // Neither shutdown ends before the work is done, and only one of them reports the loss.
-    assert_eq!(both.each_ref().map(|(_, lost)| *lost), [10, 10]);
+    assert_eq!(both.each_ref().map(|(_, lost)| *lost), [48, 48]);
     let told = both.into_iter().filter_map(|(ended, _)| ended.err());
     let told: Vec<_> = told.map(|error| error.requests()).collect();
-    assert_eq!(told, [10]);
-    assert_eq!(service.health().flush.lost, 10);
+    assert_eq!(told, [48]);
+    let health = service.health();
+    assert_eq!((health.flush.lost, health.recording.recorded), (48, 48));
+    assert!((health.completeness - 0.5).abs() < f64::EPSILON);
+    let warning = "48 requests, additions of 144";
+    let is_told = health.warnings.iter().any(|text| text.contains(warning));
+    assert!(is_told, "{:?}", health.warnings);
 }
 
 /// A dropped `Pulse` in memory must fold its samples, because no other instance can.

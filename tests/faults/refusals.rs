@@ -6,10 +6,9 @@ use tower_pulse::Clock;
 use tower_pulse::Condition;
 
 use crate::faults::service::{
-    PATIENT, PREFIX, Service, builder, by_day, context, counter, now, options, pause, with_clock,
-    with_clocks, without_flushes,
+    PAGES, PATIENT, PREFIX, Service, builder, by_day, context, counter, now, options, pause,
+    with_clock, with_clocks, without_flushes,
 };
-use crate::rig::peer::Peer;
 use crate::rig::seed::seed;
 use crate::rig::server::{RedisServer, issue, run};
 use crate::rig::wait::until;
@@ -33,6 +32,11 @@ async fn a_server_that_refuses_for_a_while_loses_nothing() {
             "REPLICAOF NO ONE",
         ),
         (
+            "BGSAVE",
+            ["MISCONF", "free disk space"],
+            "CONFIG SET stop-writes-on-bgsave-error no",
+        ),
+        (
             "CONFIG SET maxclients 1\nCLIENT KILL TYPE normal SKIPME yes",
             ["Redis at 127.0.0.1:", ""],
             "CONFIG SET maxclients 1000",
@@ -52,7 +56,10 @@ async fn a_server_with_too_few_replicas_loses_nothing() {
 }
 
 async fn refuse_for_a_while(refusals: &[Refusal]) {
-    let server = RedisServer::start().await;
+    let saving = RedisServer::builder().arg("--save", "3600 1");
+    let server = saving.start().await;
+    // A directory in the place of the file lets each save fail.
+    std::fs::create_dir(server.dir().join("dump.rdb")).unwrap();
     let service = Service::new(builder(&server.url()));
     let load = service.load(seed());
     service.settle().await;
@@ -84,14 +91,24 @@ async fn refuse_for_a_while(refusals: &[Refusal]) {
 
 #[tokio::test]
 async fn a_server_that_is_loading_is_waited_for() {
-    let peer = Peer::start(|_| "-LOADING Redis is loading the dataset in memory\r\n".into()).await;
-    let service = Service::new(without_flushes(&peer.url()));
-    service.requests(1).await;
-    let error = service.pulse.flush().await.unwrap_err().to_string();
-    for said in ["LOADING", "it will be ready by itself"] {
-        assert!(error.contains(said), "{error}");
-    }
-    assert_eq!(service.health().flush.lost, 0);
+    let slow = RedisServer::builder().arg("--key-load-delay", "4000");
+    let slow = slow.arg("--loading-process-events-interval-bytes", "1024");
+    let server = slow.start().await;
+    let service = Service::new(without_flushes(&server.url()));
+    service.requests(PAGES).await;
+    service.settle().await;
+    let () = server.run("SAVE").await;
+    server.kill_9();
+    let load = service.load(seed());
+    let refused = until("health says that it loads", async || {
+        let _ = service.pulse.flush().await;
+        let error = service.health().store.last_error.unwrap_or_default();
+        error.contains("LOADING") && error.contains("it will be ready by itself")
+    });
+    tokio::join!(server.restart(), refused);
+    load.stop().await;
+    service.end_exactly(&server).await;
+    assert_eq!(service.health().flush.store_resets, 0);
 }
 
 /// The number of warnings that a key holds something else.
