@@ -3,8 +3,10 @@
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
-pub(crate) const ADVICE: &str = "[data-panel=advice]";
-pub(crate) const UNMATCHED: &str = "path?context=%3Cunmatched%3E";
+use crate::accessibility::judge;
+
+const ADVICE: &str = "[data-panel=advice]";
+const UNMATCHED: &str = "path?context=%3Cunmatched%3E";
 
 /// Waits until the warnings on top of the page have a text.
 async fn until_warned(page: &Page, text: &str) {
@@ -27,6 +29,7 @@ async fn files_without_a_name_and_cancelled_requests_are_explained() {
         assert!(!warnings.contains("no route"), "{warnings}");
         let whole = page.text("body").await;
         assert!(!whole.contains("pulse.timer(\"db"), "advises a timer");
+        judge(&page).await;
     }
     page.show("path?context=GET%20%2Fslow").await;
     let order = "a timeout around the layer ended them";

@@ -3,10 +3,11 @@
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
+use crate::accessibility::judge;
 use crate::{column, open, rows, turn};
 
 const LATENCY: &str = "[data-chart=latency]";
-pub(crate) const PLOT: &str = "[data-chart=latency] .plot[role=slider]";
+const PLOT: &str = "[data-chart=latency] .plot[role=slider]";
 const PATH: &str = "path?context=GET%20%2F&range=1h&utc=1";
 const CELL: &str = "$('[data-chart=latency] .plot').getAttribute('aria-valuetext')";
 const SENTENCE: &str = "$('.cell-list [role=status]')?.innerText ?? ''";
@@ -47,6 +48,7 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     page.click(&format!("{LATENCY} .heat-1")).await;
     let kept = listed(&page, "1 request of ", ", 1 of them listed below.").await;
     assert_eq!(kept, ["900\u{202f}ms"]);
+    judge(&page).await;
     // Moves the mouse away, so that the crosshair does not cover the next cell.
     page.hover("[data-panel=histogram] h2").await;
     page.click(&format!("{LATENCY} .heat-4")).await;
@@ -80,6 +82,8 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     let columns = page.texts(&format!("{LATENCY} thead th")).await;
     let is_range = columns[1].contains(" – ") && columns[1].ends_with("ms");
     assert!(is_range, "{columns:?}");
+    page.click("[data-panel=histogram] [data-view=table]").await;
+    judge(&page).await;
     let saved = rows(&page, "latency").await;
     assert_eq!(saved.len(), 33, "{saved:?}");
     let slowest = saved.iter().find(|cell| cell["requests"] == 1).unwrap();

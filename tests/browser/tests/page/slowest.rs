@@ -6,11 +6,12 @@ use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
+use crate::accessibility::judge;
 use crate::column;
 
 /// The trace id of the first order.
 const ID: &str = "0000000000000000000000000000abc0";
-pub(crate) const ORDERS: &str = "path?context=GET%20%2Forders%2F%7Bid%7D";
+const ORDERS: &str = "path?context=GET%20%2Forders%2F%7Bid%7D";
 const TARGET: &str = "[data-panel=path-target]";
 
 /// Waits until the table has these numbers of rows of the two paths.
@@ -159,7 +160,8 @@ async fn a_trace_id_is_linked_to_where_traces_are_shown() {
         client.request("GET", "/orders/500", &headers, "").await;
     }
     service.pulse().flush().await.unwrap();
-    let page = Page::open(&service.screen("slowest?q=orders&per=all&status=failed")).await;
+    let filters = "slowest?context=GET%20%2Forders%2F%7Bid%7D&q=orders&per=all&status=failed";
+    let page = Page::open(&service.screen(filters)).await;
     let find = "$$('td[data-column=trace] button:not([hidden])').map(({ariaLabel, previousSibling: link}) => \
                 [ariaLabel.replace('Copy trace id ', ''), [link.getAttribute('href'), link.target, link.rel]])";
     type Link = (String, (Option<String>, String, String));
@@ -174,11 +176,12 @@ async fn a_trace_id_is_linked_to_where_traces_are_shown() {
             assert_eq!((&*link.1, &*link.2), ("_blank", "noopener noreferrer"));
         }
     }
+    judge(&page).await;
 }
 
 #[tokio::test]
 async fn a_target_is_told_in_words_and_numbers() {
-    let service = Service::with_slow_requests("").await;
+    let service = Service::with_slow_requests("https://traces.example.com/{trace_id}").await;
     let page = Page::open(&service.screen(ORDERS)).await;
     page.until_shown(TARGET).await;
     let words = page.text(TARGET).await.replace("\n\n", "\n");
@@ -194,6 +197,7 @@ async fn a_target_is_told_in_words_and_numbers() {
     }
     let tile = format!("$('{TARGET} [data-tile=one_hour]').title.includes('±2.2%')");
     page.until(&tile).await;
+    judge(&page).await;
     // Another path has no target.
     page.go(&service.screen("path?context=POST%20%2Freport"))
         .await;

@@ -3,8 +3,10 @@
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
-pub(crate) const WEEK: &str = "[data-panel=week]";
-pub(crate) const PATH: &str = "path?context=GET%20%2F&utc=1";
+use crate::accessibility::judge;
+
+const WEEK: &str = "[data-panel=week]";
+const PATH: &str = "path?context=GET%20%2F&utc=1";
 
 #[tokio::test]
 async fn each_hour_of_the_week_tells_what_is_usual() {
@@ -38,6 +40,7 @@ async fn each_hour_of_the_week_tells_what_is_usual() {
     assert_eq!(page.text("[data-panel=week] .readout").await, focused);
     let reached = page.count("table[data-table=week] td[tabindex='0']").await;
     assert_eq!(reached, 1);
+    judge(&page).await;
 
     let young = Service::with_quiet_minutes(true).await;
     let page = Page::open(&young.screen(PATH)).await;
