@@ -92,6 +92,7 @@ pub(crate) fn is_over(shared: &SharedMinutes, then: f64, effect: f64) -> bool {
 mod tests {
     use super::*;
     use crate::state::SharedMinute;
+    use crate::tests::repeated;
 
     /// The minutes up to minute 100: the last minutes have these levels, and earlier minutes about 0.5.
     fn minutes(last: &[f64]) -> SharedMinutes {
@@ -124,28 +125,19 @@ mod tests {
     #[test]
     fn a_level_that_is_higher_for_a_short_time_is_none() {
         let found = |last: &[f64]| search(&minutes(last), 100).is_some();
-        assert!(
-            !found(&[0.8; 6]) && found(&[0.8; 7]),
-            "one of eight minutes need not show it"
-        );
+        // One of eight minutes need not show it.
+        assert!(!found(&[0.8; 6]) && found(&[0.8; 7]));
         assert!(!found(&[0.65; 12]), "it is small");
-        assert!(
-            !found(&[0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.5, 0.5]),
-            "it returns"
-        );
-        assert!(
-            !found(&[0.9, 0.9, 0.9, 0.8, 0.8, 0.78, 0.77, 0.76]),
-            "it fades"
-        );
+        assert!(!found(&repeated(&[(9, 0.8), (2, 0.5)])), "it returns");
+        let fading = [0.9, 0.9, 0.9, 0.8, 0.8, 0.78, 0.77, 0.76];
+        assert!(!found(&fading), "it fades");
     }
 
     #[test]
     fn a_change_is_over_when_less_than_half_of_it_is_left() {
-        let over = |level: f64| is_over(&minutes(&[level; 3]), 0.5, 0.3);
-        assert!(over(0.5) && over(0.63) && !over(0.64) && !over(0.8));
-        assert!(
-            is_over(&minutes(&[0.4; 3]), 0.5, -0.3) && !is_over(&minutes(&[0.3; 3]), 0.5, -0.3)
-        );
+        let over = |level: f64, effect| is_over(&minutes(&[level; 3]), 0.5, effect);
+        assert!(over(0.5, 0.3) && over(0.63, 0.3) && !over(0.64, 0.3) && !over(0.8, 0.3));
+        assert!(over(0.4, -0.3) && !over(0.3, -0.3));
         assert!(!is_over(&minutes(&[0.5, 0.8, 0.8, 0.8]), 0.5, 0.3));
     }
 }

@@ -375,13 +375,11 @@ mod tests {
             assert_eq!(by(empty), SOMEONE, "{empty:?}");
         }
         // `é` takes two bytes: the 63 bytes after the `x` have room for 31.
-        assert_eq!(
-            by(&format!("x{}", "é".repeat(40))),
-            format!("x{}", "é".repeat(31))
-        );
-        assert_eq!(by(&"x".repeat(64)), "x".repeat(64));
-        let cut = by(&format!("{}\u{202e}", "x".repeat(60)));
-        assert_eq!(cut, "x".repeat(60));
+        let x_and = |accents: usize| format!("x{}", "é".repeat(accents));
+        assert_eq!(by(&x_and(40)), x_and(31));
+        let xs = |count: usize| "x".repeat(count);
+        assert_eq!(by(&xs(64)), xs(64));
+        assert_eq!(by(&(xs(60) + "\u{202e}")), xs(60));
     }
 
     #[test]
@@ -394,30 +392,24 @@ mod tests {
             (ChangeKind::Instance, (0.1, 0.25, 2.5), Some("web-3")),
         ]
         .map(|(kind, values, instance)| change(kind, values, instance));
-        let begun = sentences.each_ref().map(Change::to_string);
-        assert_eq!(
-            begun,
-            [
-                "GET / is slower: 2.58 times as before",
-                "GET / is failing: 25.0 % of its requests are errors, 4.1 % before",
-                "GET / surges: 721 requests per minute, 120 before",
-                "GET / is silent: it had 40 requests per minute",
-                "web-3 is out of line on GET /: 2.50 times the other instances",
-            ]
-        );
-        let ended = sentences.map(|mut change| {
+        let begun = [
+            "GET / is slower: 2.58 times as before",
+            "GET / is failing: 25.0 % of its requests are errors, 4.1 % before",
+            "GET / surges: 721 requests per minute, 120 before",
+            "GET / is silent: it had 40 requests per minute",
+            "web-3 is out of line on GET /: 2.50 times the other instances",
+        ];
+        assert_eq!(sentences.each_ref().map(Change::to_string), begun);
+        let ended = [
+            "GET / is no longer slower",
+            "GET / is no longer failing",
+            "GET / no longer surges",
+            "GET / is no longer silent",
+            "web-3 is in line with the other instances again on GET /",
+        ];
+        for (mut change, ended) in sentences.into_iter().zip(ended) {
             change.ended = Some(60);
-            change.to_string()
-        });
-        assert_eq!(
-            ended,
-            [
-                "GET / is no longer slower",
-                "GET / is no longer failing",
-                "GET / no longer surges",
-                "GET / is no longer silent",
-                "web-3 is in line with the other instances again on GET /",
-            ]
-        );
+            assert_eq!(change.to_string(), ended);
+        }
     }
 }

@@ -78,6 +78,7 @@ impl PolledTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::assert_close;
 
     /// The sums of requests, each with these milliseconds within and outside of its polls.
     fn requests(count: u64, computing: u64, waiting: u64) -> Aggregate {
@@ -85,15 +86,10 @@ mod tests {
         let nanos = |millis: u64| millis * 1_000_000;
         for _ in 0..count {
             sums.times.record(nanos(computing + waiting));
-        }
-        let measures = [
-            (Measure::PollTime, nanos(count * computing)),
-            (Measure::Waited, nanos(count * waiting)),
-            (Measure::LongestPoll, nanos(computing)),
-            (Measure::Polls, 2 * count),
-        ];
-        for (measure, number) in measures {
-            sums.measures.add(measure, number);
+            sums.measures.add(Measure::PollTime, nanos(computing));
+            sums.measures.add(Measure::Waited, nanos(waiting));
+            sums.measures.add(Measure::LongestPoll, nanos(computing));
+            sums.measures.add(Measure::Polls, 2);
         }
         sums
     }
@@ -122,10 +118,8 @@ mod tests {
         // For faster requests, the part that has shrunk is named.
         let less = "it computes less, 3.0 ms a request instead of 48 ms (0.98)";
         assert_eq!(named((48, 43), (3, 42)), less);
-        assert_eq!(
-            named((3, 142), (3, 42)),
-            "it waits less, 42 ms a request instead of 142 ms (1.00)"
-        );
+        let less = "it waits less, 42 ms a request instead of 142 ms (1.00)";
+        assert_eq!(named((3, 142), (3, 42)), less);
         // If one part grows and the other shrinks, the larger difference decides.
         assert!(named((10, 40), (40, 20)).starts_with("it computes longer"));
         assert!(named((10, 40), (0, 90)).starts_with("it waits longer"));
@@ -157,23 +151,18 @@ mod tests {
 
     #[test]
     fn requests_without_polls_do_not_count_as_waiting() {
-        let half = |computing, waiting| {
-            let mut sums = requests(20, computing, waiting);
+        let [then, now] = [3, 48].map(|computing| {
+            let mut sums = requests(20, computing, 42);
             for _ in 0..20 {
-                sums.times.record((computing + waiting) * 1_000_000);
+                sums.times.record((computing + 42) * 1_000_000);
             }
             sums
+        });
+        let suspect = computing_or_waiting(&Sides { then, now }, false);
+        let Some(Suspect::Computing { then, now, .. }) = suspect else {
+            panic!("{suspect:?}");
         };
-        let sides = Sides {
-            then: half(3, 42),
-            now: half(48, 42),
-        };
-        let Some(Suspect::Computing { then, now, .. }) = computing_or_waiting(&sides, false) else {
-            panic!("it computes");
-        };
-        assert!(
-            (then - 0.003).abs() < 1e-9 && (now - 0.048).abs() < 1e-9,
-            "{then} {now}"
-        );
+        assert_close(then, 0.003, 1e-9);
+        assert_close(now, 0.048, 1e-9);
     }
 }

@@ -145,17 +145,18 @@ mod tests {
     fn only_minutes_of_both_versions_are_compared() {
         let id = RecordId::new(Kind::Http, "GET /");
         let mut versions = Versions::default();
-        let mut add = |minute: &[(&str, u64, u64)]| {
+        for minute in [
+            &[("1", 30, 100), ("2", 20, 200)][..],
+            &[("1", 500, 900)],
+            &[("2", 500, 900)],
+            &[("0", 4, 100), ("2", 1, 200)],
+        ] {
             let records = minute.iter();
             let records = records.map(|(version, count, millis)| {
                 ((*version).into(), vec![(id, requests(*count, *millis))])
             });
             versions.add_minute("2", &records.collect::<Vec<_>>());
-        };
-        add(&[("1", 30, 100), ("2", 20, 200)]);
-        add(&[("1", 500, 900)]);
-        add(&[("2", 500, 900)]);
-        add(&[("0", 4, 100), ("2", 1, 200)]);
+        }
         let both = versions.compare(id).expect("both had requests");
         assert_eq!((both.minutes, both.new.count, both.old.count), (2, 21, 34));
         let ratio = both.ratio.expect("there are enough");

@@ -7,8 +7,8 @@ use super::detector::{Detector, DetectorState, InstanceMinute, Minute, RECALLED_
 use super::minute::all_id;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::Kind;
-use tower_pulse_model::histogram::{BUCKETS, Histogram, SCALE, bucket_of};
-use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
+use tower_pulse_model::histogram::{BUCKETS, Histogram, bucket_of};
+use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 
@@ -98,13 +98,18 @@ fn watch(
         let sums = (0..pages).filter_map(|number| {
             Some((page(number), requests(&mut random, load(number, minute)?)))
         });
-        judge(&mut detector, minute, &sums.collect::<Vec<_>>())
+        judge(&mut detector, minute, sums)
     });
     verdicts.collect()
 }
 
 /// Judges a minute of a service whose instances report nothing.
-fn judge(detector: &mut Detector, minute: i64, sums: &[(RecordId, Aggregate)]) -> Vec<Verdict> {
+fn judge(
+    detector: &mut Detector,
+    minute: i64,
+    sums: impl Iterator<Item = (RecordId, Aggregate)>,
+) -> Vec<Verdict> {
+    let sums: Vec<_> = sums.collect();
     detector.judge(&Minute {
         start: START + 60 * minute,
         contexts: sums.iter().map(|(id, sums)| (*id, sums)).collect(),
@@ -112,18 +117,18 @@ fn judge(detector: &mut Detector, minute: i64, sums: &[(RecordId, Aggregate)]) -
     })
 }
 
-/// The first minute at whose end a verdict of this kind is ongoing on a context, and the verdict.
-fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(usize, Verdict)> {
-    let mut ongoing = verdicts
-        .iter()
-        .enumerate()
-        .filter_map(|(minute, verdicts)| {
-            let verdict = verdicts
-                .iter()
-                .find(|verdict| verdict.context == id && verdict.kind == kind)?;
-            Some((minute, verdict.clone()))
-        });
-    ongoing.next()
+/// The only verdict of a minute.
+pub(crate) fn only(verdicts: &[Verdict]) -> &Verdict {
+    assert_eq!(verdicts.len(), 1, "{verdicts:?}");
+    &verdicts[0]
+}
+
+/// The first minute at whose end a verdict is ongoing, and the verdict. All verdicts are of this kind on this context.
+fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> (usize, &Verdict) {
+    others_are_quiet(verdicts, id, kind);
+    let minute = verdicts.iter().position(|of| !of.is_empty());
+    let minute = minute.expect("there is a verdict");
+    (minute, only(&verdicts[minute]))
 }
 
 #[test]
@@ -138,7 +143,7 @@ fn a_page_is_watched_until_its_change_is_reported() {
             let load = load(number, minute).expect("all have requests");
             (page(number), requests(&mut random, load))
         });
-        let verdicts = judge(&mut detector, minute, &sums.collect::<Vec<_>>());
+        let verdicts = judge(&mut detector, minute, sums);
         let watched = detector.watched();
         let it = watched.iter().find(|(id, _)| *id == page(0));
         without_reason += watched.len() - usize::from(it.is_some());
@@ -165,29 +170,31 @@ fn others_are_quiet(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) {
     }
 }
 
+/// The usual requests, which take `factor` times as long if they are slow.
+fn slow_if(is_slow: bool, factor: f64) -> Load {
+    let factor = if is_slow { factor } else { 1.0 };
+    Load {
+        median: USUAL.median * factor,
+        ..USUAL
+    }
+}
+
+/// A service whose page 0 takes `factor` times as long between two minutes.
 fn slow_from(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Load> {
     move |number, minute| {
-        let slow = number == 0 && (from..to).contains(&minute);
-        Some(Load {
-            median: USUAL.median * if slow { factor } else { 1.0 },
-            ..USUAL
-        })
+        let is_slow = number == 0 && (from..to).contains(&minute);
+        Some(slow_if(is_slow, factor))
     }
 }
 
 #[test]
 fn a_page_that_is_slower_is_named_with_its_start_and_ratio_until_it_is_fast_again() {
     let verdicts = watch(10, 130, slow_from(90, 110, 1.5));
-    others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
-    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower);
     assert!((92..=95).contains(&minute), "detected in minute {minute}");
     assert_eq!(verdict.since, START + 60 * 90);
     assert_eq!(verdict.detected, START + 60 * (minute as i64 + 1));
-    assert!(
-        (verdict.ratio / 1.5 - 1.0).abs() < 0.1,
-        "ratio {}",
-        verdict.ratio
-    );
+    assert!((verdict.ratio / 1.5 - 1.0).abs() < 0.1, "{verdict:?}");
     assert_eq!(verdict.ratio, verdict.now / verdict.then);
     assert!(verdict.confidence > 0.999_999);
     assert!(verdict.requests >= 200);
@@ -201,12 +208,8 @@ fn a_page_that_is_slower_or_faster_is_named_also_in_a_small_or_young_service() {
     let cases = small.chain([(10, 32, 2.0, Slower, 42), (10, 90, 0.5, Faster, 97)]);
     for (pages, from, factor, kind, latest) in cases {
         let verdicts = watch(pages, from + 20, slow_from(from, from + 20, factor));
-        others_are_quiet(&verdicts, page(0), kind);
-        let (minute, verdict) = first(&verdicts, page(0), kind).expect("there is one");
-        assert!(
-            minute <= latest,
-            "{pages} pages: detected in minute {minute}"
-        );
+        let (minute, verdict) = first(&verdicts, page(0), kind);
+        assert!(minute <= latest, "{pages} pages: in minute {minute}");
         assert!((verdict.ratio / factor - 1.0).abs() < 0.2, "{verdict:?}");
     }
 }
@@ -214,11 +217,8 @@ fn a_page_that_is_slower_or_faster_is_named_also_in_a_small_or_young_service() {
 #[test]
 fn slow_minutes_of_all_pages_are_no_change_of_one() {
     let verdicts = watch(10, 130, |_, minute| {
-        let slow = matches!(minute, 70 | 90..=93 | 110);
-        Some(Load {
-            median: USUAL.median * if slow { 2.5 } else { 1.0 },
-            ..USUAL
-        })
+        let is_slow = matches!(minute, 70 | 90..=93 | 110);
+        Some(slow_if(is_slow, 2.5))
     });
     assert_eq!(verdicts.concat(), []);
 }
@@ -226,22 +226,11 @@ fn slow_minutes_of_all_pages_are_no_change_of_one() {
 #[test]
 fn all_pages_that_stay_slower_are_one_change() {
     let verdicts = watch(10, 130, |_, minute| {
-        Some(Load {
-            median: USUAL.median
-                * if (90..115).contains(&minute) {
-                    1.6
-                } else {
-                    1.0
-                },
-            ..USUAL
-        })
+        Some(slow_if((90..115).contains(&minute), 1.6))
     });
-    others_are_quiet(&verdicts, all_id(), ChangeKind::Slower);
-    let (minute, verdict) = first(&verdicts, all_id(), ChangeKind::Slower).expect("there is one");
-    assert!(
-        minute <= 100 && (verdict.ratio / 1.6 - 1.0).abs() < 0.1,
-        "{minute}: {verdict:?}"
-    );
+    let (minute, verdict) = first(&verdicts, all_id(), ChangeKind::Slower);
+    assert!(minute <= 100, "detected in minute {minute}");
+    assert!((verdict.ratio / 1.6 - 1.0).abs() < 0.1, "{verdict:?}");
     assert_eq!(verdict.since, START + 60 * 90);
     assert!(verdicts[120].is_empty());
 }
@@ -253,38 +242,26 @@ fn the_ratio_of_a_mixture_is_not_above_what_any_request_suffered() {
     let mut last = Vec::new();
     for minute in 0..110 {
         let sums = (0..10).map(|number| {
-            let mut half = |median| {
-                let load = Load {
-                    median,
-                    requests: 300,
-                    ..USUAL
-                };
+            let mut half = |is_slow| {
+                let mut load = slow_if(is_slow, 2.0);
+                load.requests = 300;
                 requests(&mut random, load)
             };
-            let mut sums = half(USUAL.median);
-            let slow = number == 0 && minute >= 90;
-            let other = half(USUAL.median * if slow { 2.0 } else { 1.0 });
-            Merge::merge(&mut sums, &other);
+            let mut sums = half(false);
+            sums.merge(&half(number == 0 && minute >= 90));
             (page(number), sums)
         });
-        last = judge(&mut detector, minute, &sums.collect::<Vec<_>>());
+        last = judge(&mut detector, minute, sums);
     }
-    let [verdict] = &last[..] else {
-        panic!("{last:?}")
-    };
+    let verdict = only(&last);
     assert!((1.3..=1.7).contains(&verdict.ratio), "{verdict:?}");
 }
 
 #[test]
 fn errors_surges_and_silence_are_named() {
-    let failing = Load {
-        error_share: 0.2,
-        ..USUAL
-    };
-    let surging = Load {
-        requests: 500,
-        ..USUAL
-    };
+    let (mut failing, mut surging) = (USUAL, USUAL);
+    failing.error_share = 0.2;
+    surging.requests = 500;
     let cases = [
         (ChangeKind::Failing, Some(failing)),
         (ChangeKind::Surging, Some(surging)),
@@ -292,13 +269,10 @@ fn errors_surges_and_silence_are_named() {
     ];
     for (kind, change) in cases {
         let verdicts = watch(10, 110, |number, minute| {
-            match number == 0 && minute >= 90 {
-                true => change,
-                false => Some(USUAL),
-            }
+            let is_changed = number == 0 && minute >= 90;
+            if is_changed { change } else { Some(USUAL) }
         });
-        others_are_quiet(&verdicts, page(0), kind);
-        let (minute, verdict) = first(&verdicts, page(0), kind).expect("there is one");
+        let (minute, verdict) = first(&verdicts, page(0), kind);
         assert!(minute <= 95, "{kind} detected in minute {minute}");
         assert_eq!(verdict.since, START + 60 * 90, "{kind}");
     }
@@ -317,12 +291,9 @@ fn a_page_that_is_slower_after_a_gap_than_before_it_is_found() {
     let gap = 90..110;
     let slow = slow_from(110, 150, 1.5);
     let verdicts = watch(10, 150, |number, minute| {
-        (!gap.contains(&minute))
-            .then(|| slow(number, minute))
-            .flatten()
+        slow(number, minute).filter(|_| !gap.contains(&minute))
     });
-    others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
-    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower);
     assert!((112..=116).contains(&minute), "detected in minute {minute}");
     assert_eq!(verdict.since, START + 60 * 110);
     assert!((verdict.ratio / 1.5 - 1.0).abs() < 0.15, "{verdict:?}");
@@ -334,12 +305,11 @@ fn an_alarm_outlasts_a_gap_although_its_page_is_not_the_first_one_to_be_seen_aga
     let slow = slow_from(90, 140, 2.0);
     let verdicts = watch(10, 140, |number, minute| {
         let is_away = gap.contains(&minute) || number == 0 && minute == 130;
-        (!is_away).then(|| slow(number, minute)).flatten()
+        slow(number, minute).filter(|_| !is_away)
     });
     for minute in (95..100).chain(130..140) {
-        let is_ongoing = verdicts[minute]
-            .iter()
-            .any(|verdict| (verdict.context, verdict.kind) == (page(0), ChangeKind::Slower));
+        let mut about = verdicts[minute].iter().map(|it| (it.context, it.kind));
+        let is_ongoing = about.any(|it| it == (page(0), ChangeKind::Slower));
         assert!(is_ongoing, "minute {minute}: {:?}", verdicts[minute]);
     }
 }
@@ -355,12 +325,10 @@ fn if_all_pages_but_one_stop_there_is_at_most_one_silence() {
 /// A service with everything that a state must remember, from a seed, so that two detectors get the same minutes.
 fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let changes: Vec<_> = (0..9)
-        .map(|number| {
-            let from = random.i64(20..minutes);
-            (number, random.usize(0..5), from, from + random.i64(1..60))
-        })
-        .collect();
+    let changes: [_; 9] = std::array::from_fn(|number| {
+        let from = random.i64(20..minutes);
+        (number, random.usize(0..5), from, from + random.i64(1..60))
+    });
     let minute = |minute: i64, random: &mut fastrand::Rng| {
         if random.f64() < 0.03 {
             return Vec::new();
@@ -387,20 +355,15 @@ fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
         }
         pages
     };
-    (0..minutes)
-        .map(|number| minute(number, &mut random))
-        .collect()
+    let minutes = (0..minutes).map(|number| minute(number, &mut random));
+    minutes.collect()
 }
 
 fn given(start: i64, pages: &[(RecordId, Aggregate)]) -> Minute<'_> {
     let contexts: Vec<_> = pages.iter().map(|(id, sums)| (*id, sums)).collect();
-    let instances = ["x", "y"].map(|name| InstanceMinute {
+    let instances = [("x", 0), ("y", 1)].map(|(name, skipped)| InstanceMinute {
         instance: Arc::from(name),
-        contexts: contexts
-            .iter()
-            .skip(usize::from(name == "y"))
-            .copied()
-            .collect(),
+        contexts: contexts.iter().skip(skipped).copied().collect(),
     });
     Minute {
         start,
@@ -409,7 +372,8 @@ fn given(start: i64, pages: &[(RecordId, Aggregate)]) -> Minute<'_> {
     }
 }
 
-fn stored(state: &DetectorState) -> DetectorState {
+/// The state as it is read after it was stored.
+pub(crate) fn stored(state: &DetectorState) -> DetectorState {
     let parts = state.parts();
     let parts = parts.iter().rev();
     DetectorState::from_parts(parts.map(|(name, part)| (&**name, &**part)))

@@ -13,19 +13,22 @@ fn history(minutes: impl IntoIterator<Item = (u64, u64)>) -> History {
     history
 }
 
-/// The finding at the end of the last minute.
-fn found(minutes: Vec<(u64, u64)>) -> Option<Increase> {
-    search(
-        &history(minutes.iter().copied()),
-        minutes.len() as Tick - 1,
-        0,
-        &[],
-    )
+/// Fifty minutes with one error in a hundred requests.
+const USUAL: (usize, (u64, u64)) = (50, (100, 1));
+
+/// The finding at the end of the last minute. Each part is a number of minutes with these requests and errors.
+fn found(parts: &[(usize, (u64, u64))]) -> Option<Increase> {
+    let minutes = repeated(parts);
+    let now = minutes.len() as Tick - 1;
+    search(&history(minutes), now, 0, &[])
+}
+
+fn share(errors: f64, requests: f64) -> Share {
+    Share { errors, requests }
 }
 
 #[test]
 fn a_deviance_is_that_of_a_table_of_four_fields() {
-    let share = |errors: f64, requests: f64| Share { errors, requests };
     let (a, b) = (share(10.0, 100.0), share(10.0, 1_000.0));
     // Twice the sum over the four fields: the observed count times the logarithm of observed by expected.
     let common = 20.0 / 1_100.0;
@@ -39,22 +42,18 @@ fn a_deviance_is_that_of_a_table_of_four_fields() {
     let fields = fields.map(|(seen, expected): &(f64, f64)| seen * (seen / expected).ln());
     let expected = 2.0 * fields.sum::<f64>();
     assert_close(deviance(a, b), expected, 1e-9);
-    assert_close(
-        deviance(share(10.0, 100.0), share(100.0, 1_000.0)),
-        0.0,
-        1e-9,
-    );
-    assert_close(deviance(share(0.0, 100.0), share(0.0, 1_000.0)), 0.0, 1e-9);
+    for errors in [0.0, 10.0] {
+        let same = deviance(share(errors, 100.0), share(10.0 * errors, 1_000.0));
+        assert_close(same, 0.0, 1e-9);
+    }
 }
 
 #[test]
 fn failures_are_found_since_they_began() {
-    let increase =
-        found(repeated(&[(50, (100, 1)), (5, (100, 30))])).expect("thirty times as many");
+    let increase = found(&[USUAL, (5, (100, 30))]).expect("thirty times as many");
     assert_eq!(increase.since, 50);
     assert_close(increase.then, 0.01, 1e-12);
     // The past ends 20 minutes before the last minute. It has 35 minutes, each with one error.
-    let share = |errors: f64, requests: f64| Share { errors, requests };
     let (now, past) = (share(150.0, 500.0), share(35.0, 3_500.0));
     let smoothed = 35.5 / 3_501.0;
     let of_minute = (1.0f64 - 100.0 * smoothed).powi(2) / (100.0 * smoothed * (1.0 - smoothed));
@@ -66,16 +65,12 @@ fn failures_are_found_since_they_began() {
 #[test]
 fn errors_that_come_in_clusters_say_less() {
     // One error a minute on average, but only every tenth minute has errors.
-    let clusters = (0..50).map(|minute| (100, if minute % 10 == 0 { 10 } else { 0 }));
-    let clusters = clusters.chain([(100, 30); 5]).collect();
-    let increase = found(clusters).expect("it is large");
-    let even = found(repeated(&[(50, (100, 1)), (5, (100, 30))])).expect("it is large");
-    assert!(
-        increase.strength < 0.5 * even.strength,
-        "{increase:?} {even:?}"
-    );
+    let clusters = [[(1, (100, 10)), (9, (100, 0))]; 5].concat();
+    let now = (5, (100, 30));
+    let increase = found(&[&clusters[..], &[now]].concat()).expect("it is large");
+    let even = found(&[USUAL, now]).expect("it is large").strength;
+    assert!(increase.strength < 0.5 * even, "{increase:?} {even}");
     // The past has 35 minutes, four of which have errors.
-    let share = |errors: f64, requests: f64| Share { errors, requests };
     let past = share(40.0, 3_500.0);
     let smoothed: f64 = 40.5 / 3_501.0;
     let squares = |errors: f64| {
@@ -89,27 +84,24 @@ fn errors_that_come_in_clusters_say_less() {
 
 #[test]
 fn an_increase_is_of_a_hundredth_and_of_twice_as_many_at_least() {
-    let many = |then, now| found(repeated(&[(50, (10_000, then)), (5, (10_000, now))])).is_some();
+    let many = |then, now| found(&[(50, (10_000, then)), (5, (10_000, now))]).is_some();
     assert!(many(10, 120) && !many(10, 90), "from a thousandth");
     assert!(many(500, 1_010) && !many(500, 900), "from a twentieth");
 }
 
 #[test]
 fn a_few_minutes_with_errors_are_no_increase() {
-    let of = |parts: &[(usize, (u64, u64))]| found(repeated(parts)).is_some();
-    let usual = (50, (100, 1));
-    assert!(!of(&[usual, (2, (100, 30))]) && of(&[usual, (3, (100, 30))]));
-    assert!(!of(&[usual, (5, (100, 30)), (3, (100, 0))]), "it is over");
-    assert!(!of(&[usual, (2, (100, 60)), (3, (100, 1))]), "two were bad");
-    assert!(!of(&[(10, (100, 1)), (5, (100, 30))]), "the past is short");
-    assert!(
-        !of(&[(50, (0, 0)), (5, (100, 30))]),
-        "the past has no requests"
-    );
-    assert!(
-        !of(&[usual, (5, (100, 30)), (1, (0, 0))]),
-        "the last minute has no requests"
-    );
+    assert!(found(&[USUAL, (3, (100, 30))]).is_some());
+    for (parts, why) in [
+        (&[USUAL, (2, (100, 30))][..], "they are two"),
+        (&[USUAL, (5, (100, 30)), (3, (100, 0))], "it is over"),
+        (&[USUAL, (2, (100, 60)), (3, (100, 1))], "two were bad"),
+        (&[(10, (100, 1)), (5, (100, 30))], "the past is short"),
+        (&[(50, (0, 0)), (5, (100, 30))], "the past has no requests"),
+        (&[USUAL, (5, (100, 30)), (1, (0, 0))], "the last has none"),
+    ] {
+        assert_eq!(found(parts), None, "{why}");
+    }
 }
 
 #[test]
@@ -126,13 +118,7 @@ fn times_of_alarms_are_no_past() {
 #[test]
 fn an_increase_is_over_when_less_than_half_of_it_is_left() {
     let over = |errors: u64| {
-        let history = history([
-            (100, 50),
-            (100, 50),
-            (100, errors),
-            (100, errors),
-            (100, errors),
-        ]);
+        let history = history(repeated(&[(2, (100, 50)), (3, (100, errors))]));
         is_over(&history, 4, 0.1, 0.5)
     };
     assert!(over(10) && over(27) && !over(28 + 1) && !over(50));

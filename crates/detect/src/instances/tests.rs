@@ -2,7 +2,7 @@ use super::*;
 use crate::change::ChangeKind;
 use crate::log::tests::slower;
 use crate::minute::all_id;
-use crate::tests::sums_of;
+use crate::tests::{only, sums_of};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::Kind;
 
@@ -23,16 +23,12 @@ struct Fleet {
 type Report = (Arc<str>, Vec<(RecordId, Aggregate)>);
 
 fn borrowed(reports: &[Report]) -> Vec<InstanceMinute<'_>> {
-    let instance = |(instance, contexts): &'_ Report| InstanceMinute {
+    let reports = reports.iter();
+    let minute = reports.map(|(instance, contexts)| InstanceMinute {
         instance: instance.clone(),
-        contexts: Vec::with_capacity(contexts.len()),
-    };
-    let mut minute: Vec<InstanceMinute<'_>> = reports.iter().map(instance).collect();
-    for (instance, (_, contexts)) in minute.iter_mut().zip(reports) {
-        let contexts = contexts.iter().map(|(id, sums)| (*id, sums));
-        instance.contexts.extend(contexts);
-    }
-    minute
+        contexts: contexts.iter().map(|(id, sums)| (*id, sums)).collect(),
+    });
+    minute.collect()
 }
 
 /// The fault of an instance on a page: the factor by which it is slower, and its share of errors.
@@ -62,26 +58,27 @@ impl Fleet {
 
     /// Lets minutes pass. Returns the verdicts of each.
     fn pass(&mut self, minutes: usize, wrong: Wrong<'_>) -> Vec<Vec<Verdict>> {
-        (0..minutes)
-            .map(|_| {
-                let level = (0.3 * (self.random.f64() - 0.5)).exp();
-                let mut reports = Vec::new();
-                for instance in self.instances.clone() {
-                    let mut contexts = Vec::new();
-                    for page in PAGES {
-                        let (slowness, errors) = wrong(&instance, page);
-                        let sums = self.aggregate(level, slowness, errors);
-                        contexts.push((RecordId::new(Kind::Http, page), sums));
-                    }
-                    reports.push((instance, contexts));
-                }
-                self.minute += 60;
-                let verdicts = self.detector.judge(self.minute, &borrowed(&reports));
-                self.past.push((self.minute, reports));
-                verdicts
-            })
-            .collect()
+        let verdicts = (0..minutes).map(|_| {
+            let level = (0.3 * (self.random.f64() - 0.5)).exp();
+            let mut reports = Vec::new();
+            for instance in self.instances.clone() {
+                let contexts = PAGES.map(|page| {
+                    let (slowness, errors) = wrong(&instance, page);
+                    (http(page), self.aggregate(level, slowness, errors))
+                });
+                reports.push((instance, contexts.into()));
+            }
+            self.minute += 60;
+            let verdicts = self.detector.judge(self.minute, &borrowed(&reports));
+            self.past.push((self.minute, reports));
+            verdicts
+        });
+        verdicts.collect()
     }
+}
+
+fn http(page: &str) -> RecordId {
+    RecordId::new(Kind::Http, page)
 }
 
 fn fine(_: &str, _: &str) -> (f64, f64) {
@@ -113,22 +110,11 @@ fn an_instance_that_is_slow_on_one_page_is_named_until_it_is_not() {
         assert!(fleet.pass(40, &fine).iter().all(Vec::is_empty));
         let began = fleet.minute + 60;
         let verdicts = fleet.pass(12, &slow("web-2", "GET /c", 2.0));
-        let last = verdicts.last().expect("there are minutes");
-        let [verdict] = &last[..] else {
-            panic!("{instances} instances: {last:?}");
-        };
+        let verdict = only(&verdicts[11]);
         assert_eq!(verdict.instance.as_deref(), Some("web-2"));
-        assert_eq!(verdict.context, RecordId::new(Kind::Http, "GET /c"));
-        assert!(
-            (verdict.since - began).abs() <= 120,
-            "{}",
-            verdict.since - began
-        );
-        assert!(
-            (verdict.ratio / 2.0 - 1.0).abs() < 0.15,
-            "{}",
-            verdict.ratio
-        );
+        assert_eq!(verdict.context, http("GET /c"));
+        assert!((verdict.since - began).abs() <= 120, "{verdict:?}");
+        assert!((verdict.ratio / 2.0 - 1.0).abs() < 0.15, "{verdict:?}");
         let named = verdicts.iter().take_while(|of| of.is_empty()).count();
         assert!(named <= 9, "after {named} minutes");
         let after = fleet.pass(15, &fine);
@@ -143,16 +129,13 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
         fleet.pass(40, &fine);
         let verdicts = fleet.pass(12, &slow("web-3", "", 2.5));
         for of_minute in verdicts.iter().filter(|of| !of.is_empty()) {
-            let [verdict] = &of_minute[..] else {
-                panic!("{of_minute:?}");
-            };
+            let verdict = only(of_minute);
             assert_eq!(verdict.context, all_id());
             assert_eq!(verdict.instance.as_deref(), Some("web-3"));
         }
         let first = verdicts.iter().position(|of| !of.is_empty());
         assert_eq!(first, Some(2), "it is named after three minutes");
-        let last = verdicts.last().and_then(|of| of.first());
-        let last = last.expect("it is named");
+        let last = only(&verdicts[11]);
         assert!((last.ratio / 2.5 - 1.0).abs() < 0.1, "{}", last.ratio);
         let slower = |context: RecordId, mean_now: f64| Verdict {
             context,
@@ -164,7 +147,7 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
             mean_now,
             ..last.clone()
         };
-        for context in [RecordId::new(Kind::Http, "GET /a"), all_id()] {
+        for context in [http("GET /a"), all_id()] {
             assert!(fleet.detector.explains(&slower(context, 0.13 * 1.375)));
             assert!(!fleet.detector.explains(&slower(context, 0.13 * 3.0)));
         }
@@ -175,21 +158,20 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
 #[test]
 fn a_page_that_only_one_instance_has_explains_nothing() {
     let mut fleet = Fleet::new(2, 1);
-    let alike = ["web-1", "web-2"].map(|name| (name, "GET /a", fleet.aggregate(1.0, 1.0, 0.0)));
-    let report = ("web-1", "GET /report", fleet.aggregate(100.0, 1.0, 0.0));
-    let done = alike.into_iter().chain([report]);
-    let done: Vec<(Arc<str>, RecordId, Aggregate)> = done
-        .map(|(name, context, sums)| (name.into(), RecordId::new(Kind::Http, context), sums))
-        .collect();
-    let minute = done.iter().map(|(instance, context, sums)| InstanceMinute {
-        instance: instance.clone(),
-        contexts: vec![(*context, sums)],
+    let reports = [
+        ("web-1", "GET /a", 1.0),
+        ("web-2", "GET /a", 1.0),
+        ("web-1", "GET /report", 100.0),
+    ]
+    .map(|(instance, page, level)| {
+        let sums = fleet.aggregate(level, 1.0, 0.0);
+        (instance.into(), vec![(http(page), sums)])
     });
     let mut detector = InstanceDetector::new(InstanceState {
         on_many: vec![("web-1".into(), tick(START))],
         ..InstanceState::default()
     });
-    detector.recall(START, &minute.collect::<Vec<_>>());
+    detector.recall(START, &borrowed(&reports));
     let (_, mut all_slower) = slower("GET /a", START);
     (all_slower.context, all_slower.since) = (all_id(), START);
     assert!(!detector.explains(&all_slower));
@@ -219,10 +201,7 @@ fn an_instance_that_fails_is_named_with_its_share() {
             _ => (1.0, 0.01),
         };
         let verdicts = fleet.pass(12, &failing);
-        let last = verdicts.last().expect("there are minutes");
-        let [verdict] = &last[..] else {
-            panic!("{last:?}");
-        };
+        let verdict = only(&verdicts[11]);
         assert_eq!(verdict.instance.as_deref(), Some("web-4"));
         assert!((0.2..0.4).contains(&verdict.now), "{}", verdict.now);
     }
@@ -240,11 +219,9 @@ fn another_detector_goes_on_with_the_same_verdicts() {
         let before = fleet.pass(8, &slow);
         assert!(before.iter().any(|of| !of.is_empty()));
         let mut other = InstanceDetector::new(fleet.detector.state().clone());
-        let (start, minutes) = fleet.past.iter().skip(10).fold((0, 0), |(_, n), minute| {
-            other.recall(minute.0, &borrowed(&minute.1));
-            (minute.0, n + 1)
-        });
-        assert_eq!((start, minutes), (fleet.minute, 38));
+        for (start, reports) in &fleet.past[10..] {
+            other.recall(*start, &borrowed(reports));
+        }
         // The other detector judges the same minutes.
         let judged = fleet.past.len();
         let mut verdicts = fleet.pass(6, &slow);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::tests::normal;
+use crate::tests::{assert_close, normal};
 
 /// The residuals of this many minutes, with this wobble, correlation and sampling variance.
 fn residuals(minutes: i32, wobble: f64, correlation: f64, sampling: f64) -> Vec<(i32, f64, f64)> {
@@ -27,13 +27,8 @@ fn the_noise_of_a_long_past_is_estimated() {
 
 #[test]
 fn a_short_past_says_little() {
-    assert_eq!(
-        Noise::estimate(&[], 2.0),
-        Noise {
-            deviation: 60_000,
-            correlation: 600_000
-        }
-    );
+    let usual = Noise::estimate(&[], 2.0);
+    assert_eq!((usual.deviation, usual.correlation), (60_000, 600_000));
     // A page without wobble gets the smallest wobble, in the unit of its score.
     let quiet: Vec<_> = (0..2_000).map(|tick| (tick, 0.0, 1e-4)).collect();
     assert_eq!(Noise::estimate(&quiet, 1.0).deviation, 10_000);
@@ -42,59 +37,51 @@ fn a_short_past_says_little() {
 
 #[test]
 fn minutes_that_are_not_neighbours_tell_nothing_about_correlation() {
-    let apart = residuals(2_000, 0.1, 0.9, 1e-4);
-    let apart: Vec<_> = apart
-        .into_iter()
-        .map(|(tick, r, s)| (2 * tick, r, s))
-        .collect();
+    let mut apart = residuals(2_000, 0.1, 0.9, 1e-4);
+    apart.iter_mut().for_each(|(tick, ..)| *tick *= 2);
     let correlation = Noise::estimate(&apart, 1.0).correlation();
-    assert!(
-        (correlation - USUAL_CORRELATION).abs() < 1e-5,
-        "{correlation}"
-    );
+    assert_close(correlation, USUAL_CORRELATION, 1e-5);
 }
 
 #[test]
 fn few_outliers_are_not_the_wobble() {
     let mut some = residuals(500, 0.1, 0.3, 1e-4);
     let before = Noise::estimate(&some, 1.0).deviation;
-    some[100..110]
-        .iter_mut()
-        .for_each(|(_, residual, _)| *residual = 30.0);
+    for (_, residual, _) in &mut some[100..110] {
+        *residual = 30.0;
+    }
     let after = Noise::estimate(&some, 1.0).deviation;
     assert!(after < before + before / 4, "{before} {after}");
 }
 
 #[test]
 fn the_variance_of_a_mean_has_all_its_parts() {
-    let noise = |deviation: f64, correlation: f64| Noise {
-        deviation: (deviation * 1e6) as u32,
-        correlation: (correlation * 1e6) as u32,
+    let window = |deviation: f64, correlation: f64| {
+        let [deviation, correlation] = [deviation, correlation].map(|of| (of * 1e6) as u32);
+        Window::new(Noise {
+            deviation,
+            correlation,
+        })
     };
-    let close = |value: f64, expected: f64| {
-        assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
-    };
+    let close = |value: f64, expected: f64| assert_close(value / expected, 1.0, 1e-9);
     // Without a wobble, minutes are weighted by the inverse of their variances.
-    let mut window = Window::new(noise(0.0, 0.0));
-    window.grow(9, 1.0, 0.5, 0.0);
-    window.grow(8, 4.0, 0.25, 0.0);
-    close(window.mean(), 3.0);
-    close(window.variance(), 1.0 / 6.0);
+    let mut quiet = window(0.0, 0.0);
+    quiet.grow(9, 1.0, 0.5, 0.0);
+    quiet.grow(8, 4.0, 0.25, 0.0);
+    close(quiet.mean(), 3.0);
+    close(quiet.variance(), 1.0 / 6.0);
     // A correlated wobble adds the covariance of the two minutes, which are three minutes apart.
-    let mut window = Window::new(noise(0.2, 0.5));
-    window.grow(9, 1.0, 0.01, 0.0);
-    window.grow(6, 2.0, 0.01, 0.0);
-    close(window.mean(), 1.5);
-    close(window.variance(), (0.05 + 0.04 * 0.5f64.powi(3)) / 2.0);
-    window.grow(5, 0.0, 0.01, 0.0);
-    let covariances = 0.5f64.powi(3) + 0.5f64.powi(4) + 0.5;
-    close(
-        window.variance(),
-        (3.0 * 0.05 + 2.0 * 0.04 * covariances) / 9.0,
-    );
+    let mut wobbling = window(0.2, 0.5);
+    wobbling.grow(9, 1.0, 0.01, 0.0);
+    wobbling.grow(6, 2.0, 0.01, 0.0);
+    close(wobbling.mean(), 1.5);
+    close(wobbling.variance(), (0.05 + 0.04 * 0.5f64.powi(3)) / 2.0);
+    wobbling.grow(5, 0.0, 0.01, 0.0);
+    let covariances = 2.0 * 0.04 * (0.5f64.powi(3) + 0.5f64.powi(4) + 0.5);
+    close(wobbling.variance(), (3.0 * 0.05 + covariances) / 9.0);
     // The response to the shared level is the same in each minute, so it does not average out.
-    let mut window = Window::new(noise(0.0, 0.0));
-    window.grow(9, 1.0, 0.01, 0.3);
-    window.grow(8, 1.0, 0.01, 0.3);
-    close(window.variance(), 0.01 / 2.0 + 0.09);
+    let mut shared = window(0.0, 0.0);
+    shared.grow(9, 1.0, 0.01, 0.3);
+    shared.grow(8, 1.0, 0.01, 0.3);
+    close(shared.variance(), 0.01 / 2.0 + 0.09);
 }

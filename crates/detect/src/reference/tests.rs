@@ -87,13 +87,10 @@ fn places_rise_from_one_side_of_the_mode_to_the_other() {
 fn the_narrowest_half_is_that_of_the_highest_mode() {
     let width = |counts: &[(usize, u32)]| {
         let mut all = [0; BUCKETS];
-        counts
-            .iter()
-            .for_each(|(bucket, count)| all[*bucket] = *count);
-        narrowest_half(
-            &all,
-            counts.iter().map(|(_, count)| f64::from(*count)).sum(),
-        )
+        for (bucket, count) in counts {
+            all[*bucket] = *count;
+        }
+        narrowest_half(&all, all.iter().copied().map(f64::from).sum())
     };
     assert_eq!(width(&[(7, 3)]), 1.0);
     assert_eq!(width(&[(50, 10), (100, 60), (101, 60), (200, 10)]), 2.0);
@@ -140,14 +137,9 @@ fn few_requests_in_the_tail_count_as_usual_ones() {
     let weight = share * total / (share * total + USUAL_TAIL_REQUESTS);
     assert!((0.1..0.9).contains(&weight), "{weight}");
     let mix = |own: f64, usual: f64| weight * own + (1.0 - weight) * share * usual;
-    let variance = mix(
-        mean(&reference, &counts, TAIL, |score| score.powi(2)),
-        usual.powi(2),
-    );
+    let own = |power| mean(&reference, &counts, TAIL, |score| score.powi(power));
+    let variance = mix(own(2), usual.powi(2));
     assert_close(reference.variance(TAIL) / variance, 1.0, 1e-3);
-    let third = mix(
-        mean(&reference, &counts, TAIL, |score| score.powi(3)),
-        2.0 * usual.powi(3),
-    );
+    let third = mix(own(3), 2.0 * usual.powi(3));
     assert_close(reference.skew(TAIL), third / variance, 1e-3);
 }

@@ -60,19 +60,17 @@ fn a_page_is_slower_or_faster_since_its_scores_moved() {
 
 #[test]
 fn a_change_is_large_enough_and_lasts() {
-    assert_eq!(found(&[(20, 0.0), (2, 0.3)]), None, "two minutes");
-    assert!(found(&[(20, 0.0), (3, 0.3)]).is_some());
-    assert_eq!(found(&[(20, 0.0), (6, 0.06)]), None, "it is small");
-    assert_eq!(
-        found(&[(20, 0.0), (6, -0.15)]),
-        None,
-        "it is a little faster"
-    );
-    assert_eq!(found(&[(20, 0.0), (6, 0.3), (2, 0.0)]), None, "it is over");
-    assert_eq!(
-        found(&[(16, 0.0), (10, 0.6), (6, 0.3)]).map(|of| of.since),
-        Some(16)
-    );
+    let since = |parts: &[(usize, f64)]| found(parts).map(|of| of.since);
+    assert_eq!(since(&[(20, 0.0), (3, 0.3)]), Some(20));
+    assert_eq!(since(&[(16, 0.0), (10, 0.6), (6, 0.3)]), Some(16));
+    for (parts, why) in [
+        (&[(20, 0.0), (2, 0.3)][..], "two minutes"),
+        (&[(20, 0.0), (6, 0.06)], "it is small"),
+        (&[(20, 0.0), (6, -0.15)], "it is a little faster"),
+        (&[(20, 0.0), (6, 0.3), (2, 0.0)], "it is over"),
+    ] {
+        assert_eq!(since(parts), None, "{why}");
+    }
 }
 
 #[test]
@@ -108,17 +106,13 @@ fn deviations_are_of_the_mean_of_all_minutes() {
     let (deviation, effect) = deviations(&base, minutes.iter(), RANK);
     assert_close(effect, base.reference.expected(RANK, 0.1), 1e-6);
     let mut window = Window::new(base.past.noise[RANK]);
-    minutes
-        .iter()
-        .rev()
-        .for_each(|minute| minute.add_to(&mut window, RANK));
+    for minute in minutes.iter().rev() {
+        minute.add_to(&mut window, RANK);
+    }
     let variance = window.variance() + past_variance(&base, RANK);
     let requests = 4.0 * f64::from(REQUESTS);
-    assert_close(
-        deviation,
-        strength(&base, RANK, effect, variance, requests),
-        1e-9,
-    );
+    let expected = strength(&base, RANK, effect, variance, requests);
+    assert_close(deviation, expected, 1e-9);
 }
 
 #[test]
@@ -127,12 +121,9 @@ fn a_change_begins_in_a_minute_that_the_ones_before_do_not_show() {
     let began = |since, least| began(&base, &SharedMinutes::default(), since, least);
     assert_close(began(10, 3.0).expect("it begins there"), 0.3, 0.03);
     assert_close(began(11, 3.0).expect("or a minute later"), 0.3, 0.03);
-    assert_eq!(
-        began(12, 3.0),
-        None,
-        "two of the three minutes before show it"
-    );
-    assert_eq!((began(10, 1_000.0), began(15, 3.0)), (None, None));
+    // Two of the three minutes before show it; it is small; there is no such minute.
+    let others = [began(12, 3.0), began(10, 1_000.0), began(15, 3.0)];
+    assert_eq!(others, [None; 3]);
 }
 
 #[test]
@@ -148,10 +139,8 @@ fn the_size_of_an_effect_is_a_shift() {
     let share = base.reference.tail_share();
     assert_close(log_size(&base, TAIL, 0.5 * share), 0.5, 1e-12);
     assert!(is_large(&base, TAIL, 0.31 * share) && !is_large(&base, TAIL, 0.29 * share));
-    assert!(
-        !is_large(&base, TAIL, -0.5 * share),
-        "a shorter tail is no news"
-    );
+    let is_shorter_news = is_large(&base, TAIL, -0.5 * share);
+    assert!(!is_shorter_news, "a shorter tail is no news");
 }
 
 #[test]
@@ -169,10 +158,8 @@ fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
     assert!(!over(&[(5, 0.0), (2, 0.0)], 0.3), "two minutes say nothing");
     // The change has grown, and is back to its first size.
     assert!(over(&[(5, 0.0), (10, 0.9), (3, 0.3)], 0.3));
-    assert!(
-        !over(&[(5, 0.0), (4, 0.9), (3, 0.3)], 0.3),
-        "four minutes are few"
-    );
+    let after_four = over(&[(5, 0.0), (4, 0.9), (3, 0.3)], 0.3);
+    assert!(!after_four, "four minutes are few");
     let (_, strength) = followed(&[(5, 0.0), (10, 0.3)], 0.3);
     assert!((5.0..500.0).contains(&strength), "{strength}");
 }
@@ -200,11 +187,11 @@ fn a_page_is_watched_after_two_minutes() {
     };
     let found = likely(&[(20, 0.0), (2, 0.3)]).expect("it is likely slower");
     assert_eq!((found.since, found.faster), (20, false));
-    assert_eq!(
-        likely(&[(20, 0.0), (2, -0.3)]),
-        None,
-        "faster is not urgent"
-    );
-    assert_eq!(likely(&[(20, 0.0), (1, 0.3)]), None);
-    assert_eq!(likely(&[(20, 0.0), (2, 0.3), (1, 0.0)]), None);
+    for (parts, why) in [
+        (&[(20, 0.0), (2, -0.3)][..], "faster is not urgent"),
+        (&[(20, 0.0), (1, 0.3)], "one minute"),
+        (&[(20, 0.0), (2, 0.3), (1, 0.0)], "it is over"),
+    ] {
+        assert_eq!(likely(parts), None, "{why}");
+    }
 }

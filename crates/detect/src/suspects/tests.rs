@@ -13,35 +13,32 @@ fn requests(count: u64, failed: u64) -> Aggregate {
     sums
 }
 
-/// The suspected instance, the factor by which it fails more often than the others, and its share of the change.
-/// Before, 1 of 100 requests failed. Now, `failed` of 100 requests fail on each of three instances.
-fn suspected(failed: [u64; 3]) -> Option<(String, f64, f64)> {
-    let instances = ["web-1", "web-2", "web-3"].into_iter().zip(failed);
-    let instances: Vec<(Arc<str>, Aggregate)> = instances
-        .map(|(name, failed)| (name.into(), requests(100, failed)))
-        .collect();
+/// A page of which one in a hundred requests failed before.
+fn sides<'a>(now: impl IntoIterator<Item = &'a Aggregate>) -> Sides {
     let mut sides = Sides {
         then: requests(300, 3),
         ..Sides::default()
     };
-    (instances.iter()).for_each(|(_, sums)| sides.now.merge(sums));
-    let hundredths = |figure: f64| (100.0 * figure).round() / 100.0;
-    let minute: Vec<_> = instances.iter().map(|(name, sums)| (name, sums)).collect();
-    match instance(ChangeKind::Failing, &sides, &[minute.clone(), minute])? {
-        Suspect::Instance {
-            instance,
-            ratio,
-            share,
-        } => Some((instance.to_string(), hundredths(ratio), hundredths(share))),
-        other => panic!("{other:?}"),
-    }
+    now.into_iter().for_each(|sums| sides.now.merge(sums));
+    sides
+}
+
+/// The suspected instance as text. Now, `failed` of 100 requests fail on each of three instances.
+fn suspected(failed: [u64; 3]) -> Option<String> {
+    let names = ["web-1", "web-2", "web-3"].map(Arc::<str>::from);
+    let sums = failed.map(|failed| requests(100, failed));
+    let minute: Vec<_> = names.iter().zip(&sums).collect();
+    let minutes = [minute.clone(), minute];
+    let suspect = instance(ChangeKind::Failing, &sides(&sums), &minutes)?;
+    Some(format!("{suspect:.2?}"))
 }
 
 #[test]
 fn an_instance_is_suspected_of_what_only_it_has() {
-    let suspect = |name: &str, ratio, share| Some((name.to_owned(), ratio, share));
-    assert_eq!(suspected([1, 1, 31]), suspect("web-3", 31.0, 1.0));
-    assert_eq!(suspected([7, 43, 7]), suspect("web-2", 6.14, 0.67));
+    let third = r#"Instance { instance: "web-3", ratio: 31.00, share: 1.00 }"#;
+    assert_eq!(suspected([1, 1, 31]).as_deref(), Some(third));
+    let second = r#"Instance { instance: "web-2", ratio: 6.14, share: 0.67 }"#;
+    assert_eq!(suspected([7, 43, 7]).as_deref(), Some(second));
     // Half of the change would be there without the instance.
     assert_eq!(suspected([10, 10, 40]), None);
     assert_eq!(suspected([11, 11, 11]), None);
@@ -53,34 +50,16 @@ fn an_instance_is_suspected_of_what_only_it_has() {
 fn an_instance_is_compared_with_those_of_the_same_minutes_only() {
     let [old, new, third] = ["old", "new", "third"].map(Arc::<str>::from);
     let (well, failing) = (requests(100, 1), requests(100, 40));
-    let mut sides = Sides {
-        then: requests(300, 3),
-        ..Sides::default()
+    let (old, new, third) = ((&old, &well), (&new, &failing), (&third, &well));
+    let sides = sides([&well, &failing]);
+    let is_suspected = |minutes: &[&[_]]| {
+        let minutes: Vec<_> = minutes.iter().map(|of| of.to_vec()).collect();
+        instance(ChangeKind::Failing, &sides, &minutes).is_some()
     };
-    sides.now.merge(&well);
-    sides.now.merge(&failing);
-    let minute = |of: &[(&'static str, bool)]| -> Vec<_> {
-        let named = |name: &str| match name {
-            "old" => &old,
-            "new" => &new,
-            _ => &third,
-        };
-        let sums = |fails: bool| if fails { &failing } else { &well };
-        of.iter()
-            .map(|(name, fails)| (named(name), sums(*fails)))
-            .collect()
-    };
-    let alone = |minutes: &[Vec<_>]| instance(ChangeKind::Failing, &sides, minutes);
     // A process and its replacement share a minute.
-    let (before, after) = (minute(&[("old", false)]), minute(&[("new", true)]));
-    let both = minute(&[("old", false), ("new", true)]);
-    assert_eq!(
-        alone(&[before.clone(), both.clone(), after.clone(), after.clone()]),
-        None
-    );
-    assert!(alone(&[before, both.clone(), both, after]).is_some());
-    let beside = minute(&[("third", false), ("new", true)]);
-    assert!(alone(&[beside.clone(), beside]).is_some());
+    assert!(!is_suspected(&[&[old], &[old, new], &[new], &[new]]));
+    assert!(is_suspected(&[&[old], &[old, new], &[old, new], &[new]]));
+    assert!(is_suspected(&[&[third, new], &[third, new]]));
 }
 
 /// A minute of a process on one CPU, with this scheduling delay in milliseconds.
@@ -93,85 +72,71 @@ fn machine(delay: Option<u64>, cpu_millis: u64) -> MachineMinute {
     }
 }
 
-/// The machines that are suspects, with their delays in milliseconds and their share of the CPU.
-fn late(
-    instances: &[(&str, &[MachineMinute])],
-    is_of_one: bool,
-) -> Vec<(String, f64, Option<f64>)> {
+/// The machines that are suspects.
+fn late(instances: &[(&str, &[MachineMinute])], is_of_one: bool) -> Vec<Suspect> {
     let instances = instances.iter();
-    let instances: Vec<(Arc<str>, Vec<MachineMinute>)> = instances
-        .map(|(name, minutes)| ((*name).into(), minutes.to_vec()))
-        .collect();
-    let suspects = machines(&instances, is_of_one).into_iter();
-    let of = suspects.map(|suspect| match suspect {
-        Suspect::Machine {
-            instance,
-            delay,
-            cpu,
-            ..
-        } => (instance.to_string(), 1e3 * delay, cpu),
-        other => panic!("{other:?}"),
-    });
-    of.collect()
+    let instances = instances.map(|(name, minutes)| (Arc::from(*name), minutes.to_vec()));
+    machines(&instances.collect::<Vec<_>>(), is_of_one)
+}
+
+/// A suspected machine, with its delay in seconds and its share of the CPU.
+fn suspect(name: &str, delay: f64, cpu: f64) -> Suspect {
+    let (percent, millis) = (100.0 * cpu, 1e3 * delay);
+    Suspect::Machine {
+        instance: name.into(),
+        delay,
+        cpu: Some(cpu),
+        text: format!("{name}: CPU {percent:.0} %, scheduling delay {millis:.0} ms: the machine")
+            .into(),
+    }
 }
 
 #[test]
 fn machines_are_suspects_when_half_of_them_are_late() {
     let (slow, slower) = (machine(Some(20), 500), machine(Some(50), 900));
     let fine = machine(Some(1), 100);
-    let found = |name: &str, delay, cpu| (name.to_owned(), delay, Some(cpu));
+    let (a, c) = (suspect("a", 0.02, 0.5), suspect("c", 0.05, 0.9));
     let half: [(&str, &[_]); 4] = [
         ("a", &[slow, slow]),
         ("b", &[fine, fine]),
         ("c", &[slower, slower]),
         ("d", &[fine]),
     ];
-    assert_eq!(
-        late(&half, false),
-        [found("c", 50.0, 0.9), found("a", 20.0, 0.5)]
-    );
-    assert_eq!(late(&half[..2], false), [found("a", 20.0, 0.5)]);
+    assert_eq!(late(&half, false), [c, a.clone()]);
+    assert_eq!(late(&half[..2], false), std::slice::from_ref(&a));
     let fewer: [(&str, &[_]); 3] = [("a", &[slow]), ("b", &[fine]), ("d", &[fine])];
     assert_eq!(late(&fewer, false), []);
-    assert_eq!(late(&fewer, true), [found("a", 20.0, 0.5)]);
+    assert_eq!(late(&fewer, true), std::slice::from_ref(&a));
     // An instance without known minutes does not count.
     let unknown: [(&str, &[_]); 3] = [("a", &[slow]), ("b", &[fine]), ("d", &[])];
-    assert_eq!(late(&unknown, false), [found("a", 20.0, 0.5)]);
-    let many: Vec<_> = (0..5)
-        .map(|number| machine(Some(20 + number), 500))
-        .collect();
+    assert_eq!(late(&unknown, false), [a]);
+    let many = [20, 21, 22, 23, 24].map(|delay| machine(Some(delay), 500));
     let many = ["a", "b", "c", "d", "e"].into_iter().zip(many.chunks(1));
-    let many: Vec<_> = late(&many.collect::<Vec<_>>(), false);
-    let names: Vec<_> = many.iter().map(|(name, ..)| &**name).collect();
-    assert_eq!(names, ["e", "d", "c"]);
+    let expected = [("e", 0.024), ("d", 0.023), ("c", 0.022)];
+    let expected = expected.map(|(name, delay)| suspect(name, delay, 0.5));
+    assert_eq!(late(&many.collect::<Vec<_>>(), false), expected);
 }
 
 #[test]
 fn the_figures_of_a_machine_are_medians() {
     let minutes = [900, 10, 30, 20, 40].map(|delay| machine(Some(delay), delay));
     let found = late(&[("a", &minutes)], true);
-    assert_eq!(found, [("a".to_owned(), 30.0, Some(0.03))]);
+    assert_eq!(found, [suspect("a", 0.03, 0.03)]);
 }
 
 #[test]
 fn marks_near_the_start_of_a_change_are_suspects() {
     let marks = [9_399, 9_400, 9_990, 10_005, 10_120, 10_121];
     let marks = marks.map(|at| Mark::of_text(at.to_string(), at, "deploy").expect("it is a mark"));
-    let found = deploys(10_000, &marks).into_iter();
-    let found = found.map(|suspect| match suspect {
-        Suspect::Deploy {
-            mark,
-            seconds_before,
-            ..
-        } => (mark.to_string(), seconds_before),
-        other => panic!("{other:?}"),
-    });
-    let found: Vec<_> = found.collect();
     let expected = [("10005", -5), ("9990", 10), ("10120", -120), ("9400", 600)];
-    assert_eq!(
-        found,
-        expected.map(|(mark, before)| (mark.to_owned(), before))
-    );
+    let expected = expected.map(|(mark, seconds_before)| Suspect::Deploy {
+        mark: mark.into(),
+        text: "deploy".into(),
+        version: None,
+        seconds_before,
+        side_by_side: None,
+    });
+    assert_eq!(deploys(10_000, &marks), expected);
 }
 
 #[test]
@@ -222,57 +187,27 @@ fn database() -> RecordId {
     RecordId::new(Kind::Timer, "db")
 }
 
-/// The suspects of a page. `then` and `now` are the milliseconds of a request, and those within a timer. Each suspect
-/// has its name, its milliseconds before and since, and its part of the change in percent.
-fn in_code(then: (u64, u64), now: (u64, u64)) -> Vec<(String, f64, f64, f64)> {
-    let sides = Sides {
-        then: timed(then.0, then.1),
-        now: timed(now.0, now.1),
-    };
+/// The suspects of a page as text. `then` and `now` are the milliseconds of a request, and those within a timer.
+fn in_code(then: (u64, u64), now: (u64, u64)) -> Vec<String> {
+    let [then, now] = [then, now].map(|(millis, covered)| timed(millis, covered));
     let name = |id| (id == database()).then(|| "db".into());
-    let suspects = timers_and_code(&sides, name).into_iter();
-    let suspects = suspects.map(|suspect| {
-        let (name, then, now, share) = match suspect {
-            Suspect::Timer {
-                timer,
-                then,
-                now,
-                share,
-            } => (timer.to_string(), then, now, share),
-            Suspect::Code { then, now, share } => ("code".to_owned(), then, now, share),
-            other => panic!("{other:?}"),
-        };
-        let millis = |seconds: f64| (1e3 * seconds).round();
-        (name, millis(then), millis(now), (100.0 * share).round())
-    });
-    suspects.collect()
+    let suspects = timers_and_code(&Sides { then, now }, name).into_iter();
+    suspects.map(|suspect| format!("{suspect:.3?}")).collect()
 }
 
 #[test]
 fn what_covers_the_difference_is_suspected() {
-    let suspect = |name: &str, then, now, share| (name.to_owned(), then, now, share);
-    assert_eq!(
-        in_code((100, 50), (200, 140)),
-        [suspect("db", 50.0, 140.0, 90.0)]
-    );
-    assert_eq!(
-        in_code((100, 50), (200, 50)),
-        [suspect("code", 50.0, 150.0, 100.0)]
-    );
-    let both = [
-        suspect("code", 50.0, 110.0, 60.0),
-        suspect("db", 50.0, 90.0, 40.0),
-    ];
+    let figures =
+        |[then, now, share]: [f64; 3]| format!("then: {then:.3}, now: {now:.3}, share: {share:.3}");
+    let db = |of| format!("Timer {{ timer: \"db\", {} }}", figures(of));
+    let code = |of| format!("Code {{ {} }}", figures(of));
+    assert_eq!(in_code((100, 50), (200, 140)), [db([0.05, 0.14, 0.9])]);
+    assert_eq!(in_code((100, 50), (200, 50)), [code([0.05, 0.15, 1.0])]);
+    let both = [code([0.05, 0.11, 0.6]), db([0.05, 0.09, 0.4])];
     assert_eq!(in_code((100, 50), (200, 90)), both);
     // The timer became faster, so the code took more extra time than the whole slowdown; its share is limited to 100 %.
-    assert_eq!(
-        in_code((100, 50), (200, 20)),
-        [suspect("code", 50.0, 180.0, 100.0)]
-    );
+    assert_eq!(in_code((100, 50), (200, 20)), [code([0.05, 0.18, 1.0])]);
     // A page that became faster is explained by a timer that became faster.
-    assert_eq!(
-        in_code((200, 140), (100, 50)),
-        [suspect("db", 140.0, 50.0, 90.0)]
-    );
-    assert_eq!(in_code((100, 50), (100, 90)), []);
+    assert_eq!(in_code((200, 140), (100, 50)), [db([0.14, 0.05, 0.9])]);
+    assert!(in_code((100, 50), (100, 90)).is_empty());
 }

@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 
 use super::*;
-use crate::minute::Cost;
 
 /// The expected text.
 const VERDICTS: &str = include_str!("verdicts.txt");
@@ -49,14 +48,11 @@ struct Service {
 impl Service {
     fn drawn(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let pages: Vec<_> = (0..random.usize(4..9))
-            .map(|_| {
-                (
-                    random.choice([3.0, 20.0, 60.0, 150.0]).unwrap_or(20.0),
-                    0.01 + 0.2 * random.f64(),
-                )
-            })
-            .collect();
+        let pages = (0..random.usize(4..9)).map(|_| {
+            let rate = random.choice([3.0, 20.0, 60.0, 150.0]).unwrap_or(20.0);
+            (rate, 0.01 + 0.2 * random.f64())
+        });
+        let pages: Vec<_> = pages.collect();
         let happenings = (0..random.usize(2..6)).map(|_| {
             let from = random.i64(25..MINUTES - 10);
             let event = match random.u8(0..9) {
@@ -88,14 +84,9 @@ impl Service {
         rate /= INSTANCES as f64;
         let (mut slower, mut slow_tail, mut failing) = (1.0, 3.0, 0.01);
         for happening in &self.happenings {
-            let Happening {
-                minutes,
-                page,
-                instance: on,
-                ..
-            } = happening;
-            let is_it = page.is_none_or(|it| it == number) && on.is_none_or(|it| it == instance);
-            if !minutes.contains(&minute) || !is_it {
+            let (minutes, on) = (&happening.minutes, happening.instance);
+            let is_page = happening.page.is_none_or(|page| page == number);
+            if !minutes.contains(&minute) || !is_page || on.is_some_and(|on| on != instance) {
                 continue;
             }
             let passed = (minute - minutes.start) as f64 / (minutes.end - minutes.start) as f64;
@@ -149,14 +140,9 @@ fn details_of(verdict: &Verdict) -> String {
 
 /// Checks that the figures of a verdict agree with each other.
 fn check(verdict: &Verdict) {
-    let Verdict {
-        then, now, ratio, ..
-    } = *verdict;
-    let Cost {
-        taken,
-        from_traffic,
-        from_code,
-    } = verdict.cost;
+    let (then, now, ratio) = (verdict.then, verdict.now, verdict.ratio);
+    let (from_traffic, from_code) = (verdict.cost.from_traffic, verdict.cost.from_code);
+    let taken = verdict.cost.taken;
     let figures = [then, now, ratio, taken, from_traffic, from_code];
     let is_finite = figures.iter().all(|figure| figure.is_finite());
     assert!(is_finite && then >= 0.0 && now >= 0.0, "{verdict:?}");
@@ -192,45 +178,29 @@ fn transcript(seed: u64) -> String {
     let mut ongoing: Vec<String> = Vec::new();
     for minute in 0..MINUTES {
         let start = START + 60 * minute;
-        let by_page: Vec<Vec<Aggregate>> = (0..count)
-            .map(|number| {
-                let of = |instance| service.requests(minute, number, instance);
-                (0..INSTANCES).map(of).collect()
-            })
-            .collect();
-        let merged: Vec<Aggregate> = by_page
-            .iter()
-            .map(|of_page| {
-                let mut all = Aggregate::default();
-                of_page.iter().for_each(|sums| all.merge(sums));
-                all
-            })
-            .collect();
+        let (mut by_page, mut merged) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let of = |instance| service.requests(minute, number, instance);
+            let of_page: Vec<_> = (0..INSTANCES).map(of).collect();
+            let mut all = Aggregate::default();
+            of_page.iter().for_each(|sums| all.merge(sums));
+            merged.push((page(number), all));
+            by_page.push((page(number), of_page));
+        }
         let instances = (0..INSTANCES).map(|instance| InstanceMinute {
             instance: format!("web-{instance}").into(),
-            contexts: by_page
-                .iter()
-                .enumerate()
-                .map(|(number, of)| (page(number), &of[instance]))
-                .collect(),
+            contexts: (by_page.iter().map(|(id, of)| (*id, &of[instance]))).collect(),
         });
-        let has_requests = |(_, sums): &(usize, &Aggregate)| sums.times.count > 0;
-        let contexts = merged.iter().enumerate().filter(has_requests);
+        let with_requests = merged.iter().filter(|(_, sums)| sums.times.count > 0);
         let mut verdicts = detector.judge(&Minute {
             start,
-            contexts: contexts
-                .map(|(number, sums)| (page(number), sums))
-                .collect(),
+            contexts: with_requests.map(|(id, sums)| (*id, sums)).collect(),
             instances: instances.collect(),
         });
         let about = |it: &Verdict| {
             let instance = it.instance.as_deref().unwrap_or("all instances");
-            format!(
-                "{:?} {} {instance} since {}",
-                it.kind,
-                name(it.context),
-                minute_of(it.since)
-            )
+            let (page, since) = (name(it.context), minute_of(it.since));
+            format!("{:?} {page} {instance} since {since}", it.kind)
         };
         verdicts.sort_by_key(|it| about(it));
         for it in &verdicts {
@@ -250,26 +220,20 @@ fn transcript(seed: u64) -> String {
         watched.sort_by_key(|(id, it)| (name(*id), it.since));
         for (id, it) in watched {
             let tail = if it.is_tail { " tail" } else { "" };
-            let _ = writeln!(
-                lines,
-                "{minute} watches {} since {}{tail} {}",
-                name(id),
-                minute_of(it.since),
-                digits(it.ratio)
-            );
+            let (page, since, ratio) = (name(id), minute_of(it.since), digits(it.ratio));
+            let _ = writeln!(lines, "{minute} watches {page} since {since}{tail} {ratio}");
         }
         if minute % 20 == 19 {
             let sight = detector.sight();
             let stored = detector.state().parts();
-            let stored_bytes: usize = stored.iter().map(|(_, part)| part.len()).sum();
-            let _ = writeln!(
+            let (parts, bytes) = (stored.len(), stored.iter().map(|(_, part)| part.len()));
+            let bytes: usize = bytes.sum();
+            let (contexts, compared, gaps) = (sight.contexts, sight.compared, sight.gaps);
+            let _ = write!(
                 lines,
-                "{minute} sees {} compares {} gaps {} stored {} in {stored_bytes} bytes",
-                sight.contexts,
-                sight.compared,
-                sight.gaps,
-                stored.len(),
+                "{minute} sees {contexts} compares {compared} gaps {gaps} "
             );
+            let _ = writeln!(lines, "stored {parts} in {bytes} bytes");
         }
     }
     lines
@@ -277,17 +241,14 @@ fn transcript(seed: u64) -> String {
 
 #[test]
 fn every_verdict_is_as_it_was() {
-    let all: String = SEEDS
-        .map(|seed| format!("seed {seed}\n{}", transcript(seed)))
-        .collect();
+    let all = SEEDS.map(|seed| format!("seed {seed}\n{}", transcript(seed)));
+    let all: String = all.collect();
     if std::env::var_os("PULSE_WRITE_VERDICTS").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/verdicts.txt");
         std::fs::write(path, &all).expect("verdicts.txt is written");
     }
-    let line = all
-        .lines()
-        .zip(VERDICTS.lines())
-        .position(|(now, then)| now != then);
+    let mut lines = all.lines().zip(VERDICTS.lines());
+    let line = lines.position(|(now, then)| now != then);
     let line = line.unwrap_or(all.lines().count().min(VERDICTS.lines().count()));
     assert!(
         all == VERDICTS,

@@ -7,32 +7,15 @@ use super::*;
 fn growing(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Load> {
     move |number, minute| {
         let grown = 1.0 + (minute - 90).max(0) as f64 / 15.0;
-        let step = if (from..to).contains(&minute) {
-            factor
-        } else {
-            1.0
-        };
-        let factor = if number == 0 { grown * step } else { 1.0 };
-        Some(Load {
-            median: USUAL.median * factor,
-            ..USUAL
-        })
+        let is_step = (from..to).contains(&minute);
+        let factor = if is_step { grown * factor } else { grown };
+        Some(slow_if(number == 0, factor))
     }
 }
 
 /// A page that takes these multiples of its usual time, minute by minute.
 fn by_minute(factors: &[f64]) -> impl Fn(usize, i64) -> Option<Load> {
-    move |number, minute| {
-        let factor = if number == 0 {
-            factors[minute as usize]
-        } else {
-            1.0
-        };
-        Some(Load {
-            median: USUAL.median * factor,
-            ..USUAL
-        })
-    }
+    move |number, minute| Some(slow_if(number == 0, factors[minute as usize]))
 }
 
 /// The starts of the ongoing changes on page 0 at the end of each minute, in minutes.
@@ -47,17 +30,12 @@ fn starts(verdicts: &[Vec<Verdict>]) -> Vec<Vec<i64>> {
 #[test]
 fn a_page_that_grows_is_one_change() {
     let verdicts = watch(10, 150, growing(0, 0, 1.0));
-    others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
-    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower);
     assert!((92..=98).contains(&minute), "detected in minute {minute}");
     let since = (verdict.since - START) / 60;
     let starts = starts(&verdicts);
-    assert!(
-        starts[minute..]
-            .iter()
-            .all(|all| all.len() == 1 && all[0] == since),
-        "{starts:?}"
-    );
+    let is_one = starts[minute..].iter().all(|of| *of == [since]);
+    assert!(is_one, "{starts:?}");
 }
 
 #[test]
@@ -65,18 +43,11 @@ fn a_step_on_top_of_growth_is_a_change_of_its_own() {
     for pages in [1, 10] {
         let verdicts = watch(pages, 125, growing(110, 125, 3.0));
         let starts = starts(&verdicts);
-        assert!(
-            starts[108].len() == 1 && starts[108][0] < 100,
-            "{pages} pages: {starts:?}"
-        );
-        assert!(
-            starts[113] == [110] && starts[124] == [110],
-            "{pages} pages: {starts:?}"
-        );
-        let step = verdicts[124]
-            .iter()
-            .find(|it| it.context == page(0))
-            .expect("it is ongoing");
+        let is_growth = starts[108].len() == 1 && starts[108][0] < 100;
+        let is_step = [&starts[113], &starts[124]] == [&[110], &[110]];
+        assert!(is_growth && is_step, "{pages} pages: {starts:?}");
+        let step = verdicts[124].iter().find(|it| it.context == page(0));
+        let step = step.expect("it is ongoing");
         // The step is compared with the minutes of growth before it.
         assert!((2.5..6.0).contains(&step.ratio), "{step:?}");
     }
@@ -88,27 +59,21 @@ fn the_change_below_a_step_stands_again_when_the_step_is_over() {
     let verdicts = watch(10, 150, by_minute(&factors));
     let starts = starts(&verdicts);
     let ends = [104, 108, 119, 124, 134, 140].map(|minute: usize| starts[minute].clone());
-    assert_eq!(
-        ends,
-        [vec![90], vec![105], vec![105], vec![90], vec![90], vec![]],
-        "{starts:?}"
-    );
+    let expected = [&[90][..], &[105], &[105], &[90], &[90], &[]];
+    assert_eq!(ends, expected, "{starts:?}");
     // Both changes end together.
     let factors = repeated(&[(90, 1.0), (15, 2.0), (15, 6.0), (15, 1.0)]);
     let verdicts = watch(10, 135, by_minute(&factors));
     assert!(verdicts[119].len() == 1 && verdicts[126].is_empty());
-    let again = verdicts[120..]
-        .iter()
-        .flatten()
-        .any(|it| it.since == START + 60 * 90);
-    assert!(!again, "it was reported again for a minute");
+    let mut later = verdicts[120..].iter().flatten();
+    let is_again = later.any(|it| it.since == START + 60 * 90);
+    assert!(!is_again, "it was reported again for a minute");
 }
 
 #[test]
 fn an_overwhelming_change_is_reported_after_two_minutes() {
     let verdicts = watch(10, 110, slow_from(90, 93, 3.0));
-    others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
-    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower);
     assert_eq!((minute, verdict.since), (91, START + 60 * 90));
     assert!(verdicts[97].is_empty(), "{:?}", verdicts[97]);
 }

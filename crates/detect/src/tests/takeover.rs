@@ -1,41 +1,23 @@
 //! Properties for any past: a detector that takes over gives the same verdicts, and no numbers make it panic.
 
+use proptest::array::uniform3;
 use proptest::prelude::*;
 
 use super::*;
 
 fn any_aggregate() -> impl Strategy<Value = Aggregate> {
     let number = || prop_oneof![Just(0), 0..50u64, Just(u64::MAX), any::<u64>()];
-    let buckets = || proptest::collection::vec((any::<u16>(), number()), 0..6);
-    let histogram =
-        move || (0..=8u8, buckets()).prop_map(|(scale, pairs)| Histogram::new(scale, pairs));
-    (
-        number(),
-        number(),
-        number(),
-        histogram(),
-        histogram(),
-        histogram(),
-    )
-        .prop_map(|(count, sum, errors, all, failures, censored)| {
-            let mut sums = Aggregate {
-                outcomes: OutcomeCounts {
-                    errors,
-                    ..OutcomeCounts::default()
-                },
-                histogram: all,
-                failures: if errors % 2 == 0 {
-                    Histogram::new(SCALE, [])
-                } else {
-                    failures
-                },
-                censored,
-                ..Aggregate::default()
-            };
-            sums.times.count = count;
-            sums.times.sum = sum;
-            sums
-        })
+    let buckets = proptest::collection::vec((any::<u16>(), number()), 0..6);
+    let histogram = (0..=8u8, buckets).prop_map(|(scale, pairs)| Histogram::new(scale, pairs));
+    (uniform3(number()), uniform3(histogram)).prop_map(|(numbers, [all, failures, censored])| {
+        let mut sums = Aggregate::default();
+        [sums.times.count, sums.times.sum, sums.outcomes.errors] = numbers;
+        (sums.histogram, sums.censored) = (all, censored);
+        if sums.outcomes.errors % 2 == 1 {
+            sums.failures = failures;
+        }
+        sums
+    })
 }
 
 proptest! {

@@ -20,36 +20,21 @@ fn silent(parts: &[(usize, f64)], rate: f64, dispersion: f64) -> Option<(Tick, f
 
 #[test]
 fn a_silence_is_longer_than_chance_allows() {
-    assert_eq!(silent(&[(50, 10.0), (5, 0.0)], 10.0, 1.0), Some((50, 10.0)));
-    assert_eq!(
-        silent(&[(50, 10.0), (3, 0.0)], 10.0, 1.0).map(|of| of.0),
-        Some(50)
-    );
-    assert_eq!(
-        silent(&[(50, 10.0), (2, 0.0)], 10.0, 1.0),
-        None,
-        "it is short"
-    );
-    assert_eq!(
-        silent(&[(50, 8.0), (3, 0.0)], 8.0, 1.0),
-        None,
-        "24 are missing"
-    );
-    assert_eq!(
-        silent(&[(50, 10.0), (4, 0.0)], 10.0, 4.0),
-        None,
-        "40 are missing of 50"
-    );
+    // The requests per minute, the minutes without any, and the dispersion.
+    let silent = |rate, length, dispersion| silent(&[(50, rate), (length, 0.0)], rate, dispersion);
+    assert_eq!(silent(10.0, 5, 1.0), Some((50, 10.0)));
+    assert_eq!(silent(10.0, 3, 1.0).map(|of| of.0), Some(50));
+    assert_eq!(silent(10.0, 2, 1.0), None, "it is short");
+    assert_eq!(silent(8.0, 3, 1.0), None, "24 are missing");
+    assert_eq!(silent(10.0, 4, 4.0), None, "40 are missing of 50");
     let strength = (2.0 * 50.0 / 4.0f64).sqrt();
-    assert_eq!(
-        silent(&[(50, 10.0), (5, 0.0)], 10.0, 4.0),
-        Some((50, strength))
-    );
-    // For a page that was busier than usual, only the usual number of requests is missing.
-    assert_eq!(
-        silent(&[(40, 10.0), (10, 20.0), (5, 0.0)], 10.0, 1.0),
-        Some((50, 10.0))
-    );
+    assert_eq!(silent(10.0, 5, 4.0), Some((50, strength)));
+}
+
+#[test]
+fn a_page_that_was_busier_than_usual_misses_its_usual_requests_only() {
+    let silent = silent(&[(40, 10.0), (10, 20.0), (5, 0.0)], 10.0, 1.0);
+    assert_eq!(silent, Some((50, 10.0)));
 }
 
 #[test]
@@ -61,16 +46,11 @@ fn a_silence_is_longer_than_those_of_the_past() {
 
 #[test]
 fn a_page_that_fades_does_not_fall_silent() {
-    assert_eq!(silent(&[(40, 10.0), (10, 3.9), (9, 0.0)], 10.0, 1.0), None);
-    assert_eq!(
-        silent(&[(40, 10.0), (10, 4.0), (9, 0.0)], 10.0, 1.0).map(|of| of.0),
-        Some(50)
-    );
-    assert_eq!(
-        silent(&[(40, 10.0), (20, 0.0)], 10.0, 1.0),
-        None,
-        "it has been silent for long"
-    );
+    let faded = |count| silent(&[(40, 10.0), (10, count), (9, 0.0)], 10.0, 1.0);
+    assert_eq!(faded(3.9), None);
+    assert_eq!(faded(4.0).map(|of| of.0), Some(50));
+    let long = silent(&[(40, 10.0), (20, 0.0)], 10.0, 1.0);
+    assert_eq!(long, None, "it has been silent for long");
 }
 
 fn surged(parts: &[(usize, f64)], shared: &SharedMinutes) -> Option<TrafficChange> {
@@ -85,18 +65,14 @@ fn a_surge_begins_where_there_are_more_requests() {
     // Twice the difference of the square roots of 200 and 50 requests.
     let strength = 2.0 * (200f64.sqrt() - 50f64.sqrt());
     assert!((change.strength - strength).abs() < 1e-9, "{change:?}");
-    assert_eq!(surged(&[(58, 10.0), (2, 40.0)], &none), None, "it is short");
-    assert_eq!(surged(&[(55, 10.0), (5, 25.0)], &none), None, "it is small");
-    assert_eq!(
-        surged(&[(55, 10.0), (4, 40.0), (1, 10.0)], &none),
-        None,
-        "it ended"
-    );
-    assert_eq!(
-        surged(&[(58, 10.0), (1, 200.0), (1, 12.0)], &none),
-        None,
-        "it is one burst"
-    );
+    for (parts, why) in [
+        (&[(58, 10.0), (2, 40.0)][..], "it is short"),
+        (&[(55, 10.0), (5, 25.0)], "it is small"),
+        (&[(55, 10.0), (4, 40.0), (1, 10.0)], "it ended"),
+        (&[(58, 10.0), (1, 200.0), (1, 12.0)], "it is one burst"),
+    ] {
+        assert_eq!(surged(parts, &none), None, "{why}");
+    }
 }
 
 #[test]

@@ -22,16 +22,19 @@ fn failing(requests: f64, errors: f64) -> Moments {
 
 fn minutes_of(minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Sides {
     let minutes = (0..).zip(minutes);
-    minutes
-        .map(|(at, (own, others))| (at, own, others))
-        .collect()
+    let minutes = minutes.map(|(at, (own, others))| (at, own, others));
+    minutes.collect()
+}
+
+/// The difference in three minutes or more.
+fn compared(measure: Measure, minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Difference {
+    compare(&minutes_of(minutes), measure, 0, 3).expect("there are enough")
 }
 
 #[test]
 fn times_are_compared_by_their_logarithms() {
     let minute = (timed(40.0, 0.5, 0.3), timed(120.0, 0.1, 0.3));
-    let difference =
-        compare(&minutes_of([minute; 4]), Measure::Time, 0, 3).expect("there are enough");
+    let difference = compared(Measure::Time, [minute; 4]);
     assert_close(difference.effect, 0.4, 1e-9);
     assert_close(difference.own, 0.5, 1e-9);
     assert_close(difference.others, 0.1, 1e-9);
@@ -44,25 +47,22 @@ fn times_are_compared_by_their_logarithms() {
 #[test]
 fn shares_of_errors_are_compared() {
     let minute = (failing(100.0, 30.0), failing(300.0, 3.0));
-    let difference =
-        compare(&minutes_of([minute; 3]), Measure::Errors, 0, 3).expect("there are enough");
+    let difference = compared(Measure::Errors, [minute; 3]);
     assert_close(difference.effect, 0.29, 1e-9);
     let variance: f64 = 3.0 * (100.0 * 0.3 * 0.7 + 300.0 * 0.01 * 0.99) / (3.0 * 398.0);
     assert_close(difference.z, 0.29 / (variance / (3.0 * 75.0)).sqrt(), 1e-9);
     // Without any error, the variance is that of half an error.
     let none = (failing(100.0, 0.0), failing(300.0, 0.0));
-    let difference =
-        compare(&minutes_of([none; 3]), Measure::Errors, 0, 3).expect("there are enough");
+    let difference = compared(Measure::Errors, [none; 3]);
     assert_eq!((difference.effect, difference.z), (0.0, 0.0));
 }
 
 #[test]
 fn minutes_that_differ_among_themselves_say_less() {
     let others = timed(100.0, 0.0, 0.3);
-    let even = [0.4; 4].map(|log| (timed(100.0, log, 0.3), others));
-    let uneven = [0.9, -0.1, 0.9, -0.1].map(|log| (timed(100.0, log, 0.3), others));
-    let [even, uneven] = [even, uneven].map(|minutes| {
-        compare(&minutes_of(minutes), Measure::Time, 0, 3).expect("there are enough")
+    let [even, uneven] = [[0.4; 4], [0.9, -0.1, 0.9, -0.1]].map(|logs| {
+        let minutes = logs.map(|log| (timed(100.0, log, 0.3), others));
+        compared(Measure::Time, minutes)
     });
     assert_close(even.effect, uneven.effect, 1e-9);
     // The sum of the weighted squares, 4 * 50 * 0.25, divided by 3 degrees of freedom and by the variance of a request.
@@ -83,28 +83,21 @@ fn few_minutes_or_requests_are_not_compared() {
     assert!(!compared(&[(few, minute.1); 3], 0) && !compared(&[(minute.0, few); 3], 0));
     assert!(compared(&[(many, minute.1); 3], 0) && compared(&[(minute.0, many); 3], 0));
     // Minutes count only if both sides have requests.
-    let (alone, without) = (
-        (minute.0, Moments::default()),
-        (Moments::default(), minute.1),
-    );
-    assert!(!compared(&[minute, alone, without], 0));
+    let none = Moments::default();
+    assert!(!compared(&[minute, (minute.0, none), (none, minute.1)], 0));
 }
 
 #[test]
 fn a_difference_is_large_by_its_ratio() {
-    let of = |measure, effect: f64, own, others| {
-        let difference = Difference {
-            effect,
-            own,
-            others,
-            ..Difference::default()
-        };
+    let is_large = |measure, [effect, own, others]: [f64; 3]| {
+        let mut difference = Difference::default();
+        (difference.effect, difference.own, difference.others) = (effect, own, others);
         is_large(measure, &difference)
     };
-    assert!(
-        of(Measure::Time, 1.31f64.ln(), 0.0, 0.0) && !of(Measure::Time, 1.29f64.ln(), 0.0, 0.0)
-    );
-    assert!(of(Measure::Errors, 0.0, 0.121, 0.05) && !of(Measure::Errors, 0.0, 0.119, 0.05));
+    assert!(is_large(Measure::Time, [1.31f64.ln(), 0.0, 0.0]));
+    assert!(!is_large(Measure::Time, [1.29f64.ln(), 0.0, 0.0]));
+    assert!(is_large(Measure::Errors, [0.0, 0.121, 0.05]));
+    assert!(!is_large(Measure::Errors, [0.0, 0.119, 0.05]));
 }
 
 #[test]
