@@ -171,11 +171,13 @@ impl Aggregate {
 
 #[cfg(test)]
 mod tests {
+    use proptest::array::uniform3;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
     use crate::histogram::bucket_of;
+    use crate::tests::merged_in_any_order;
 
     /// A sample: its duration, and whether it is a success, a failure or censored.
     type Sample = (u64, usize);
@@ -195,10 +197,10 @@ mod tests {
         aggregate
     }
 
-    fn merged(a: &Aggregate, b: &Aggregate) -> Aggregate {
-        let mut both = a.clone();
-        both.merge(b);
-        both
+    /// The successes, the failures and the censored requests.
+    fn parts(sums: &Aggregate) -> [Histogram; 3] {
+        let (failures, censored) = (sums.failures.clone(), sums.censored.clone());
+        [sums.successes(), failures, censored]
     }
 
     fn samples(most: usize) -> impl Strategy<Value = Vec<Sample>> {
@@ -225,8 +227,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_taken_out_leaves_nothing() {
-        let successes = of(&spread(20, 0));
-        let mut all = merged(&successes, &of(&spread(200, 1)));
+        let mut all = of(&[spread(20, 0), spread(200, 1)].concat());
         all.coarsen(0);
         all.subtract(&of(&spread(200, 1)));
         assert_eq!(all.failures, Histogram::default());
@@ -259,36 +260,32 @@ mod tests {
             if coarse {
                 aggregate.coarsen(COARSE_SCALE);
             }
-            let mut sum = aggregate.successes();
-            let count = |part: usize| samples.iter().filter(|(_, of)| *of == part).count() as u64;
-            prop_assert_eq!(sum.count(), count(0));
-            prop_assert_eq!(aggregate.failures.count(), count(1));
-            prop_assert_eq!(aggregate.censored.count(), count(2));
-            sum.merge(&aggregate.failures);
-            sum.merge(&aggregate.censored);
+            let mut sum = Histogram::default();
+            for (number, part) in parts(&aggregate).iter().enumerate() {
+                let samples = samples.iter().filter(|(_, of)| *of == number);
+                prop_assert_eq!(part.count(), samples.count() as u64);
+                sum.merge(part);
+            }
             let mut histogram = aggregate.histogram.clone();
             histogram.coarsen(sum.scale());
             prop_assert_eq!(sum, histogram);
         }
 
         #[test]
-        fn merging_is_associative_and_commutative(a in samples(300), b in samples(300), c in samples(300)) {
-            let all = of(&[a.clone(), b.clone(), c.clone()].concat());
-            let (a, b, c) = (of(&a), of(&b), of(&c));
-            let left = merged(&merged(&a, &b), &c);
-            prop_assert_eq!(&left, &merged(&a, &merged(&b, &c)));
-            prop_assert_eq!(&left, &merged(&c, &merged(&b, &a)));
-            prop_assert_eq!(left, all);
+        fn merging_is_associative_and_commutative(parts in uniform3(samples(300))) {
+            let all = of(&parts.concat());
+            let merged = merged_in_any_order(parts.map(|part| of(&part)), Merge::merge);
+            prop_assert_eq!(merged, all);
         }
 
         #[test]
         fn what_was_merged_can_be_taken_out(a in samples(300), b in samples(300)) {
             let (a, b) = (of(&a), of(&b));
-            let mut left = merged(&a, &b);
+            let mut left = a.clone();
+            left.merge(&b);
             left.subtract(&b);
-            prop_assert_eq!(left.successes().count(), a.successes().count());
-            prop_assert_eq!(left.failures.count(), a.failures.count());
-            prop_assert_eq!(left.censored.count(), a.censored.count());
+            let counts = |sums: &Aggregate| parts(sums).map(|part| part.count());
+            prop_assert_eq!(counts(&left), counts(&a));
         }
     }
 }

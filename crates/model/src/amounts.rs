@@ -97,30 +97,20 @@ impl fmt::Display for Amounts {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn of(requests: u64, additions: u64, details: u64) -> Amounts {
-        Amounts {
-            requests,
-            additions,
-            details,
-        }
-    }
+    use crate::tests::amounts as of;
 
     #[test]
     fn each_kind_is_named_if_there_is_some() {
         let details = "3 listed requests, minute reports and marks";
+        let additions = "additions of 7 to counters and rankings";
         for (amounts, text) in [
-            (of(0, 0, 0), "nothing".to_owned()),
-            (of(48, 0, 0), "48 requests".to_owned()),
-            (of(0, 0, 3), details.to_owned()),
-            (
-                of(48, 7, 0),
-                "48 requests, and additions of 7 to counters and rankings".to_owned(),
-            ),
+            (of(0, 0, 0), "nothing"),
+            (of(48, 0, 0), "48 requests"),
+            (of(0, 0, 3), details),
+            (of(48, 7, 0), &format!("48 requests, and {additions}")),
             (
                 of(48, 7, 3),
-                format!("48 requests, additions of 7 to counters and rankings, and {details}"),
+                &format!("48 requests, {additions}, and {details}"),
             ),
         ] {
             assert_eq!(amounts.to_string(), text);

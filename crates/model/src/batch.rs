@@ -23,8 +23,6 @@ use super::ranking::RankingDelta;
 use super::section::Section;
 use super::slice::{Precisions, hour_of};
 use super::slices::Slices;
-#[cfg(test)]
-use super::slow_request::SlowRequest;
 use super::slow_request::SlowRequests;
 use super::sorted::Map;
 
@@ -98,14 +96,6 @@ impl Batch {
     pub fn served(&self) -> (i64, u64) {
         let all = self.contexts.get(&ContextId::all());
         all.map_or((0, 0), |all| (all.last_seen, all.served()))
-    }
-
-    /// Adds a request that ended within a second to the slowest and the failed ones of a context.
-    #[cfg(test)]
-    pub(crate) fn add_slow(&mut self, context: ContextId, second: i64, request: SlowRequest) {
-        let mut slowest = SlowRequests::of(context.kind);
-        slowest.add(request);
-        self.add_slowest(context, second, slowest);
     }
 
     /// Adds requests that ended within a second to the slowest and the failed ones of a context.

@@ -39,6 +39,8 @@ pub mod slow_request;
 pub mod slowest;
 pub mod snapshot;
 pub mod sorted;
+#[cfg(test)]
+mod tests;
 pub mod tier;
 pub mod tiers;
 pub mod timer_sums;

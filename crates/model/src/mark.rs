@@ -299,10 +299,9 @@ mod tests {
     }
 
     fn versions(marks: &Marks) -> Vec<(i64, &str)> {
-        let versions = marks.shown();
-        versions
-            .filter_map(|mark| Some((mark.at, mark.version.as_deref()?)))
-            .collect()
+        let shown = marks.shown();
+        let versions = shown.filter_map(|mark| Some((mark.at, mark.version.as_deref()?)));
+        versions.collect()
     }
 
     #[test]
@@ -394,17 +393,11 @@ mod tests {
     #[test]
     fn a_mark_is_the_same_after_packing() {
         for mark in [plain(7), of_version(8, "1")] {
-            let stored = StoredMark::from(mark.clone());
-            let removed = StoredMark {
-                is_removed: true,
-                ..stored.clone()
-            };
-            let id = mark.id.as_bytes();
-            for stored in [&stored, &removed] {
-                assert_eq!(
-                    StoredMark::unpack(id, &pack::pack(stored)).as_ref(),
-                    Some(stored)
-                );
+            let mut stored = StoredMark::from(mark);
+            for is_removed in [false, true] {
+                stored.is_removed = is_removed;
+                let read = StoredMark::unpack(stored.mark.id.as_bytes(), &pack::pack(&stored));
+                assert_eq!(read.as_ref(), Some(&stored));
             }
         }
     }

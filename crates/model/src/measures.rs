@@ -112,6 +112,7 @@ mod tests {
     use super::*;
     use crate::aggregate::Aggregate;
     use crate::pack;
+    use crate::tests::merged_in_any_order;
     use proptest::prelude::*;
 
     fn some() -> impl Strategy<Value = Measures> {
@@ -125,28 +126,20 @@ mod tests {
         })
     }
 
-    fn merged(a: Measures, b: Measures) -> Measures {
-        let mut both = a;
-        both.merge(&b);
-        both
-    }
-
     #[test]
     fn sums_are_added_and_the_largest_stays() {
-        let mut measures = Measures::default();
-        for number in [3, 9, 4] {
-            measures.add(Measure::PollTime, number);
-            measures.add(Measure::LongestPoll, number);
-        }
-        let read = |measures: &Measures| {
-            [Measure::PollTime, Measure::LongestPoll].map(|measure| measures.get(measure))
+        const BOTH: [Measure; 2] = [Measure::PollTime, Measure::LongestPoll];
+        let of = |numbers: &[u64]| {
+            let mut measures = Measures::default();
+            for number in numbers {
+                (BOTH.iter()).for_each(|measure| measures.add(*measure, *number));
+            }
+            measures
         };
-        assert_eq!(read(&measures), [16, 9]);
-        let mut less = Measures::default();
-        less.add(Measure::PollTime, 9);
-        less.add(Measure::LongestPoll, 9);
-        measures.subtract(&less);
-        assert_eq!(read(&measures), [7, 9]);
+        let mut measures = of(&[3, 9, 4]);
+        assert_eq!(BOTH.map(|measure| measures.get(measure)), [16, 9]);
+        measures.subtract(&of(&[9]));
+        assert_eq!(BOTH.map(|measure| measures.get(measure)), [7, 9]);
     }
 
     #[test]
@@ -168,15 +161,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_is_associative_and_commutative(a in some(), b in some(), c in some()) {
-            let left = merged(merged(a, b), c);
-            prop_assert_eq!(left, merged(a, merged(b, c)));
-            prop_assert_eq!(left, merged(c, merged(b, a)));
+        fn merging_is_associative_and_commutative(parts in proptest::array::uniform3(some())) {
+            merged_in_any_order(parts, Merge::merge);
         }
 
         #[test]
         fn what_was_merged_can_be_taken_out(a in some(), b in some()) {
-            let mut left = merged(a, b);
+            let mut left = a;
+            left.merge(&b);
             left.subtract(&b);
             for measure in Measure::ALL.iter().filter(|measure| measure.merging() == Merging::Sum) {
                 prop_assert_eq!(left.get(*measure), a.get(*measure));

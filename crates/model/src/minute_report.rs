@@ -332,26 +332,14 @@ pub fn sort_by_requests(contexts: &mut [ReportedContext]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Kind;
-
-    fn contexts(counts: &[(u64, u64)]) -> Vec<ReportedContext> {
-        let context = |(name, count): &(u64, u64)| {
-            let mut sums = Aggregate::default();
-            (0..*count).for_each(|_| sums.times.record(1_000));
-            (RecordId::new(Kind::Http, &name.to_string()), sums)
-        };
-        counts.iter().map(context).collect()
-    }
+    use crate::tests::contexts;
 
     fn report(counts: &[(u64, u64)], max_contexts: usize) -> MinuteReport {
         MinuteReport {
-            minute: 60,
-            instance: "a".into(),
             version: Some("1".into()),
             max_contexts,
             is_side_by_side: true,
-            contexts: contexts(counts),
-            machine: None,
+            ..crate::tests::report(60, contexts(counts))
         }
     }
 
@@ -364,15 +352,13 @@ mod tests {
     #[test]
     fn parts_of_a_report_add_up_to_it() {
         let counts = &[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)];
+        let of_version: HashMap<_, _> = contexts(counts).into_iter().collect();
         let mut whole = MinuteSums::default();
         whole.add(report(counts, 3));
         let instance = whole.instances.get("a").expect("it reported");
         assert_eq!(instance.contexts, contexts(&counts[..3]));
         assert_eq!(instance.version.as_deref(), Some("1"));
-        assert_eq!(
-            *whole.versions.get("1").expect("it reported"),
-            contexts(counts).into_iter().collect()
-        );
+        assert_eq!(whole.versions.get("1"), Some(&of_version));
         for count in 1..=5 {
             let (mut left, mut sums) = (report(counts, 3), MinuteSums::default());
             while !left.contexts.is_empty() {
@@ -386,10 +372,7 @@ mod tests {
         (other.instance, other.is_side_by_side) = ("b".into(), false);
         whole.add(other);
         assert_eq!(whole.instances.len(), 2);
-        assert_eq!(
-            *whole.versions.get("1").expect("it reported"),
-            contexts(counts).into_iter().collect()
-        );
+        assert_eq!(whole.versions.get("1"), Some(&of_version));
     }
 
     #[test]
@@ -415,10 +398,8 @@ mod tests {
     #[test]
     fn a_report_of_a_minute_that_is_retained_can_be_stored() {
         let report = report(&[(1, 9)], 3);
-        let (first, last) = (
-            report.minute - SKEW_ALLOWED,
-            report.minute + REPORTED_MINUTES.span() - 1,
-        );
+        let first = report.minute - SKEW_ALLOWED;
+        let last = report.minute + REPORTED_MINUTES.span() - 1;
         let is_retained = [first - 1, first, last, last + 1].map(|now| report.is_retained(now));
         assert_eq!(is_retained, [false, true, true, false]);
     }

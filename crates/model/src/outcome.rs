@@ -120,16 +120,10 @@ mod tests {
 
     #[test]
     fn failures_of_the_service_are_errors_by_themselves() {
-        let errors = Outcome::ALL
-            .into_iter()
-            .filter(|outcome| outcome.is_error());
-        let expected = [
-            Outcome::ServerError,
-            Outcome::Failed,
-            Outcome::Panicked,
-            Outcome::BodyFailed,
-        ];
-        assert!(errors.eq(expected));
+        use Outcome::{BodyFailed, Failed, Panicked, ServerError};
+        let outcomes = Outcome::ALL.into_iter();
+        let errors = outcomes.filter(|outcome| outcome.is_error());
+        assert!(errors.eq([ServerError, Failed, Panicked, BodyFailed]));
     }
 
     #[test]

@@ -219,13 +219,10 @@ fn sum_of(delta: &IdDelta) -> i64 {
 mod tests {
     use super::*;
     use crate::pack::{pack, unpack};
+    use crate::tests::spec;
     use proptest::prelude::*;
 
-    const SPEC: RankingSpec = RankingSpec {
-        interval: 60,
-        slices: 3,
-        max_ids: 4,
-    };
+    const SPEC: RankingSpec = spec(60, 3, 4);
 
     fn sums(delta: &RankingDelta) -> Vec<(&str, i64)> {
         let ids = delta.ids.iter();
@@ -252,19 +249,14 @@ mod tests {
         }
         delta.remove(&"f".into());
         delta.limit();
-        assert_eq!(
-            (sums(&delta), delta.dropped),
-            (vec![("a", 9), ("b", 2), ("e", 1), ("f", 0)], 55)
-        );
+        assert_eq!(sums(&delta), [("a", 9), ("b", 2), ("e", 1), ("f", 0)]);
+        assert_eq!(delta.dropped, 55);
     }
 
     #[test]
     fn the_additions_of_several_instances_are_bounded_with_some_room() {
-        let spec = RankingSpec {
-            max_ids: 2 * ROOM_AT_LEAST as u32,
-            ..SPEC
-        };
-        assert_eq!(spec.most_at_once(), 4 * ROOM_AT_LEAST);
+        let large = spec(60, 3, 2 * ROOM_AT_LEAST as u32);
+        assert_eq!(large.most_at_once(), 4 * ROOM_AT_LEAST);
         assert_eq!(SPEC.most_at_once(), 4 + ROOM_AT_LEAST);
         let mut delta = RankingDelta::new(SPEC);
         for number in 0..ROOM_AT_LEAST + 8 {

@@ -177,29 +177,22 @@ pub fn combine<R: Borrow<Record>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Kind;
-    use crate::histogram::Histogram;
+    use crate::histogram::SCALE;
     use crate::pack;
+    use crate::tests::{history, http, late_run, requests, timer};
     use crate::tier::{DAY, TIERS};
-    use crate::tiers::History;
-    use crate::timer_sums::{MAX_TIMERS, TimerSums};
+    use crate::timer_sums::MAX_TIMERS;
 
     const HALF_HOUR: u32 = 1_800;
     const SIX_HOURS: u32 = 21_600;
 
-    fn one(bucket: u16) -> Aggregate {
-        let mut aggregate = Aggregate::default();
-        aggregate.times.record(1_000);
-        aggregate.histogram = Histogram::new(4, [(bucket, 1)]);
-        aggregate
+    /// One request.
+    fn one() -> Aggregate {
+        requests(1, 2_000)
     }
 
     fn rolled_until(end: i64) -> RolledUp {
         pack::unpack(&pack::pack(&(end, Vec::<i64>::new()))).expect("it is one")
-    }
-
-    fn count(records: &Records, key: RecordKey) -> u64 {
-        records.get(key).map_or(0, |record| record.sums.times.count)
     }
 
     /// The records of a context in some slices of a tier, oldest first.
@@ -217,16 +210,10 @@ mod tests {
     #[test]
     fn a_record_tells_a_limited_number_of_timers_apart() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
-        let key = ((60, 60), RecordId::new(Kind::Http, "GET /"));
+        let key = ((60, 60), http("GET /"));
         for number in 0..40 {
-            let mut added = one(1);
-            let timer = RecordId::new(Kind::Timer, &number.to_string());
-            let sums = TimerSums {
-                count: 1,
-                sum: 7,
-                ..TimerSums::default()
-            };
-            added.timers.add(timer, &sums);
+            let mut added = one();
+            added.timers.add(timer(number), &late_run(7));
             records.add(key, &added, &rolled);
         }
         let record = records.get(key).expect("it was added");
@@ -238,7 +225,7 @@ mod tests {
     /// Instances of all versions share the records, so their ids must agree.
     #[test]
     fn ids_of_records_never_change() {
-        let id = RecordId::new(Kind::Http, "GET /");
+        let id = http("GET /");
         assert_eq!(u64::from_be_bytes(id.to_bytes()), 0x2394_853d_eaed_2a45);
         assert_eq!(RecordId::from_bytes(&id.to_bytes()), Some(id));
         for other in [&b""[..], b"1234567", b"123456789"] {
@@ -249,15 +236,11 @@ mod tests {
     #[test]
     fn slices_that_have_ended_are_rolled_up_once() {
         let (mut records, mut rolled) = (Records::default(), rolled_until(60));
-        let history = Some(History {
-            days: 30,
-            since: 0,
-            asked_at: 0,
-        });
+        let history = Some(history(30, 0, 0));
         let tiers = Tiers { history };
-        let id = RecordId::new(Kind::Http, "GET /");
+        let id = http("GET /");
         for minute in [60, 120, 1_800] {
-            records.add(((60, minute), id), &one(17), &rolled);
+            records.add(((60, minute), id), &one(), &rolled);
             rolled.add(minute);
         }
         rolled.advance(10_000);
@@ -268,24 +251,30 @@ mod tests {
         records.roll_up(id, &due, tiers, &rolled);
         rolled.finish();
         assert_eq!(rolled.due().count(), 0);
-        assert_eq!(count(&records, ((HALF_HOUR, 0), id)), 2);
-        assert_eq!(count(&records, ((HALF_HOUR, 1_800), id)), 1);
-        assert_eq!(count(&records, ((SIX_HOURS, 0), id)), 3);
-        assert_eq!(count(&records, ((DAY, 0), id)), 3);
-        let scale = |key| records.get(key).map(|r| r.sums.histogram.scale());
-        assert_eq!(scale(((HALF_HOUR, 0), id)), Some(4));
-        assert_eq!(scale(((SIX_HOURS, 0), id)), Some(COARSE_SCALE));
-        assert_eq!(scale(((DAY, 0), id)), Some(COARSE_SCALE));
+        for (slice, count, scale) in [
+            ((HALF_HOUR, 0), 2, SCALE),
+            ((HALF_HOUR, 1_800), 1, SCALE),
+            ((SIX_HOURS, 0), 3, COARSE_SCALE),
+            ((DAY, 0), 3, COARSE_SCALE),
+        ] {
+            let sums = &records.get((slice, id)).expect("it is there").sums;
+            assert_eq!((sums.times.count, sums.histogram.scale()), (count, scale));
+        }
     }
 
     #[test]
     fn pending_slices_are_added_unless_they_are_part_of_the_record() {
         let (mut records, mut rolled) = (Records::default(), RolledUp::default());
-        let id = RecordId::new(Kind::Http, "GET /");
+        let id = http("GET /");
         rolled.advance(3_600);
-        records.add(((HALF_HOUR, 3_600), id), &one(1), &rolled);
-        for minute in [3_540, 3_600, 3_660, 5_400] {
-            records.add(((60, minute), id), &one(2), &rolled);
+        for slice in [
+            (HALF_HOUR, 3_600),
+            (60, 3_540),
+            (60, 3_600),
+            (60, 3_660),
+            (60, 5_400),
+        ] {
+            records.add((slice, id), &one(), &rolled);
         }
         let half_hours = || of(&records, HALF_HOUR, 0..10_000, id);
         let minutes = || of(&records, 60, 0..10_000, id);
@@ -296,26 +285,19 @@ mod tests {
                 false => combine(width, tier, half_hours(), minutes()),
             };
             let slices = slices.into_iter();
-            slices
-                .map(|slice| (slice.start, slice.sums.times.count))
-                .collect::<Vec<_>>()
+            let counts = slices.map(|slice| (slice.start, slice.sums.times.count));
+            counts.collect::<Vec<_>>()
         };
         // The record at 3,600 includes no slices yet, because only those before 3,540 are rolled up.
         assert_eq!(rolled.until(), 3_540);
         assert_eq!(combined(HALF_HOUR), [(1_800, 1), (3_600, 3), (5_400, 1)]);
         assert_eq!(combined(3_600), [(0, 1), (3_600, 4)]);
-        assert_eq!(
-            combined(60),
-            [(3_540, 1), (3_600, 1), (3_660, 1), (5_400, 1)]
-        );
+        let minutes = [(3_540, 1), (3_600, 1), (3_660, 1), (5_400, 1)];
+        assert_eq!(combined(60), minutes);
         rolled.advance(3_700);
-        records.add(((HALF_HOUR, 3_600), id), &one(1), &rolled);
-        let part = combine(
-            3_600,
-            TIERS[1],
-            of(&records, HALF_HOUR, 3_600..7_200, id),
-            of(&records, 60, 3_600..7_200, id),
-        );
+        records.add(((HALF_HOUR, 3_600), id), &one(), &rolled);
+        let [wide, fine] = [HALF_HOUR, 60].map(|width| of(&records, width, 3_600..7_200, id));
+        let part = combine(3_600, TIERS[1], wide, fine);
         let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
         // The record at 3,600 has two samples, and counts as including the slice at 3,600. The slices at 3,660 and
         // 5,400 are pending.
@@ -325,9 +307,9 @@ mod tests {
     #[test]
     fn only_the_newest_slices_of_the_finest_tier_are_remembered() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
-        let id = RecordId::new(Kind::Http, "GET /");
+        let id = http("GET /");
         for at in [(60, 120), (60, 180), (60, 240), (HALF_HOUR, 0)] {
-            records.add((at, id), &one(1), &rolled);
+            records.add((at, id), &one(), &rolled);
         }
         records.retain_newest(2);
         let slices: Vec<_> = records.slices.keys().copied().collect();

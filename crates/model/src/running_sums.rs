@@ -128,9 +128,8 @@ impl RunningSums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Kind;
-    use crate::histogram::{Histogram, bucket_of};
     use crate::slices::Merge;
+    use crate::tests::{http, late_run, record_of, requests, timer};
     use crate::timer_sums::TimerSums;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -139,46 +138,35 @@ mod tests {
     fn record(nanos: &[u64]) -> Record {
         let mut sums = Aggregate::default();
         for nanos in nanos {
-            sums.times.record(*nanos);
+            sums.merge(&requests(1, *nanos));
             sums.outcomes.counts[*nanos as usize % 10] += 1;
-            let bucket = bucket_of(*nanos) as u16;
-            sums.histogram.merge(&Histogram::new(4, [(bucket, 1)]));
-            let timer = RecordId::new(Kind::Timer, &(nanos % 3).to_string());
             let timed = TimerSums {
                 count: 2,
                 requests: 1,
                 sum: nanos / 2,
                 covered: nanos / 3,
             };
-            sums.timers.add(timer, &timed);
+            sums.timers.add(timer(nanos % 3), &timed);
             sums.timers.covered += nanos / 3;
         }
-        Record {
-            sums,
-            ..Record::default()
-        }
+        record_of(sums)
     }
 
     type SliceOf<'a> = Option<(i64, &'a [(RecordId, Record)])>;
 
     /// Removes a slice and adds another one, of two groups of contexts one after the other.
     fn change(running: &mut RunningSums, removed: SliceOf<'_>, added: SliceOf<'_>) {
-        let records = |slice: SliceOf<'_>| slice.map_or(&[][..], |(_, records)| records).to_vec();
-        let (taken, given) = (records(removed), records(added));
-        let ids = taken.iter().chain(&given).map(|(id, _)| *id);
-        let ids: BTreeSet<RecordId> = ids.collect();
+        let [taken, given] = [removed, added].map(|slice| slice.map_or(&[][..], |of| of.1));
+        let ids: BTreeSet<RecordId> = taken.iter().chain(given).map(|(id, _)| *id).collect();
         for group in 0..2 {
             let is_in = |id: &&RecordId| usize::from(id.to_bytes()[7]) % 2 == group;
-            let of = |records: &[(RecordId, Record)], id: RecordId| {
-                let records = records.iter().filter(|(of, _)| *of == id);
-                records
-                    .map(|(_, record)| record.clone())
-                    .collect::<Vec<_>>()
-            };
-            let sums = ids
-                .iter()
-                .filter(is_in)
-                .map(|id| running.changed(*id, of(&taken, *id).iter(), of(&given, *id).iter()));
+            let sums = ids.iter().filter(is_in).map(|id| {
+                let [taken, given] = [taken, given].map(|records| {
+                    let records = records.iter().filter(move |(of, _)| of == id);
+                    records.map(|(_, record)| record)
+                });
+                running.changed(*id, taken, given)
+            });
             let sums: Vec<_> = sums.collect();
             let removed = removed.map(|(start, _)| start);
             let added = added.map(|(start, _)| (start, 7));
@@ -188,11 +176,9 @@ mod tests {
 
     #[test]
     fn sums_that_begin_anew_have_exact_bounds() {
-        let id = RecordId::new(Kind::Http, "GET /");
-        let (first, second) = (
-            [(id, record(&[1_000, 9_000]))],
-            [(id, record(&[2_000, 3_000]))],
-        );
+        let id = http("GET /");
+        let first = [(id, record(&[1_000, 9_000]))];
+        let second = [(id, record(&[2_000, 3_000]))];
         let mut running = RunningSums::default();
         change(&mut running, None, Some((0, &first)));
         change(&mut running, Some((0, &first)), Some((3_600, &second)));
@@ -206,15 +192,9 @@ mod tests {
 
     #[test]
     fn timers_whose_requests_have_left_stay_until_they_leave() {
-        let id = RecordId::new(Kind::Http, "GET /");
+        let (id, timer) = (http("GET /"), timer("db"));
         let mut late = Record::default();
-        let timer = RecordId::new(Kind::Timer, "db");
-        let sums = TimerSums {
-            count: 1,
-            sum: 7,
-            ..TimerSums::default()
-        };
-        late.sums.timers.add(timer, &sums);
+        late.sums.timers.add(timer, &late_run(7));
         let (first, second) = ([(id, record(&[1_000]))], [(id, late)]);
         let mut running = RunningSums::default();
         change(&mut running, None, Some((0, &first)));
@@ -237,7 +217,7 @@ mod tests {
                     of.entry(name).or_default().extend(nanos);
                 }
                 let records = of.into_iter();
-                records.map(|(name, nanos)| (RecordId::new(Kind::Http, &name.to_string()), record(&nanos))).collect()
+                records.map(|(name, nanos)| (http(name), record(&nanos))).collect()
             }).collect();
             let mut running = RunningSums::default();
             for (at, records) in slices.iter().enumerate() {

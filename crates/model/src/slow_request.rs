@@ -229,21 +229,8 @@ impl Merge for SlowRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{list, slow};
     use proptest::prelude::*;
-
-    fn request(nanos: u64, ended: i64) -> SlowRequest {
-        SlowRequest {
-            nanos,
-            ended,
-            context: "GET /".into(),
-            instance: "a:1".into(),
-            outcome: Outcome::Success,
-            is_error: false,
-            status: Some(200),
-            trace_id: None,
-            path: None,
-        }
-    }
 
     #[test]
     fn a_list_has_a_limit_and_a_threshold() {
@@ -251,12 +238,12 @@ mod tests {
             let mut list = SlowRequests::of(kind);
             for nanos in 1..=limit as u64 {
                 assert_eq!(list.threshold(), None);
-                list.add(request(nanos, 0));
+                list.add(slow(nanos));
             }
             assert_eq!((list.len(), list.threshold()), (limit, Some(1)));
-            list.add(request(9_999, 0));
+            list.add(slow(9_999));
             assert_eq!((list.len(), list.threshold()), (limit, Some(2)));
-            list.add(request(1, 0));
+            list.add(slow(1));
             assert_eq!((list.len(), list.threshold()), (limit, Some(2)));
             assert_eq!(list.iter().next().map(|first| first.nanos), Some(9_999));
         }
@@ -267,16 +254,11 @@ mod tests {
 
     fn drawn((nanos, ended, instance, is_error): Drawn) -> SlowRequest {
         SlowRequest {
+            ended,
             instance: instance.to_string().into(),
             is_error,
-            ..request(nanos, ended)
+            ..slow(nanos)
         }
-    }
-
-    fn list(kind: Kind, requests: &[SlowRequest]) -> SlowRequests {
-        let mut list = SlowRequests::of(kind);
-        requests.iter().for_each(|r| list.add(r.clone()));
-        list
     }
 
     #[test]

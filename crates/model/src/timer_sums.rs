@@ -163,10 +163,7 @@ impl Merge for Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn id(number: usize) -> RecordId {
-        RecordId::new(Kind::Timer, &format!("db:{number}"))
-    }
+    use crate::tests::timer as id;
 
     fn timers(sums: impl IntoIterator<Item = (usize, u64)>) -> Timers {
         let mut timers = Timers::default();

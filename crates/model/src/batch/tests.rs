@@ -4,28 +4,30 @@ mod amounts;
 mod marks;
 mod reports;
 
+use proptest::array::uniform3;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::context::{ALL, RecordId};
-use crate::histogram::{COARSE_SCALE, Histogram, bucket_of};
+use crate::context::ALL;
+use crate::histogram::COARSE_SCALE;
+use crate::outcome::Outcome;
 use crate::slice::HOUR;
+use crate::tests::{get, http, late_run, list, merged_in_any_order, report, requests, slow, timer};
 use crate::tier::TIERS;
-use crate::timer_sums::{MAX_TIMERS, TimerSums};
+use crate::timer_sums::MAX_TIMERS;
+
+const NOW: i64 = 1_700_000_000;
 
 fn collected(nanos: u64, error: bool) -> Aggregate {
-    let mut aggregate = Aggregate::default();
-    aggregate.times.record(nanos);
-    aggregate
-        .outcomes
-        .record(crate::outcome::Outcome::Success, error);
-    aggregate.histogram = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
+    let mut aggregate = requests(1, nanos);
+    aggregate.outcomes.record(Outcome::Success, error);
     aggregate
 }
 
-fn get() -> ContextId {
-    ContextId::new(Kind::Http, "GET /")
+/// A request of `GET /` that succeeded.
+fn add_request(batch: &mut Batch, second: i64) {
+    batch.add(&get().name, Kind::Http, second, &collected(1_000, false));
 }
 
 type Sample = (u8, i64, u64, bool);
@@ -37,40 +39,17 @@ fn of(samples: &[Sample], precisions: &Precisions) -> Batch {
         let aggregate = collected(*nanos, *error);
         batch.add(&context, Kind::Http, *second, &aggregate);
         batch.count(&"sales".into(), *second, 2);
-        let contexts = vec![(RecordId::new(Kind::Http, &context), aggregate)];
+        let contexts = vec![(http(&context), aggregate)];
         batch.add_report(report(second - second % 60, contexts));
     }
     batch
 }
 
-fn report(minute: i64, contexts: Vec<(RecordId, Aggregate)>) -> MinuteReport {
-    MinuteReport {
-        minute,
-        instance: "a".into(),
-        version: None,
-        max_contexts: 2,
-        is_side_by_side: false,
-        contexts,
-        machine: None,
-    }
-}
-
 #[test]
 fn slow_requests_are_those_of_their_hour() {
-    let slow = |nanos| SlowRequest {
-        nanos,
-        ended: 0,
-        context: "GET /".into(),
-        instance: "a".into(),
-        outcome: crate::outcome::Outcome::Success,
-        is_error: false,
-        status: Some(200),
-        trace_id: None,
-        path: None,
-    };
     let mut batch = Batch::new(Precisions::default());
     for (second, nanos) in [(HOUR, 5), (HOUR + 1, 9), (2 * HOUR, 7)] {
-        batch.add_slow(get(), second, slow(nanos));
+        batch.add_slowest(get(), second, list(Kind::Http, &[slow(nanos)]));
     }
     let delta = &batch.contexts[&get()];
     assert_eq!(delta.last_seen, 2 * HOUR);
@@ -80,12 +59,6 @@ fn slow_requests_are_those_of_their_hour() {
         (hour, nanos)
     });
     assert!(listed.eq([(HOUR, vec![9, 5]), (2 * HOUR, vec![7])]));
-}
-
-fn merged(a: &Batch, b: &Batch) -> Batch {
-    let mut both = a.clone();
-    both.merge(b.clone());
-    both
 }
 
 /// Microseconds are rounded once per drain, so the sum depends on the samples that are drained together.
@@ -98,14 +71,8 @@ fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> 
 fn late_timers(names: usize) -> Aggregate {
     let mut aggregate = Aggregate::default();
     for number in 0..names {
-        let sums = TimerSums {
-            count: 1,
-            requests: 0,
-            sum: 1_000 + number as u64,
-            covered: 0,
-        };
-        let timer = RecordId::new(Kind::Timer, &number.to_string());
-        aggregate.timers.add(timer, &sums);
+        let run = late_run(1_000 + number as u64);
+        aggregate.timers.add(timer(number), &run);
     }
     aggregate
 }
@@ -113,7 +80,7 @@ fn late_timers(names: usize) -> Aggregate {
 #[test]
 fn timers_without_requests_are_in_the_records_only() {
     let mut batch = Batch::new(Precisions::default());
-    batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &late_timers(1));
+    batch.add(&get().name, Kind::Http, NOW, &late_timers(1));
     let delta = &batch.contexts[&get()];
     assert!(delta.counters.iter().all(Slices::is_empty));
     assert!(delta.hours.is_empty());
@@ -127,7 +94,7 @@ fn a_pending_slice_tells_a_limited_number_of_timers_apart() {
     let mut batch = Batch::new(Precisions::default());
     for part in 0..3 {
         let timers = late_timers(10 * (part + 1));
-        batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &timers);
+        batch.add(&get().name, Kind::Http, NOW, &timers);
     }
     let (_, record) = (batch.contexts[&get()].records[0].iter().next()).expect("there is one");
     assert_eq!(record.timers.len(), MAX_TIMERS + 1);
@@ -138,10 +105,8 @@ fn a_pending_slice_tells_a_limited_number_of_timers_apart() {
 #[test]
 fn an_outage_retains_only_what_can_be_read() {
     let mut batch = Batch::new(Precisions::default());
-    let start = hour_of(1_700_000_000);
     for second in 0..5 * HOUR {
-        let aggregate = collected(1_000_000, false);
-        batch.add(&"GET /".into(), Kind::Http, start + second, &aggregate);
+        add_request(&mut batch, hour_of(NOW) + second);
     }
     let delta = &batch.contexts[&get()];
     assert!(delta.counters.iter().all(|slices| slices.len() <= 120));
@@ -180,10 +145,8 @@ fn a_drain_is_rounded_to_microseconds() {
     for (nanos, micros) in [(499, 0), (500, 1), (2_345_499, 2_345), (2_345_500, 2_346)] {
         let mut delta = ContextDelta::new(&precisions);
         delta.add(&precisions, 0, &collected(nanos, false));
-        assert_eq!(
-            delta.counters[0].get(0).map(|hits| hits.micros),
-            Some(micros)
-        );
+        let counted = delta.counters[0].get(0).expect("it is counted");
+        assert_eq!(counted.micros, micros);
     }
 }
 
@@ -191,12 +154,9 @@ fn a_drain_is_rounded_to_microseconds() {
 fn an_hour_that_a_merge_drops_is_late_in_its_context_only() {
     let hours = |hours: &[i64]| {
         let mut batch = Batch::new(Precisions::default());
-        for (context, kind, requests) in [("GET /", Kind::Http, 2), (ALL, Kind::All, 7)] {
+        for (context, kind, count) in [("GET /", Kind::Http, 2), (ALL, Kind::All, 7)] {
             for hour in hours {
-                for _ in 0..requests {
-                    let aggregate = collected(1_000, false);
-                    batch.add(&context.into(), kind, HOUR * hour, &aggregate);
-                }
+                batch.add(&context.into(), kind, HOUR * hour, &requests(count, 1_000));
             }
         }
         batch
@@ -213,8 +173,7 @@ fn an_hour_that_a_merge_drops_is_late_in_its_context_only() {
 fn a_part_has_as_many_names_as_it_may_cost() {
     let mut batch = Batch::new(Precisions::new([60], 120));
     for name in ["a", "b", "c", "d"] {
-        let aggregate = collected(1_000, false);
-        batch.add(&name.into(), Kind::Http, 0, &aggregate);
+        batch.add(&name.into(), Kind::Http, 0, &requests(1, 1_000));
         batch.count(&name.into(), 0, 1);
     }
     let cost = batch.contexts[&ContextId::new(Kind::Http, "a")].cost();
@@ -232,12 +191,11 @@ fn late_requests_are_counted_in_whatever_part_is_left() {
     let mut batch = Batch::new(Precisions::default());
     for hour in 0..5 {
         for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
-            let aggregate = collected(1_000, false);
-            batch.add(&context.into(), kind, HOUR * hour, &aggregate);
+            batch.add(&context.into(), kind, HOUR * hour, &requests(1, 1_000));
         }
     }
     assert_eq!((batch.requests(), batch.requests_and_late()), (2, 5));
-    for context in [ContextId::new(Kind::Http, "GET /"), ContextId::all()] {
+    for context in [get(), ContextId::all()] {
         let mut part = batch.clone();
         part.contexts.remove(&context);
         assert_eq!(part.requests_and_late(), 5, "without {context:?}");
@@ -257,8 +215,7 @@ fn delta_of_two_hours(start: i64) -> ContextDelta {
 #[test]
 fn a_context_that_is_split_completely_is_gone() {
     let mut batch = Batch::new(Precisions::new([60], 120));
-    let aggregate = collected(1_000, false);
-    batch.add(&"GET /".into(), Kind::Http, 0, &aggregate);
+    add_request(&mut batch, 0);
     let whole = batch.clone();
     // The context costs more than the call may, so the context is cut, after its only slice.
     assert_eq!(batch.split(1), whole);
@@ -267,7 +224,7 @@ fn a_context_that_is_split_completely_is_gone() {
 
 #[test]
 fn what_begins_after_the_latest_moment_is_dropped_and_counted() {
-    let start = hour_of(1_700_000_000);
+    let start = hour_of(NOW);
     let mut delta = delta_of_two_hours(start);
     assert_eq!(delta.drop_future(start + HOUR), 0);
     assert_eq!(delta, delta_of_two_hours(start));
@@ -280,19 +237,19 @@ fn what_begins_after_the_latest_moment_is_dropped_and_counted() {
 #[test]
 fn a_batch_is_made_smaller_without_losing_a_count() {
     let mut whole = Batch::new(Precisions::default());
-    let start = hour_of(1_700_000_000);
     for minute in 0..3_000 {
         for micros in [1, 40, 1_000, 30_000, 900_000] {
             let aggregate = collected(1_000 * (micros + minute as u64), false);
-            whole.add(&"GET /".into(), Kind::Http, start + 60 * minute, &aggregate);
+            let second = hour_of(NOW) + 60 * minute;
+            whole.add(&get().name, Kind::Http, second, &aggregate);
         }
     }
-    let count = |batch: &Batch| -> u64 {
+    let count = |batch: &Batch| {
         let records = batch.contexts[&get()].records.iter();
-        records
+        let counts = records
             .flat_map(Slices::iter)
-            .map(|(_, sums)| sums.histogram.count())
-            .sum()
+            .map(|(_, sums)| sums.histogram.count());
+        counts.sum::<u64>()
     };
     let lens = |batch: &Batch| batch.contexts[&get()].records.each_ref().map(Slices::len);
     let all = whole.record_bytes();
@@ -303,11 +260,8 @@ fn a_batch_is_made_smaller_without_losing_a_count() {
         (lens(&batch), batch.record_bytes() < bytes)
     };
     assert_eq!(compacted(all + 1), ([130, 96, 0], true));
-    assert_eq!(
-        compacted(all),
-        ([130, 96, 0], false),
-        "it is as large as it may be"
-    );
+    // It is as large as it may be.
+    assert_eq!(compacted(all), ([130, 96, 0], false));
     assert_eq!(compacted(all - 1), ([2, 98, 1], true));
     assert_eq!(compacted(all / 4), ([2, 2, 9], true));
     // The batch has reached its smallest size.
@@ -321,14 +275,11 @@ fn a_batch_is_made_smaller_without_losing_a_count() {
 
 proptest! {
     #[test]
-    fn merging_is_associative_and_commutative(a in samples(0..400), b in samples(0..400), c in samples(0..400)) {
-        let precisions = Precisions::default();
-        let all = of(&[a.clone(), b.clone(), c.clone()].concat(), &precisions);
-        let (a, b, c) = (of(&a, &precisions), of(&b, &precisions), of(&c, &precisions));
-        let left = merged(&merged(&a, &b), &c);
-        prop_assert_eq!(&left, &merged(&a, &merged(&b, &c)));
-        prop_assert_eq!(&left, &merged(&c, &merged(&b, &a)));
-        prop_assert_eq!(left, all);
+    fn merging_is_associative_and_commutative(parts in uniform3(samples(0..400))) {
+        let of = |samples: &[Sample]| of(samples, &Precisions::default());
+        let all = of(&parts.concat());
+        let merged = merged_in_any_order(parts.map(|part| of(&part)), |a, b| a.merge(b.clone()));
+        prop_assert_eq!(merged, all);
     }
 
     #[test]

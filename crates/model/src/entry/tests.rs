@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::aggregate::Aggregate;
-use crate::context::{Kind, RecordId};
+use crate::context::Kind;
 use crate::histogram::Histogram;
 use crate::machine::MachineMinute;
 use crate::mark::StoredMark;
@@ -19,11 +19,11 @@ use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
 use crate::pack::{
     CENSORED, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section, unpack,
 };
-use crate::ranking::{RankingDelta, RankingSpec};
-use crate::records::Record;
+use crate::ranking::RankingDelta;
 use crate::slice::{Precision, Precisions};
 use crate::slices::Slices;
 use crate::slow_request::{SlowRequest, SlowRequests};
+use crate::tests::{http, list, record_of, spec, timer};
 use crate::timer_sums::TimerSums;
 
 fn unpacked(bytes: &[u8]) -> Result<Batch, Undecodable> {
@@ -56,18 +56,11 @@ fn aggregate(nanos: &[u64], buckets: Vec<(u16, u64)>, errors: u64) -> Aggregate 
     aggregate
 }
 
-fn with(sums: Aggregate) -> Record {
-    Record {
-        sums,
-        ..Record::default()
-    }
-}
-
 #[test]
 fn a_batch_of_one_second_leaves_the_coarser_precisions_out() {
     let mut batch = Batch::new(Precisions::default());
     for n in 0..200 {
-        let name: Arc<str> = format!("GET /some/route/{n:03}").into();
+        let name = format!("GET /some/route/{n:03}").into();
         let one = aggregate(&[1_234_567, 2_345_678], vec![(170, 1), (190, 1)], 0);
         batch.add(&name, Kind::Http, 1_700_000_000, &one);
     }
@@ -78,8 +71,7 @@ fn a_batch_of_one_second_leaves_the_coarser_precisions_out() {
 
 #[test]
 fn sections_and_outcomes_of_a_newer_version_are_skipped() {
-    let one = aggregate(&[5], vec![(0, 1)], 1);
-    let one = with(one);
+    let one = record_of(aggregate(&[5], vec![(0, 1)], 1));
     let mut out = Writer(record(&one));
     out.section(99, |out| out.uint(7));
     assert_eq!(read_record(&out.0), Some(one.clone()));
@@ -98,7 +90,7 @@ fn sections_and_outcomes_of_a_newer_version_are_skipped() {
 #[test]
 fn failures_and_censored_requests_have_sections_only_where_there_are_any() {
     let sections = |buckets| {
-        let packed = record(&with(aggregate(&[5], buckets, 0)));
+        let packed = record(&record_of(aggregate(&[5], buckets, 0)));
         [FAILURES, CENSORED].map(|tag| section(&packed, tag).is_some())
     };
     assert_eq!(sections(vec![(0, 1)]), [false, false]);
@@ -108,7 +100,7 @@ fn failures_and_censored_requests_have_sections_only_where_there_are_any() {
 
 #[test]
 fn sections_are_found_by_their_tag() {
-    let one = with(aggregate(&[5], vec![(0, 1)], 1));
+    let one = record_of(aggregate(&[5], vec![(0, 1)], 1));
     let mut packed = record(&one);
     assert_eq!(section(&packed, 99), None);
     for (tag, body) in [(98, &b"other"[..]), (99, b"body")] {
@@ -122,7 +114,7 @@ fn sections_are_found_by_their_tag() {
 
 #[test]
 fn only_records_of_the_coarser_tiers_say_what_they_include() {
-    let mut one = with(aggregate(&[5], vec![(0, 1)], 1));
+    let mut one = record_of(aggregate(&[5], vec![(0, 1)], 1));
     assert_eq!(section(&record(&one), ROLLED_UNTIL), None);
     one.rolled_until = 60;
     assert!(section(&record(&one), ROLLED_UNTIL).is_some());
@@ -139,32 +131,25 @@ fn an_entry_of_another_version_is_refused() {
     }
 }
 
-fn report(minute: i64, instance: &str, contexts: u64, parts: Aggregate) -> MinuteReport {
-    let context = |number: u64| {
-        let id = RecordId::new(Kind::Http, &number.to_string());
-        (id, parts.clone())
-    };
+fn report(minute: i64, instance: &str, count: u64, parts: &Aggregate) -> MinuteReport {
+    let contexts = (0..count).map(|number| (http(number), parts.clone()));
     MinuteReport {
-        minute,
         instance: instance.into(),
-        version: contexts.is_multiple_of(2).then(|| "1.4.2".into()),
-        max_contexts: contexts as usize,
-        is_side_by_side: contexts > 2,
-        contexts: (0..contexts).map(context).collect(),
-        machine: None,
+        version: count.is_multiple_of(2).then(|| "1.4.2".into()),
+        max_contexts: count as usize,
+        is_side_by_side: count > 2,
+        ..crate::tests::report(minute, contexts.collect())
     }
 }
 
 #[test]
 fn a_minute_of_an_instance_comes_back() {
-    let contexts = report(0, "a", 4, aggregate(&[5], vec![(1, 2)], 1)).contexts;
+    let parts = aggregate(&[5], vec![(1, 2)], 1);
     for version in [None, Some("1.4.2".into())] {
-        let contexts = contexts.clone();
         let minute = InstanceMinute {
             version,
-            max_contexts: 0,
-            contexts,
-            machine: None,
+            contexts: report(0, "a", 4, &parts).contexts,
+            ..InstanceMinute::default()
         };
         let packed = crate::pack::pack(&minute);
         assert_eq!(unpack(&packed), Some(minute));
@@ -184,7 +169,7 @@ fn the_machine_of_a_minute_comes_back() {
     };
     let mut batch = Batch::new(Precisions::default());
     for (instance, machine) in [("a", Some(machine)), ("b", None)] {
-        let mut report = report(1_700_000_040, instance, 2, Aggregate::default());
+        let mut report = report(1_700_000_040, instance, 2, &Aggregate::default());
         report.machine = machine;
         batch.reports.push(report);
     }
@@ -200,7 +185,7 @@ fn the_machine_of_a_minute_comes_back() {
 fn a_histogram_of_more_than_1024_buckets_is_refused() {
     let of = |buckets: u16| {
         let buckets = (0..buckets).map(|index| (index, 1));
-        with(aggregate(&[5], buckets.collect(), 0))
+        record_of(aggregate(&[5], buckets.collect(), 0))
     };
     assert_eq!(read_record(&record(&of(1_024))), Some(of(1_024)));
     assert_eq!(read_record(&record(&of(1_025))), None);
@@ -237,8 +222,7 @@ fn timed(mut aggregate: Aggregate, timers: u64) -> Aggregate {
             sum: number << 40,
             covered: 1,
         };
-        let timer = RecordId::new(Kind::Timer, &number.to_string());
-        aggregate.timers.add(timer, &sums);
+        aggregate.timers.add(timer(number), &sums);
         aggregate.timers.covered += number;
     }
     aggregate
@@ -254,8 +238,7 @@ fn sixteen_timers_take_few_bytes() {
             sum: 6_000 * 12_345_678,
             covered: 6_000 * 12_345_678,
         };
-        busy.timers
-            .add(RecordId::new(Kind::Timer, &number.to_string()), &sums);
+        busy.timers.add(timer(number), &sums);
     }
     let plain = crate::pack::aggregate(&Aggregate::default()).len();
     let timers = crate::pack::aggregate(&busy).len() - plain;
@@ -265,31 +248,20 @@ fn sixteen_timers_take_few_bytes() {
 fn slow(nanos: u64, number: u64) -> SlowRequest {
     let text = (number > 0).then(|| number.to_string().into());
     SlowRequest {
-        nanos,
         ended: -1_700_000_000_123,
-        context: "GET /".into(),
-        instance: "a:1".into(),
         outcome: Outcome::ALL[number as usize],
         is_error: number == 2,
         status: (number > 0).then_some(500),
         trace_id: text.clone(),
         path: text,
+        ..crate::tests::slow(nanos)
     }
-}
-
-/// A list of slow and failed requests, as a context may have it.
-fn ten_requests() -> SlowRequests {
-    let mut list = SlowRequests::of(Kind::Http);
-    for number in 0..5 {
-        list.add(slow(1 << 40 | number, 1));
-        list.add(slow(number, 2));
-    }
-    list
 }
 
 #[test]
 fn a_list_of_slow_and_failed_requests_comes_back() {
-    let list = ten_requests();
+    let requests = (0..5).flat_map(|number| [slow(1 << 40 | number, 1), slow(number, 2)]);
+    let list = list(Kind::Http, &requests.collect::<Vec<_>>());
     assert_eq!((list.len(), list.failed().len()), (10, 5));
     let packed = list.pack();
     assert_eq!(SlowRequests::unpack(&packed, Kind::Http), Some(list));
@@ -300,16 +272,9 @@ fn a_list_of_slow_and_failed_requests_comes_back() {
 
 fn batches() -> impl Strategy<Value = Batch> {
     let precisions = vec((1u32..100_000, 1u32..200), 1..5);
-    let samples = vec(
-        (
-            0..4u8,
-            -5_000i64..1_700_009_000,
-            0..u64::MAX / 8,
-            vec((0..508u16, 1..u64::MAX / 600), 0..20),
-            0..3u64,
-        ),
-        0..30,
-    );
+    let buckets = vec((0..508u16, 1..u64::MAX / 600), 0..20);
+    let (seconds, nanos) = (-5_000i64..1_700_009_000, 0..u64::MAX / 8);
+    let samples = vec((0..4u8, seconds, nanos, buckets, 0..3u64), 0..30);
     (precisions, samples, 0..9u64).prop_map(|(counters, samples, late)| {
         let counters = counters.iter().map(|(p, n)| Precision::new(*p, *n));
         let mut counters: Vec<_> = counters.collect();
@@ -322,32 +287,23 @@ fn batches() -> impl Strategy<Value = Batch> {
             let name: Arc<str> = format!("n{name}").into();
             batch.add(&name, kind, second, &timed(one, errors));
             batch.count(&format!("c{name}").into(), second, second - 7);
-            batch.add_slow(
-                ContextId::new(kind, name.clone()),
-                second,
-                slow(nanos, errors),
-            );
-            let spec = RankingSpec {
-                interval: 60,
-                slices: 24,
-                max_ids: 5,
-            };
-            let rankings = &mut batch.rankings;
-            let ranking = rankings.or_insert_with(name.clone(), || RankingDelta::new(spec));
+            let slowest = list(kind, &[slow(nanos, errors)]);
+            batch.add_slowest(ContextId::new(kind, name.clone()), second, slowest);
+            let empty = || RankingDelta::new(spec(60, 24, 5));
+            let ranking = batch.rankings.or_insert_with(name.clone(), empty);
             ranking.add(&name, second, 5 - errors as i64);
-            if errors == 1 {
-                ranking.remove(&name);
-            }
             ranking.dropped += errors;
             if errors == 1 {
+                ranking.remove(&name);
                 let mark = marks::of(&format!("{name}-{second}"), second, nanos);
                 batch.add_mark(mark).expect("there is room");
             }
             let parts = batch.contexts.values().next().into_iter();
             let parts = parts.flat_map(|delta| delta.records[0].iter());
             if let Some((_, parts)) = parts.last() {
-                let report = report(second, &name, errors, parts.clone());
-                batch.reports.push(report);
+                batch
+                    .reports
+                    .push(report(second, &name, errors, &parts.clone()));
             }
         }
         batch.late += late;
@@ -364,7 +320,7 @@ proptest! {
 
     #[test]
     fn a_record_comes_back(nanos in vec(any::<u64>(), 0..9), buckets in vec((0..508u16, 1..u64::MAX / 600), 0..600), outcomes in any::<[u64; OUTCOME_COUNT]>(), errors in any::<u64>(), rolled_until in any::<i64>()) {
-        let mut one = with(aggregate(&nanos, buckets, errors));
+        let mut one = record_of(aggregate(&nanos, buckets, errors));
         one.sums.outcomes.counts = outcomes;
         one.rolled_until = rolled_until;
         one.sums = timed(one.sums, errors % 20);

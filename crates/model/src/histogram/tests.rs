@@ -1,17 +1,12 @@
 //! Tests of histograms: buckets, merging and quantiles.
 
 use super::*;
+use crate::tests::merged_in_any_order;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 fn of(nanos: &[u64]) -> Histogram {
     Histogram::new(SCALE, nanos.iter().map(|v| (bucket_of(*v) as u16, 1)))
-}
-
-fn merged(a: &Histogram, b: &Histogram) -> Histogram {
-    let mut both = a.clone();
-    both.merge(b);
-    both
 }
 
 /// The exact nearest-rank quantile.
@@ -42,14 +37,10 @@ fn a_histogram_takes_the_memory_of_its_own_buckets() {
 
 #[test]
 fn the_range_is_1_us_to_1_h() {
-    assert_eq!(bucket_of(0), 0);
-    assert_eq!(bucket_of(1_000), 0);
-    assert_eq!(bucket_of(1_044), 0);
-    assert_eq!(bucket_of(1_045), 1);
-    assert_eq!(bucket_of(1_999), 15);
-    assert_eq!(bucket_of(2_000), 16);
-    assert_eq!(bucket_of(3_600_000_000_000), BUCKETS - 1);
-    assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    let buckets = [0, 1_000, 1_044, 1_045, 1_999, 2_000].map(bucket_of);
+    assert_eq!(buckets, [0, 0, 0, 1, 15, 16]);
+    let last = [3_600_000_000_000, u64::MAX].map(bucket_of);
+    assert_eq!(last, [BUCKETS - 1; 2]);
     assert!(lower_bound(BUCKETS as u16, SCALE) > 3_600.0);
 }
 
@@ -89,10 +80,8 @@ fn a_quantile_is_limited_to_the_smallest_and_largest_duration() {
     assert_eq!(within(Some(1e-3), Some(3e-3)), middle);
     assert_eq!(within(Some(3e-3), None), Some(3e-3));
     assert_eq!(within(None, Some(1e-3)), Some(1e-3));
-    assert_eq!(
-        Histogram::default().quantile_within(0.5, Some(1.0), None),
-        None
-    );
+    let of_none = Histogram::default().quantile_within(0.5, Some(1.0), None);
+    assert_eq!(of_none, None);
 }
 
 #[test]
@@ -100,10 +89,15 @@ fn an_empty_histogram_takes_the_scale_of_the_coarser_one() {
     let fine = of(&[2_000_000, 2_500_000]);
     let mut coarse = fine.clone();
     coarse.coarsen(COARSE_SCALE);
-    let (empty, empty_coarse) = (of(&[]), Histogram::new(COARSE_SCALE, []));
-    assert_eq!(merged(&empty, &fine), fine);
-    assert_eq!(merged(&empty, &coarse), coarse);
-    assert_eq!(merged(&empty_coarse, &fine), coarse);
+    let empty_coarse = Histogram::new(COARSE_SCALE, []);
+    for (mut empty, other, merged) in [
+        (of(&[]), &fine, &fine),
+        (of(&[]), &coarse, &coarse),
+        (empty_coarse, &fine, &coarse),
+    ] {
+        empty.merge(other);
+        assert_eq!(empty, *merged);
+    }
 }
 
 #[test]
@@ -184,12 +178,10 @@ proptest! {
         if coarse {
             b.coarsen(COARSE_SCALE);
         }
-        let left = merged(&merged(&a, &b), &c);
-        prop_assert_eq!(left.count(), all.len() as u64);
-        prop_assert_eq!(&left, &merged(&a, &merged(&b, &c)));
-        prop_assert_eq!(&left, &merged(&c, &merged(&b, &a)));
+        let merged = merged_in_any_order([a, b, c], Histogram::merge);
+        prop_assert_eq!(merged.count(), all.len() as u64);
         if !coarse {
-            prop_assert_eq!(&left, &of(&all));
+            prop_assert_eq!(merged, of(&all));
         }
     }
 }

@@ -1,8 +1,6 @@
 //! The arithmetic of profiles, and their packed form.
 
 use super::*;
-use crate::histogram::Histogram;
-use crate::histogram::bucket_of;
 use crate::pack::{pack, unpack};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,12 +12,7 @@ const AT: usize = 2 * 24 + 15;
 
 /// Requests of this many milliseconds, some of which fail.
 fn requests(count: u64, millis: u64, errors: u64) -> Aggregate {
-    let mut aggregate = Aggregate::default();
-    let nanos = millis * 1_000_000;
-    for _ in 0..count {
-        aggregate.times.record(nanos);
-    }
-    aggregate.histogram = Histogram::new(4, [(bucket_of(nanos) as u16, count)]);
+    let mut aggregate = crate::tests::requests(count, millis * 1_000_000);
     aggregate.outcomes.errors = errors;
     aggregate
 }
@@ -31,8 +24,17 @@ fn recorded(hours: i64) -> RecordedHours {
     recorded
 }
 
-fn near(a: f64, b: f64) -> bool {
-    (a - b).abs() <= 1e-9 * b.abs().max(1.0)
+#[track_caller]
+fn assert_near(figure: Option<f64>, expected: f64) {
+    let figure = figure.expect("there are requests");
+    let is_near = (figure - expected).abs() <= 1e-9 * expected.abs().max(1.0);
+    assert!(is_near, "{figure} instead of {expected}");
+}
+
+/// The hours of the week of which something is known.
+fn known(profile: &Profile) -> Vec<(usize, ProfileHour)> {
+    let hours = profile.hours().iter().copied().enumerate();
+    hours.filter(|(_, hour)| hour.weeks > 0).collect()
 }
 
 #[test]
@@ -57,29 +59,23 @@ fn the_week_begins_on_monday_at_midnight_utc() {
 fn each_week_weighs_those_before_by_three_quarters() {
     let recorded = recorded(4 * 168);
     let mut profile = Profile::beginning_at(START);
-    for (week, (count, millis, errors)) in [(100, 10, 10), (200, 20, 0), (40, 30, 4)]
-        .into_iter()
-        .enumerate()
-    {
-        let hour = START + week as i64 * WEEK;
-        assert!(profile.apply(hour, &requests(count, millis, errors), &recorded));
+    for (week, count, millis, errors) in [(0, 100, 10, 10), (1, 200, 20, 0), (2, 40, 30, 4)] {
+        let requests = requests(count, millis, errors);
+        assert!(profile.apply(START + week * WEEK, &requests, &recorded));
     }
     let hour = profile.hours()[AT];
     let (old, older) = (0.75, 0.75 * 0.75);
     let weight = 1.0 + old + older;
     let count = 40.0 + 200.0 * old + 100.0 * older;
     assert_eq!(hour.weeks, 3);
-    assert!(near(hour.weight, weight));
+    assert_near(Some(hour.weight), weight);
     let seconds = 40.0 * 0.030 + 200.0 * 0.020 * old + 100.0 * 0.010 * older;
-    assert!(near(hour.requests_per_hour().unwrap(), count / weight));
-    assert!(near(
-        hour.errors_per_hour().unwrap(),
-        (4.0 + 10.0 * older) / weight
-    ));
-    assert!(near(hour.mean().unwrap(), seconds / count));
+    assert_near(hour.requests_per_hour(), count / weight);
+    assert_near(hour.errors_per_hour(), (4.0 + 10.0 * older) / weight);
+    assert_near(hour.mean(), seconds / count);
     // All requests of an hour take the same time. The percentile is exact, because the minimum and the maximum limit
     // it.
-    assert!(near(hour.tail().unwrap(), seconds / count));
+    assert_near(hour.tail(), seconds / count);
     // After the first week, all other hours have no request.
     let next = profile.hours()[AT + 1];
     assert_eq!((next.weeks, next.requests), (2, 0.0));
@@ -109,17 +105,13 @@ fn hours_without_requests_count_if_they_were_recorded() {
     let mut profile = Profile::beginning_at(START);
     profile.apply(START, &requests(60, 1, 0), &recorded);
     profile.pass(recorded.until(), &recorded);
-    let hours = profile.hours().iter().enumerate();
-    let known = hours.filter(|(_, hour)| hour.weeks > 0);
-    let known: Vec<_> = known.map(|(at, hour)| (at - AT, hour.weight)).collect();
-    assert_eq!(known, [(0, 1.0), (1, 1.0), (26, 0.5), (27, 1.0)]);
+    let weights = known(&profile).into_iter();
+    let weights = weights.map(|(at, hour)| (at - AT, hour.weight));
+    assert!(weights.eq([(0, 1.0), (1, 1.0), (26, 0.5), (27, 1.0)]));
     assert_eq!(profile.until(), recorded.until());
     // Later in the week nothing was recorded.
     profile.pass(START + 100 * HOUR, &recorded);
-    assert_eq!(
-        profile.hours().iter().filter(|hour| hour.weeks > 0).count(),
-        4
-    );
+    assert_eq!(known(&profile).len(), 4);
 }
 
 #[test]
@@ -130,14 +122,10 @@ fn a_part_of_an_hour_weighs_as_much_as_the_part() {
     let mut profile = Profile::beginning_at(START);
     profile.apply(START, &requests(100, 1, 0), &recorded);
     // 100 requests in 20 minutes are 300 per hour.
-    assert!(near(
-        profile.hours()[AT].requests_per_hour().unwrap(),
-        300.0
-    ));
+    assert_near(profile.hours()[AT].requests_per_hour(), 300.0);
     profile.apply(START + WEEK, &requests(100, 1, 0), &recorded);
-    let hour = profile.hours()[AT];
     let expected = (100.0 + 75.0) / (1.0 + 0.25);
-    assert!(near(hour.requests_per_hour().unwrap(), expected));
+    assert_near(profile.hours()[AT].requests_per_hour(), expected);
 }
 
 #[test]
@@ -145,10 +133,7 @@ fn requests_of_an_hour_of_which_nothing_is_known_show_that_it_was_recorded() {
     let recorded = RecordedHours::beginning_at(START);
     let mut profile = Profile::beginning_at(START);
     assert!(profile.apply(START, &requests(2, 1, 0), &recorded));
-    assert!(near(
-        profile.hours()[AT].requests_per_hour().unwrap(),
-        120.0
-    ));
+    assert_near(profile.hours()[AT].requests_per_hour(), 120.0);
 }
 
 #[test]
@@ -156,10 +141,7 @@ fn a_page_has_no_zeros_from_before_its_first_request() {
     let recorded = recorded(400);
     let mut profile = Profile::beginning_at(START + 200 * HOUR);
     profile.apply(START + 200 * HOUR, &requests(5, 1, 0), &recorded);
-    assert_eq!(
-        profile.hours().iter().filter(|hour| hour.weeks > 0).count(),
-        1
-    );
+    assert_eq!(known(&profile).len(), 1);
 }
 
 #[test]
@@ -206,6 +188,11 @@ fn a_full_profile_takes_at_most_what_is_stated() {
     assert_eq!(pack(&Profile::beginning_at(START)).len(), 168 + 5);
 }
 
+fn sums(hour: &ProfileHour) -> [f64; 4] {
+    let (seconds, tail_seconds) = (hour.seconds, hour.tail_seconds);
+    [hour.requests, hour.errors, seconds, tail_seconds]
+}
+
 fn hours() -> impl Strategy<Value = ProfileHour> {
     let sums = vec(prop_oneof![Just(0.0), 0.0..1e12, Just(f64::MAX)], 4);
     (any::<u8>(), 0.0..=4.0, sums).prop_map(|(weeks, weight, sums)| match weeks {
@@ -231,12 +218,7 @@ proptest! {
         for (read, hour) in read.hours().iter().zip(&hours) {
             prop_assert_eq!(read.weeks, hour.weeks);
             prop_assert!((read.weight - hour.weight).abs() <= WEIGHT_UNIT);
-            for (read, sum) in [
-                (read.requests, hour.requests),
-                (read.errors, hour.errors),
-                (read.seconds, hour.seconds),
-                (read.tail_seconds, hour.tail_seconds),
-            ] {
+            for (read, sum) in sums(read).into_iter().zip(sums(hour)) {
                 let sum = sum.min(f64::from(f32::MAX));
                 prop_assert!((read - sum).abs() <= 1e-5 * sum, "{} {}", read, sum);
             }
@@ -252,9 +234,9 @@ proptest! {
         begun.append(&mut bytes);
         for cut in [&begun[..], &begun[begun.len().min(5)..]] {
             if let Some(mut profile) = unpack::<Profile>(cut) {
-                let sums = |hour: &ProfileHour| [hour.weight, hour.requests, hour.errors, hour.seconds, hour.tail_seconds];
                 let is_sane = |sum: f64| sum.is_finite() && sum >= 0.0;
-                prop_assert!(profile.hours().iter().flat_map(sums).all(is_sane));
+                let mut hours = profile.hours().iter();
+                prop_assert!(hours.all(|hour| is_sane(hour.weight) && sums(hour).into_iter().all(is_sane)));
                 profile.apply(START, &requests(3, 1, 0), &recorded(3));
                 profile.pass(START + WEEK, &recorded(100));
             }

@@ -141,18 +141,11 @@ impl CarriedSpecs {
 mod tests {
     use super::*;
     use crate::pack::{pack, unpack};
+    use crate::tests::spec;
     use proptest::prelude::*;
 
     const DAY: i64 = 86_400;
     const NOW: i64 = 1_700_000_040;
-
-    fn spec(interval: u32, slices: u32, max_ids: u32) -> RankingSpec {
-        RankingSpec {
-            interval,
-            slices,
-            max_ids,
-        }
-    }
 
     #[test]
     fn the_longer_period_holds_until_nothing_was_added_with_it_for_that_long() {

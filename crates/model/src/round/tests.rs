@@ -5,22 +5,16 @@ use crate::batch::Batch;
 use crate::context::{ALL, Kind};
 use crate::minute_report::MinuteReport;
 use crate::slice::HOUR;
+use crate::tests::{contexts, get, history, http, requests};
 use crate::tier::{DAY, TIERS};
-use crate::tiers::History;
 
 const NOW: i64 = 1_700_000_000;
-
-fn get() -> ContextId {
-    ContextId::new(Kind::Http, "GET /")
-}
 
 /// One request of `GET /` and one sale in each of these seconds.
 fn batch(precisions: &Precisions, seconds: &[i64], late: u64) -> Batch {
     let mut batch = Batch::new(precisions.clone());
-    let mut request = Aggregate::default();
-    request.times.record(1_000);
     for second in seconds {
-        batch.add(&"GET /".into(), Kind::Http, *second, &request);
+        batch.add(&get().name, Kind::Http, *second, &requests(1, 1_000));
         batch.count(&"sales".into(), *second, 1);
     }
     batch.late = late;
@@ -30,10 +24,8 @@ fn batch(precisions: &Precisions, seconds: &[i64], late: u64) -> Batch {
 fn add(round: &mut Round, batch: &Batch, appended_at: i64) {
     let packed = crate::entry::pack(batch);
     let mut entry = EntryReader::new(&packed).expect("an entry");
-    while round
-        .add_part(&mut entry, appended_at, 9)
-        .expect("an entry")
-    {}
+    let mut add_part = || round.add_part(&mut entry, appended_at, 9);
+    while add_part().expect("an entry") {}
 }
 
 fn empty(appended_at: i64) -> Round {
@@ -49,6 +41,7 @@ fn partitions_never_change() {
     assert_eq!(partition("GET /users/{id}"), 224);
     assert_eq!(partition(ALL), 128);
     assert_eq!(PARTITION_OF_MARKS, 0);
+    assert_eq!(partition_of_record(http("GET /")), 60);
 }
 
 #[test]
@@ -62,15 +55,12 @@ fn what_lies_in_the_future_is_refused_and_counted() {
         let batch = batch(&precisions, seconds, late as u64);
         add(&mut round, &batch, NOW);
     }
-    let [group] = &round.groups[..] else {
-        panic!("{} groups", round.groups.len());
-    };
+    assert_eq!(round.groups.len(), 1);
+    let group = &round.groups[0];
     let accepted = &group.contexts[&get()];
     assert_eq!((accepted.skewed, accepted.delta.requests()), (2, 4));
-    assert_eq!(
-        accepted.delta.last_seen, NOW,
-        "it was not seen in the future"
-    );
+    // It was not seen in the future.
+    assert_eq!(accepted.delta.last_seen, NOW);
     let sales: Vec<_> = group.counters["sales"][0].iter().collect();
     let slice = |second| precisions.counters[0].slice(second);
     assert_eq!(sales, [(slice(NOW), &2), (slice(allowed), &2)]);
@@ -80,52 +70,34 @@ fn what_lies_in_the_future_is_refused_and_counted() {
 #[test]
 fn reports_are_merged_and_those_that_are_not_retained_dropped() {
     let precisions = Precisions::new([60], 120);
-    let context = |number: u64| {
-        let mut sums = Aggregate::default();
-        (0..number).for_each(|_| sums.times.record(1_000));
-        (RecordId::new(Kind::Http, &number.to_string()), sums)
-    };
-    let report = |minute, numbers: &[u64]| MinuteReport {
-        minute,
-        instance: "a".into(),
+    let report = |minute, counts: &[(u64, u64)]| MinuteReport {
         version: Some("1".into()),
-        max_contexts: numbers.len(),
-        is_side_by_side: numbers.len() > 1,
-        contexts: numbers.iter().copied().map(context).collect(),
-        machine: None,
+        max_contexts: counts.len(),
+        is_side_by_side: counts.len() > 1,
+        ..crate::tests::report(minute, contexts(counts))
     };
     let newest = FINEST.slice(NOW);
     let oldest = FINEST.slice(FINEST.cutoff(NOW)) + 60;
     let mut round = empty(NOW);
-    for (minute, numbers) in [
-        (newest, &[3, 1][..]),
-        (oldest - 60, &[9]),
-        (oldest, &[9]),
-        (newest, &[5]),
-        (newest + SKEW_ALLOWED, &[9]),
-        (newest + SKEW_ALLOWED + 60, &[9]),
-    ] {
-        let mut batch = Batch::new(precisions.clone());
-        batch.add_report(report(minute, numbers));
-        add(&mut round, &batch, NOW);
-    }
     let mut expected = Map::default();
-    for report in [
-        report(oldest, &[9]),
-        report(newest, &[3, 1]),
-        report(newest, &[5]),
-        report(newest + SKEW_ALLOWED, &[9]),
+    for (minute, counts, is_retained) in [
+        (newest, &[(3, 3), (1, 1)][..], true),
+        (oldest - 60, &[(9, 9)], false),
+        (oldest, &[(9, 9)], true),
+        (newest, &[(5, 5)], true),
+        (newest + SKEW_ALLOWED, &[(9, 9)], true),
+        (newest + SKEW_ALLOWED + 60, &[(9, 9)], false),
     ] {
-        let sums = expected.or_insert_with(report.minute, MinuteSums::default);
-        sums.add(report);
+        let report = report(minute, counts);
+        let mut batch = Batch::new(precisions.clone());
+        batch.add_report(report.clone());
+        add(&mut round, &batch, NOW);
+        if is_retained {
+            let sums = expected.or_insert_with(minute, MinuteSums::default);
+            sums.add(report);
+        }
     }
     assert_eq!(round.reports, expected);
-}
-
-#[test]
-fn partitions_of_records_never_change() {
-    let id = RecordId::new(Kind::Http, "GET /");
-    assert_eq!(partition_of_record(id), 60);
 }
 
 #[test]
@@ -162,11 +134,7 @@ fn records_are_added_to_the_tiers_that_they_belong_to() {
     let seconds = [NOW, oldest, oldest - 60];
     let batch = batch(&precisions, &seconds, 0);
     let delta = &batch.contexts[&get()];
-    let history = History {
-        days: 20,
-        since: 0,
-        asked_at: 0,
-    };
+    let history = history(20, 0, 0);
     let with_days = Tiers {
         history: Some(history),
     };

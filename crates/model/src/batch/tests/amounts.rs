@@ -2,17 +2,9 @@
 
 use super::*;
 use crate::amounts::Amounts;
-use crate::ranking::RankingSpec;
+use crate::tests::{amounts as of, spec};
 
 const NOW: i64 = 1_700_000_040;
-
-fn of(requests: u64, additions: u64, details: u64) -> Amounts {
-    Amounts {
-        requests,
-        additions,
-        details,
-    }
-}
 
 #[test]
 fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
@@ -26,21 +18,10 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
         batch.count(&"sold".into(), NOW + second, 2);
     }
     assert_eq!(batch.amounts(), of(0, 17 + 400, 0));
-    let spec = RankingSpec {
-        interval: 60,
-        slices: 3,
-        max_ids: 2,
-    };
-    let mut posts = RankingDelta::new(spec);
-    let id = |id: &str| Arc::<str>::from(id);
-    posts.remove(&id("a"));
-    for (id, second, n) in [
-        (id("a"), 0, 3),
-        (id("b"), 0, 4),
-        (id("b"), 60, -4),
-        (id("c"), 0, 1),
-    ] {
-        posts.add(&id, NOW + second, n);
+    let mut posts = RankingDelta::new(spec(60, 3, 2));
+    posts.remove(&"a".into());
+    for (id, second, n) in [("a", 0, 3), ("b", 0, 4), ("b", 60, -4), ("c", 0, 1)] {
+        posts.add(&id.into(), NOW + second, n);
     }
     // There is no room for `c`, which added 1.
     posts.limit();
@@ -51,11 +32,8 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
 
 #[test]
 fn each_request_counts_once() {
-    let samples = [
-        (0, NOW, 5, false),
-        (1, NOW, 5, true),
-        (1, NOW + 1, 5, false),
-    ];
+    let samples = [(0, 0, false), (1, 0, true), (1, 1, false)];
+    let samples = samples.map(|(name, second, error)| (name, NOW + second, 5, error));
     let batch = super::of(&samples, &Precisions::default());
     let amounts = batch.amounts();
     // Each request adds 2 to a counter as well.
@@ -70,15 +48,7 @@ fn a_batch_is_no_more_than_its_parts() {
     for n in 0..100 {
         batch.count(&n.to_string().into(), NOW, n);
     }
-    batch.add_report(MinuteReport {
-        minute: NOW,
-        instance: "a".into(),
-        version: None,
-        max_contexts: 1,
-        is_side_by_side: false,
-        contexts: Vec::new(),
-        machine: None,
-    });
+    batch.add_report(report(NOW, Vec::new()));
     let (all, mut parts) = (batch.amounts(), Amounts::default());
     while !batch.is_empty() {
         parts += batch.split(24).amounts();

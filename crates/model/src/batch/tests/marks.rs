@@ -9,10 +9,8 @@ fn marks_are_joined_by_id_and_those_without_room_are_refused() {
         let mark = Mark::of_text(number.to_string(), number as i64, "deploy");
         mark.expect("it is short")
     };
-    let (mut batch, mut other) = (
-        Batch::new(Precisions::default()),
-        Batch::new(Precisions::default()),
-    );
+    let mut batch = Batch::new(Precisions::default());
+    let mut other = batch.clone();
     for number in 0..MAX_PENDING_MARKS {
         assert_eq!(batch.add_mark(mark(number)), Ok(()));
     }

@@ -2,15 +2,17 @@
 
 use super::*;
 use crate::minute_report::{MAX_PENDING_REPORTS, REPORTED_CONTEXT_COST};
+use crate::tests::contexts;
 
 /// A report of this many contexts, busiest first.
-fn large_report(minute: i64, contexts: usize) -> MinuteReport {
-    let context = |number: usize| {
-        let mut aggregate = collected(1_000, false);
-        aggregate.times.count = (contexts - number) as u64;
-        (RecordId::new(Kind::Http, &number.to_string()), aggregate)
-    };
-    report(minute, (0..contexts).map(context).collect())
+fn large_report(minute: i64, count: u64) -> MinuteReport {
+    let counts: Vec<_> = (0..count).map(|name| (name, count - name)).collect();
+    report(minute, contexts(&counts))
+}
+
+fn minutes(batch: &Batch) -> Vec<i64> {
+    let reports = batch.reports.iter();
+    reports.map(|report| report.minute / 60).collect()
 }
 
 #[test]
@@ -19,12 +21,13 @@ fn the_newest_reports_wait() {
     for minute in (0..=MAX_PENDING_REPORTS as i64).rev() {
         batch.add_report(large_report(60 * minute, 1));
     }
-    let minutes = batch.reports.iter().map(|report| report.minute / 60);
-    assert!(minutes.eq(1..=MAX_PENDING_REPORTS as i64));
-    assert_eq!(
-        (batch.len(), batch.is_empty()),
-        (MAX_PENDING_REPORTS, false)
+    assert!(
+        minutes(&batch)
+            .into_iter()
+            .eq(1..=MAX_PENDING_REPORTS as i64)
     );
+    assert_eq!(batch.len(), MAX_PENDING_REPORTS);
+    assert!(!batch.is_empty());
     let mut other = large_report(60, 1);
     other.instance = "b".into();
     batch.add_report(other);
@@ -41,12 +44,8 @@ fn reports_are_cut_between_contexts_and_the_busiest_go_first() {
     let (mut again, mut lens) = (Batch::new(Precisions::default()), Vec::new());
     while !batch.is_empty() {
         let part = batch.split(50 * REPORTED_CONTEXT_COST);
-        lens.push(
-            part.reports
-                .iter()
-                .map(|r| r.contexts.len())
-                .collect::<Vec<_>>(),
-        );
+        let of_part = part.reports.iter().map(|report| report.contexts.len());
+        lens.push(of_part.collect::<Vec<_>>());
         again.merge(part);
     }
     assert_eq!(lens, [vec![50], vec![50], vec![10]]);
@@ -58,12 +57,7 @@ fn reports_are_cut_between_contexts_and_the_busiest_go_first() {
 fn the_oldest_reports_are_dropped_before_records_are_merged() {
     let mut whole = Batch::new(Precisions::default());
     for minute in 0..10 {
-        whole.add(
-            &"GET /".into(),
-            Kind::Http,
-            60 * minute,
-            &collected(7, true),
-        );
+        add_request(&mut whole, 60 * minute);
         whole.add_report(large_report(60 * minute, 20));
     }
     let bytes = whole.record_bytes();
@@ -72,11 +66,7 @@ fn the_oldest_reports_are_dropped_before_records_are_merged() {
         batch.compact(bytes - surplus);
         assert_eq!(batch.contexts, whole.contexts);
         assert!(batch.record_bytes() <= bytes - surplus);
-        batch
-            .reports
-            .iter()
-            .map(|r| r.minute / 60)
-            .collect::<Vec<_>>()
+        minutes(&batch)
     };
     let one = vec![large_report(0, 20)].bytes();
     assert_eq!(reports(0).len(), 10);

@@ -35,21 +35,17 @@ fn entries(mut batch: Batch) -> usize {
 }
 
 fn ranking(ids: usize) -> Batch {
-    let spec = RankingSpec {
-        interval: 60,
-        slices: 1,
-        max_ids: 100_000,
-    };
-    let (mut batch, mut delta) = (plain(), RankingDelta::new(spec));
+    let mut delta = RankingDelta::new(spec(60, 1, 100_000));
     // Removals of the longest ids: removals cost the least.
     (0..ids).for_each(|id| delta.remove(&format!("{id:0MAX_NAME$}").into()));
+    let mut batch = plain();
     batch.add_ranking("ranking".into(), delta);
     batch
 }
 
 fn reported(contexts: u64, sums: &Aggregate) -> Batch {
     let mut batch = plain();
-    batch.add_report(report(NOW, "a", contexts, sums.clone()));
+    batch.add_report(report(NOW, "a", contexts, sums));
     batch
 }
 
@@ -92,11 +88,11 @@ fn the_largest_records_and_reports_are_read() {
 #[test]
 fn what_no_sender_makes_is_refused() {
     let refused = |batch: &Batch| unpacked(&pack(batch)) == Err(Undecodable);
+    let one = aggregate(&[1], vec![(0, 1)], 0);
     let of_names = |names: &[usize]| {
         let mut batch = plain();
         for bytes in names {
-            let name = "x".repeat(*bytes).into();
-            batch.add(&name, Kind::Http, NOW, &aggregate(&[1], vec![(0, 1)], 0));
+            batch.add(&"x".repeat(*bytes).into(), Kind::Http, NOW, &one);
         }
         batch
     };
@@ -105,8 +101,7 @@ fn what_no_sender_makes_is_refused() {
 
     let mut many = Batch::new(Precisions::default());
     for n in 0..700 {
-        let name = n.to_string().into();
-        many.add(&name, Kind::Http, NOW, &aggregate(&[1], vec![(0, 1)], 0));
+        many.add(&n.to_string().into(), Kind::Http, NOW, &one);
     }
     assert!(refused(&many), "it costs too much");
     assert!(refused(&ranking(13_000)));
@@ -134,13 +129,9 @@ fn what_no_sender_makes_is_refused() {
 #[test]
 fn a_ranking_without_length_or_slices_is_refused() {
     let is_read = |interval, slices| {
-        let spec = RankingSpec {
-            interval,
-            slices,
-            max_ids: 10,
-        };
+        let delta = RankingDelta::new(spec(interval, slices, 10));
         let mut batch = plain();
-        batch.add_ranking("hot".into(), RankingDelta::new(spec));
+        batch.add_ranking("hot".into(), delta);
         unpacked(&pack(&batch)) == Ok(batch)
     };
     assert!(is_read(1, 1));
