@@ -306,9 +306,9 @@ mod tests {
         let pool = Pool([const { Mutex::new(Vec::new()) }; LISTS]);
         let most = LISTS * BUFFERS_PER_LIST;
         let buffers: Vec<_> = (0..most + 3).map(|_| pool.take()).collect();
-        buffers
-            .into_iter()
-            .for_each(|buffer| pool.give_back(buffer));
+        for buffer in buffers {
+            pool.give_back(buffer);
+        }
         let lists = pool.0.iter();
         let pooled = lists.map(|list| list.lock().expect("free").len());
         assert_eq!(pooled.sum::<usize>(), most);

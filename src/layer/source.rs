@@ -148,16 +148,11 @@ mod tests {
 
     #[test]
     fn a_star_ignores_all_paths_below_and_no_others() {
-        let skips = IgnoreList::new(["/healthz", "/admin/pulse/*"]);
-        for path in [
-            "/healthz",
-            "/admin/pulse",
-            "/admin/pulse/",
-            "/admin/pulse/api/paths",
-        ] {
+        let skips = IgnoreList::new(["/healthz", "/a/pulse/*"]);
+        for path in ["/healthz", "/a/pulse", "/a/pulse/", "/a/pulse/api/b"] {
             assert!(skips.contain(path), "{path}");
         }
-        for path in ["/", "/healthz/", "/admin", "/admin/pulses"] {
+        for path in ["/", "/healthz/", "/a", "/a/pulses"] {
             assert!(!skips.contain(path), "{path}");
         }
     }
@@ -172,18 +167,12 @@ mod tests {
             "/{*path}",
             "/files/{*path}",
             "/files/{dir}/{name}",
+            "/files/{dir}x",
         ] {
             assert!(skips.may_match(template), "{template}");
         }
-        for template in [
-            "/",
-            "/users",
-            "/users/{id}/posts",
-            "/files/{dir}x",
-            "/posts/{id}",
-        ] {
-            let expected = template == "/files/{dir}x";
-            assert_eq!(skips.may_match(template), expected, "{template}");
+        for template in ["/", "/users", "/users/{id}/posts", "/posts/{id}"] {
+            assert!(!skips.may_match(template), "{template}");
         }
     }
 }

@@ -129,16 +129,11 @@ impl Versions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::sums_of;
     use tower_pulse_model::context::Kind;
-    use tower_pulse_model::histogram::{Histogram, bucket_of};
 
-    fn requests(count: u64, millis: u64) -> Aggregate {
-        let mut sums = Aggregate::default();
-        for _ in 0..count {
-            sums.times.record(millis * 1_000_000);
-        }
-        sums.histogram = Histogram::new(4, [(bucket_of(millis * 1_000_000) as u16, count)]);
-        sums
+    fn requests(count: usize, millis: u64) -> Aggregate {
+        sums_of(vec![(1_000_000 * millis, false); count])
     }
 
     #[test]

@@ -267,10 +267,8 @@ mod tests {
     fn own_keys_stay_below_the_prefix() {
         let keys = Keys::new("pulse:shop:".into());
         assert_eq!(keys.contexts(), "pulse:shop:pulse:contexts");
-        assert_eq!(
-            keys.table(&Table::records((60, 1_700_000_040))),
-            "pulse:shop:pulse:r1:60:1700000040"
-        );
+        let records = keys.table(&Table::records((60, 1_700_000_040)));
+        assert_eq!(records, "pulse:shop:pulse:r1:60:1700000040");
         assert_eq!(keys.acl_patterns(), "~pulse:shop:*");
         assert_eq!(Keys::new("a*[b]".into()).acl_patterns(), "~a\\*\\[b\\]*");
     }

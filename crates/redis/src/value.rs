@@ -144,10 +144,8 @@ mod tests {
     fn a_shown_text_is_short_and_on_one_line() {
         let forged = "count:60:zz\r\nFORGED \u{1b}[31mline\u{2028}\u{202e}\u{0}".as_bytes();
         let text = shown(forged);
-        assert_eq!(
-            text,
-            r"count:60:zz\r\nFORGED \u{1b}[31mline\u{2028}\u{202e}\0"
-        );
+        let escaped = r"count:60:zz\r\nFORGED \u{1b}[31mline\u{2028}\u{202e}\0";
+        assert_eq!(text, escaped);
         assert_eq!(shown(text.as_bytes()), text);
         assert_eq!(shown("GET /café \\ \"x'".as_bytes()), "GET /café \\ \"x'");
         assert_eq!(shown(b"a\xff\xfeb"), r"a\xff\xfeb");

@@ -1,16 +1,11 @@
 use super::*;
+use crate::tests::sums_of;
 use tower_pulse_model::context::Kind;
-use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::TimerSums;
 
 /// The sums of requests, some of which failed.
 fn requests(count: u64, failed: u64) -> Aggregate {
-    let mut sums = Aggregate::default();
-    for number in 0..count {
-        sums.times.record(1_000_000);
-        sums.outcomes.record(Outcome::Success, number < failed);
-    }
-    sums
+    sums_of((0..count).map(|number| (1_000_000, number < failed)))
 }
 
 /// A page of which one in a hundred requests failed before.
@@ -169,11 +164,7 @@ fn versions_are_compared_by_what_has_changed() {
 
 /// A hundred requests of `millis` milliseconds, `covered` of which are within a timer.
 fn timed(millis: u64, covered: u64) -> Aggregate {
-    let mut sums = Aggregate::default();
-    for _ in 0..100 {
-        sums.times.record(1_000_000 * millis);
-        sums.outcomes.record(Outcome::Success, false);
-    }
+    let mut sums = sums_of([(1_000_000 * millis, false); 100]);
     let timer = TimerSums {
         covered: 100_000_000 * covered,
         ..TimerSums::default()

@@ -65,38 +65,27 @@ fn forms() -> Vec<Form> {
     let batch = values::batch();
     let packed_batch = entry::pack(&batch);
     let mut forms = vec![form("entry", &batch, packed_batch, values::unpacked, ENTRY)];
-    for (name, record) in [
-        ("record of a minute", values::record(None)),
-        (
-            "record of half an hour",
-            values::record(Some(1_700_000_040)),
-        ),
+    for (name, rolled_until) in [
+        ("record of a minute", None),
+        ("record of half an hour", Some(1_700_000_040)),
     ] {
+        let record = values::record(rolled_until);
         let written = pack::record(&record);
         forms.push(form(name, &record, written, pack::read_record, ENTRY));
     }
-    let aggregate = values::aggregate();
-    let written = pack::aggregate(&aggregate);
-    forms.push(form(
-        "minute of a version",
-        &aggregate,
-        written,
-        pack::read_aggregate,
-        ENTRY,
-    ));
+    let sums = values::aggregate();
+    let (name, written) = ("minute of a version", pack::aggregate(&sums));
+    forms.push(form(name, &sums, written, pack::read_aggregate, ENTRY));
     for (name, kind) in values::LISTS {
         let list = values::slow_requests(kind);
         let read = move |bytes: &[u8]| SlowRequests::unpack(bytes, kind);
         forms.push(form(name, &list, list.pack(), read, ENTRY));
     }
     let minute = values::instance_minute();
-    let written = pack::pack(&minute);
-    let name = "minute of an instance";
+    let (name, written) = ("minute of an instance", pack::pack(&minute));
     forms.push(form(name, &minute, written, pack::unpack, ENTRY));
-    for (name, mark) in [
-        ("mark", values::stored_mark(false)),
-        ("mark that was removed", values::stored_mark(true)),
-    ] {
+    for (name, is_removed) in [("mark", false), ("mark that was removed", true)] {
+        let mark = values::stored_mark(is_removed);
         let id = mark.mark.id.clone();
         let read = move |bytes: &[u8]| StoredMark::unpack(id.as_bytes(), bytes);
         forms.push(form(name, &mark, pack::pack(&mark), read, UNGUARDED));
@@ -113,19 +102,13 @@ fn what_each_version_has_written_is_read() {
     let frozen = fixture::read(LAST);
     let forms = forms();
     for form in &forms {
-        let bytes = frozen.get(form.name);
-        let bytes = bytes.unwrap_or_else(|| panic!("{LAST} has no {}: freeze it", form.name));
-        let (name, read) = (form.name, (form.read)(bytes));
-        assert_eq!(
-            read, form.value,
-            "the {name} that {LAST} has written is read as a different value"
-        );
+        let name = form.name;
+        let bytes = frozen.get(name);
+        let bytes = bytes.unwrap_or_else(|| panic!("{LAST} has no {name}: freeze it"));
+        let read = (form.read)(bytes);
+        assert_eq!(read, form.value, "{LAST} has written another {name}");
     }
-    assert_eq!(
-        frozen.len(),
-        forms.len(),
-        "a form is frozen, but no test reads it"
-    );
+    assert_eq!(frozen.len(), forms.len(), "no test reads a frozen form");
 }
 
 #[test]
@@ -137,14 +120,12 @@ fn this_version_writes_what_the_last_one_wrote() {
     }
     let frozen = fixture::read(LAST);
     for form in forms() {
-        let (before, now) = (&frozen[form.name], &form.written);
+        let (name, before, now) = (form.name, &frozen[form.name], &form.written);
         let same = before.iter().zip(now).take_while(|(a, b)| a == b).count();
+        let sizes = format!("{} bytes before, {} now", before.len(), now.len());
         assert!(
             before == now,
-            "the form of \"{}\" differs from that of {LAST}, from byte {same} on ({} bytes before, {} now): {}",
-            form.name,
-            before.len(),
-            now.len(),
+            "the form of \"{name}\" differs from that of {LAST}, from byte {same} on ({sizes}): {}",
             form.before_a_change
         );
     }

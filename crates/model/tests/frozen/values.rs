@@ -48,9 +48,8 @@ pub(crate) fn aggregate() -> Aggregate {
             sum: 40 * number * MS,
             covered: 30 * number * MS,
         };
-        aggregate
-            .timers
-            .add(RecordId::new(Kind::Timer, timer), &sums);
+        let timer = RecordId::new(Kind::Timer, timer);
+        aggregate.timers.add(timer, &sums);
     }
     aggregate.timers.covered = 55 * MS;
     let numbers = [7 * MS, 90 * MS, 5 * MS, 300, 2];
@@ -69,17 +68,15 @@ pub(crate) fn record(rolled_until: Option<i64>) -> Record {
     record
 }
 
-fn slow_request(number: u64, context: &str) -> SlowRequest {
+fn slow_request(number: u64) -> SlowRequest {
     let is_error = number.is_multiple_of(2);
+    let outcomes = [Outcome::Cancelled, Outcome::ServerError];
     SlowRequest {
         nanos: (1_000 - number) * MS,
         ended: NOW * 1_000 + number as i64,
-        context: context.into(),
+        context: "GET /users/{id}".into(),
         instance: "web-1".into(),
-        outcome: match is_error {
-            true => Outcome::ServerError,
-            false => Outcome::Cancelled,
-        },
+        outcome: outcomes[usize::from(is_error)],
         is_error,
         status: is_error.then_some(503),
         trace_id: is_error.then(|| "0af7651916cd43dd8448eb211c80319c".into()),
@@ -90,9 +87,7 @@ fn slow_request(number: u64, context: &str) -> SlowRequest {
 /// A list to which more requests were added than it retains.
 pub(crate) fn slow_requests(kind: Kind) -> SlowRequests {
     let mut list = SlowRequests::of(kind);
-    for number in 0..9 {
-        list.add(slow_request(number, "GET /users/{id}"));
-    }
+    (0..9).for_each(|number| list.add(slow_request(number)));
     list
 }
 
@@ -165,13 +160,11 @@ pub(crate) fn unpacked(bytes: &[u8]) -> Option<Batch> {
 pub(crate) fn instance_minute() -> InstanceMinute {
     let mut untimed = aggregate();
     untimed.timers = Default::default();
-    let contexts = ["GET /users/{id}", "POST /é"];
+    let context = |name| (RecordId::new(Kind::Http, name), untimed.clone());
     InstanceMinute {
         version: Some("1.4.2".into()),
         max_contexts: 0,
-        contexts: contexts
-            .map(|name| (RecordId::new(Kind::Http, name), untimed.clone()))
-            .into(),
+        contexts: ["GET /users/{id}", "POST /é"].map(context).into(),
         machine: Some(MachineMinute {
             cpus: 4,
             cpu_millis: Some(1_500),

@@ -91,23 +91,10 @@ mod tests {
         assert_eq!(parse(":7001"), Some(("seed".into(), 7001)));
         assert_eq!(parse("fe80::1:7002"), Some(("fe80::1".into(), 7002)));
         assert_eq!(parse("[fe80::1]:7002"), Some(("fe80::1".into(), 7002)));
-        assert_eq!(
-            parse("node-1.example:6379"),
-            Some(("node-1.example".into(), 6379))
-        );
+        assert_eq!(parse("node-1.a:6379"), Some(("node-1.a".into(), 6379)));
         for nonsense in [
-            "",
-            ":",
-            "host",
-            "host:",
-            "host:0",
-            "host:65536",
-            "host:-1",
-            "a b:1",
-            "a\r\n:1",
-            "?:1",
-            "a/b:1",
-            "a@b:1",
+            "", ":", "host", "host:", "host:0", "h:65536", "host:-1", "a b:1", "a\r\n:1", "?:1",
+            "a/b:1", "a@b:1",
         ] {
             assert_eq!(parse(nonsense), None, "{nonsense:?}");
         }

@@ -21,11 +21,8 @@ fn the_newest_reports_wait() {
     for minute in (0..=MAX_PENDING_REPORTS as i64).rev() {
         batch.add_report(large_report(60 * minute, 1));
     }
-    assert!(
-        minutes(&batch)
-            .into_iter()
-            .eq(1..=MAX_PENDING_REPORTS as i64)
-    );
+    let newest: Vec<_> = (1..=MAX_PENDING_REPORTS as i64).collect();
+    assert_eq!(minutes(&batch), newest);
     assert_eq!(batch.len(), MAX_PENDING_REPORTS);
     assert!(!batch.is_empty());
     let mut other = large_report(60, 1);
