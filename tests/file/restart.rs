@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tower_pulse::Change;
 use tower_pulse::query::MarksQuery;
+use tower_pulse_core::query::drawn::ProfileQuery;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_core::testing::TestFolder;
 
@@ -53,13 +54,32 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
 #[tokio::test]
 async fn the_time_between_two_processes_is_not_recorded() {
     let place = Place::new();
-    let service = place.start();
-    service.serve(PAGE, 10);
-    service.shutdown().await;
-    place.released().await;
+    // A process of four hours.
+    let hours = async || {
+        let service = place.start();
+        service.is_open().await;
+        for _ in 0..4 {
+            service.serve(PAGE, 10);
+            service.settle().await;
+            place.hand.advance(Duration::from_secs(3_600));
+        }
+        service.serve(PAGE, 1);
+        service.settle().await;
+        let profile = service.pulse.query().ask(&ProfileQuery::default()).await;
+        service.shutdown().await;
+        place.released().await;
+        profile
+            .unwrap()
+            .hours
+            .iter()
+            .map(|hour| hour.weight)
+            .sum::<f64>()
+    };
+    let first = hours().await;
+    assert!((3.0..=4.0).contains(&first), "{first}");
     let ended = place.clock.now_seconds();
     // A restart of a few seconds leaves no gap.
-    for (away, gaps) in [(5, vec![]), (1_200, vec![(ended + 5, ended + 1_205)])] {
+    for (away, gaps) in [(5, vec![]), (36_000, vec![(ended + 5, ended + 36_005)])] {
         place.hand.advance(Duration::from_secs(away));
         let service = place.start();
         service.is_open().await;
@@ -68,6 +88,12 @@ async fn the_time_between_two_processes_is_not_recorded() {
         service.shutdown().await;
         place.released().await;
     }
+    // None of the ten hours between is part of the usual week.
+    let both = hours().await;
+    assert!(
+        (first + 3.0..=first + 5.0).contains(&both),
+        "{first} {both}"
+    );
 }
 
 /// One process acknowledges a change and removes a mark; the next process knows of both.

@@ -8,6 +8,7 @@ macro_rules! each_test_of_the_suite {
             a_batch_is_read_back_as_it_was_written,
             the_all_context_is_in_no_list_and_no_ranking,
             each_call_is_folded_once,
+            instances_that_write_at_once_lose_no_sample,
             a_later_hour_makes_the_current_hour_the_last,
             samples_of_the_last_hour_are_added_to_it,
             an_hour_between_replaces_the_last_and_older_ones_are_late,

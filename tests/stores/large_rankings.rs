@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use tower_pulse_core::store::RankingPage;
+use tower_pulse_core::store::{RankingPage, Store};
 use tower_pulse_model::pack::{pack, unpack};
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec, RankingState};
 use tower_pulse_model::slice::HOUR;
 
 use crate::rig::server::RedisServer;
-use crate::stores::fixture::{Fixture, NOW, posts, ranked, spec};
+use crate::stores::fixture::{Fixture, NOW, posts, ranked, redis_store, spec};
 
-/// The most ids of the ranking. Each of eight instances has this number of ids.
-const IDS: u32 = 4_000;
+/// The most ids of a ranking by default.
+const IDS: u32 = 10_000;
 const CALLS: u32 = 20;
 /// The longest period by the shortest interval.
 const LONGEST: RankingSpec = spec(60, 1_500, 100_000);
@@ -150,11 +150,12 @@ async fn a_slice_with_a_field_of_30_mib_leaves() {
     assert_eq!((page.total, page.top[0].score), (5, 3));
 }
 
-async fn eight_instances_with_distinct_ids_never_stall_the_fold(mut fixture: Fixture) {
+/// Each of the instances has as many ids as the ranking may have.
+async fn eight_instances_with_distinct_ids_never_stall_the_fold(mut fixture: Fixture, ids: u32) {
     // The counts of all calls differ.
     for call in 0..CALLS {
-        let mut delta = RankingDelta::new(spec(3_600, 24, IDS));
-        for n in 0..8 * IDS / CALLS {
+        let mut delta = RankingDelta::new(spec(3_600, 24, ids));
+        for n in 0..8 * ids / CALLS {
             let count = i64::from(n * CALLS + call) + 1;
             delta.add(&format!("{count:036}").as_str().into(), NOW, count);
         }
@@ -164,17 +165,18 @@ async fn eight_instances_with_distinct_ids_never_stall_the_fold(mut fixture: Fix
     let page = loop {
         check_round(&mut fixture).await;
         let page = page(&fixture, usize::MAX).await;
-        assert!(page.total <= 2 * IDS as usize, "{} ids", page.total);
+        assert!(page.total <= 2 * ids as usize, "{} ids", page.total);
         rounds += 1;
         assert!(rounds < MOST_ROUNDS);
-        if page.total <= IDS as usize {
+        if page.total <= ids as usize {
             break page;
         }
     };
     let scores: Vec<i64> = page.top.iter().map(|id| id.score).collect();
     // The ids with the smallest counts are dropped, and `dropped` is the sum of their counts.
-    assert!(scores.iter().copied().eq((28_001..=32_000).rev()));
-    let all: u64 = (1..=8 * u64::from(IDS)).sum();
+    let (most, all) = (i64::from(ids), 8 * i64::from(ids));
+    assert!(scores.iter().copied().eq((all - most + 1..=all).rev()));
+    let all: u64 = (1..=8 * u64::from(ids)).sum();
     assert_eq!(page.dropped + scores.iter().sum::<i64>() as u64, all);
 }
 
@@ -194,7 +196,13 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
         assert_eq!(top, expected);
         let warnings = fixture.status().await.ranking_warnings;
         assert_eq!(warnings.len(), usize::from(is_told), "{warnings:?}");
-        let parts = ["\"posts\"", "86400 s", "3600 s"];
+        // Each other instance tells them too.
+        if let Some(server) = &fixture.server {
+            let other = redis_store(&server.url(), "pulse:");
+            let told = other.upkeep().status(fixture.now()).await.unwrap();
+            assert_eq!(told.ranking_warnings, warnings);
+        }
+        let parts = ["\"posts\"", "86400 s", "3600 s", "same configuration"];
         let has_all = |one: &String| parts.iter().all(|part| one.contains(part));
         assert!(warnings.iter().all(has_all), "{warnings:?}");
     };
@@ -226,6 +234,6 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
 }
 
 in_both!(
-    eight_instances_with_distinct_ids_never_stall_the_fold,
+    eight_instances_with_distinct_ids_never_stall_the_fold(4_000, IDS),
     an_instance_with_a_shorter_period_takes_nothing_from_the_others,
 );

@@ -35,17 +35,18 @@ mod windows;
 
 use fixture::Fixture as Backend;
 
-/// Runs each test of the suite against each store.
+/// Runs each test of the suite against each store. A store in the process has several threads, so that tasks of a test
+/// meet in it.
 macro_rules! conformance {
     ($($test:ident),* $(,)?) => {
         mod memory {
-            $(#[tokio::test]
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
                 crate::stores::suite::$test(&mut crate::stores::fixture::Fixture::memory()).await;
             })*
         }
         mod file {
-            $(#[tokio::test]
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
                 crate::stores::suite::$test(&mut crate::stores::fixture::Fixture::file()).await;
             })*

@@ -172,7 +172,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_is_late_is_left_out() {
     let (fixture, mut connection) = fixture().await;
-    let fill = "redis.call('HSET', KEYS[1], ARGV[1], string.rep('x', 32 * 1024 * 1024))";
+    let fill = "redis.call('HSET', KEYS[1], ARGV[1], string.rep('x', 64 * 1024 * 1024))";
     let () = issue(&mut connection, "EVAL", (fill, 1, RECORDS, field("/a"))).await;
     let options = RedisOptions::new(&fixture.server().url()).unwrap();
     let options = options.prefix("pulse:").unwrap();

@@ -40,7 +40,7 @@ impl Shop {
     fn new(builder: Builder) -> Self {
         let (clock, hand) = Clock::manual(NOW);
         let builder = builder.clock(clock.clone());
-        let builder = builder.target_for(CHECKOUT, WITHIN, 0.95);
+        let builder = builder.target(WITHIN).target_for(CHECKOUT, WITHIN, 0.95);
         let builder = builder.target_for(CART, WITHIN, 0.5);
         let builder = builder.target_for("GET /never", WITHIN, 0.5);
         let (pulse, _tasks) = builder.build_with_tasks().unwrap();
@@ -72,6 +72,7 @@ impl Shop {
         record(CART, 7, 100, ok());
         record(CART, 7, 400, ok());
         record("GET /other", 10, 10_000, ok());
+        self.pulse.record_duration("timer", Duration::ZERO);
         self.pulse.flush().await.unwrap();
     }
 
@@ -107,22 +108,31 @@ async fn paths_burn_their_budget() {
     assert!((21_600..=25_200).contains(&length("six_hours")));
 
     // The overview lists a target that burns, and not one whose budget is just used up.
-    let overview = get(&shop.app, "overview").await;
+    let overview = get(&shop.app, "overview?window=1h").await;
     let burning = overview["burning"].as_array().unwrap();
     assert_eq!(burning.len(), 1, "{burning:?}");
     assert_eq!(burning[0]["context"], CHECKOUT);
     assert_eq!(burn(&burning[0]["six_hours"]), (100, 10, Some(200)));
+    // Of all 124 requests that count, 97 are good.
+    assert_eq!(overview["target"], 0.25);
+    for window in ["hour", "window"] {
+        assert_eq!(overview[window]["below_target"], 97.0 / 124.0, "{window}");
+    }
     let cart = get(&shop.app, "path?context=GET+/cart").await;
     let cart = &cart["path_target"];
     assert_eq!(burn(&cart["one_hour"]), (14, 7, Some(100)));
     assert_eq!(cart["burns"], json!(false));
     assert_eq!(cart["budget_left"], json!(0.0));
-    let paths = get(&shop.app, "paths?window=1h").await;
+    let paths = get(&shop.app, "paths?window=1h&kind=all").await;
     for row in paths["paths"].as_array().unwrap() {
         let target = &row["path_target"];
         match row["context"].as_str().unwrap() {
             CHECKOUT => assert_eq!(burn(&target["one_hour"]), (100, 10, Some(200))),
-            CART => assert_eq!(target["burns"], false),
+            CART => assert_eq!(
+                (&target["burns"], &row["below_target"]),
+                (&json!(false), &json!(0.5))
+            ),
+            "timer" => assert_eq!(row["below_target"], Value::Null),
             _ => assert_eq!(target, &Value::Null),
         }
     }

@@ -207,6 +207,11 @@ async fn weeks_are_what_was_served(mut fixture: Fixture) {
     }
 }
 
+#[tokio::test]
+async fn weeks_in_a_file_are_what_was_served() {
+    weeks_are_what_was_served(Fixture::file()).await;
+}
+
 /// Polls a future at most this number of times, and then drops it. Returns whether it ended.
 async fn interrupted<F: Future>(future: F, polls: usize) -> bool {
     let mut future = pin!(future);

@@ -233,7 +233,10 @@ async fn both_stores_are_exact_in_any_order_of_additions_removals_and_time() {
                             model.remove(&id);
                             continue;
                         }
-                        let (second, n) = (now - lateness(rng, spec), rng.i64(-1..9));
+                        let (second, n) = (
+                            now - lateness(rng, spec),
+                            rng.i64(if has_room { -3..5 } else { -1..9 }),
+                        );
                         // An addition to a slice that has left the window is dropped.
                         delta.add(&(&*id).into(), second, n);
                         if second >= spec.oldest(now) {

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tower_pulse_model::outcome::Outcome;
-use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::slice::{HOUR, Precision};
 use tower_pulse_model::tier::{WIDTHS, tier_for};
 
 use crate::stores::fixture::{Fixture, MS, NOW};
@@ -107,6 +107,7 @@ async fn check_heat_map(page: &Page, context: Option<usize>, window: &str) {
             assert!(served.is_empty(), "{uri}: no slice at {start}");
             continue;
         };
+        assert!(!served.is_empty(), "{uri}: {slice} without requests");
         let mut below = 0;
         for cell in slice["cells"].as_array().unwrap() {
             let (row, n) = (
@@ -143,7 +144,38 @@ async fn check_heat_map(page: &Page, context: Option<usize>, window: &str) {
     }
 }
 
-/// Checks a random series and a random heat map.
+/// Checks the list of counters, of which only the last complete slice, all kept slices and the last minute are shown.
+async fn check_counters(page: &Page, fixture: &Fixture, precision: Precision) {
+    let (now, width) = (fixture.now(), i64::from(precision.seconds));
+    let uri = format!("/api/counters?precision={width}");
+    let answer = page.get(&uri).await;
+    let sales = |from, to| {
+        page.expected(None, from, to)
+            .iter()
+            .map(Served::sales)
+            .sum::<i64>()
+    };
+    let Some(row) = answer["counters"].get(0) else {
+        return assert!(page.expected(None, 0, now + 1).is_empty(), "{uri}");
+    };
+    let kept = precision.slice(precision.cutoff(now)) + width;
+    assert_eq!(row["sum"], sales(kept, now + 1), "{uri}");
+    let (from, began) = (
+        number(&answer, "from"),
+        fixture.status().await.created.unwrap(),
+    );
+    let seconds = (now - from.max(began)).max(1) as f64;
+    near(&row["rate"], sales(from, now + 1) as f64 / seconds, 1e-9);
+    let start = precision.slice(now - 1) - width;
+    let last = (start + width > began).then(|| sales(start, start + width));
+    assert_eq!(
+        (&row["name"], &row["last"]),
+        (&json!("sales"), &json!(last)),
+        "{uri}"
+    );
+}
+
+/// Checks a random series, a random heat map and the list of counters.
 pub async fn check(page: &Page, fixture: &Fixture, rng: &mut Rng) {
     let now = fixture.now();
     let metrics: Vec<_> = COUNTED.split(' ').chain(RECORDED.split(' ')).collect();
@@ -165,6 +197,8 @@ pub async fn check(page: &Page, fixture: &Fixture, rng: &mut Rng) {
     if COUNTED.split(' ').any(|counted| counted == metric) {
         kept.extend(fixture.precisions.counters.iter().map(|p| (p.seconds, *p)));
     }
+    let counted = &fixture.precisions.counters;
+    check_counters(page, fixture, counted[rng.usize(..counted.len())]).await;
     let (precision, tier) = kept[rng.usize(..kept.len())];
     let (precision, span) = (i64::from(precision), tier.span() - i64::from(tier.seconds));
     let from = now - rng.i64(1..span);
@@ -214,6 +248,11 @@ async fn a_series_tells_its_window_and_a_row_no_requests_from_nothing_recorded()
     let mean = page.get("/api/paths?window=5m&series=mean").await;
     let mean = mean["paths"][0]["series"].as_array().unwrap();
     assert_eq!(mean[begin..], [json!(0.0123), Value::Null, Value::Null]);
+    // The error is that of the window, not that of the slices before it.
+    fixture.advance(900);
+    let empty = page.get("/api/series?window=5m&metric=p95").await;
+    let expected = (&json!([]), &json!(0.0));
+    assert_eq!((&empty["points"], &empty["error"]), expected);
     let (status, refused) = page.answer("/api/paths?series=p98").await;
     assert_eq!(
         (status.as_u16(), &refused["parameter"]),

@@ -7,10 +7,11 @@ pub use crate::stores::changes::{
 };
 pub use crate::stores::measures::measures_are_merged_and_rolled_up;
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 
-use tower_pulse_core::store::Heartbeat;
 use tower_pulse_core::store::Precisions;
+use tower_pulse_core::store::{Appended, FencedBatch, Heartbeat};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW};
@@ -115,6 +116,44 @@ pub async fn each_call_is_folded_once(fixture: &mut Fixture) {
     let hits = fixture.counter("hits:GET /", 1).await;
     assert_eq!(hits, [(NOW, 4)]);
     assert_eq!(fixture.hours("GET /").await, (Some(4.0), None));
+}
+
+pub async fn instances_that_write_at_once_lose_no_sample(fixture: &mut Fixture) {
+    let generation = fixture.store.hello().await.unwrap().id;
+    let write = |writer: u64| {
+        let (store, folder) = (fixture.store.clone(), fixture.writer.folder.clone());
+        let generation = generation.clone();
+        let mut batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS, (writer + 1) * MS])]);
+        batch.count(&"sales".into(), NOW, 1);
+        tokio::spawn(async move {
+            for seq in 1..=50 {
+                let call = call(&format!("writer-{writer}"), seq, batch.clone());
+                let call = FencedBatch {
+                    generation: generation.clone(),
+                    ..call
+                };
+                let appended = store.append(&call).await.unwrap();
+                assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+                let appended = store.append(&call).await.unwrap();
+                assert!(matches!(appended, Appended::Duplicate(_)), "{appended:?}");
+                if seq % 5 == writer {
+                    assert!(folder.fold().await.unwrap());
+                }
+            }
+        })
+    };
+    let written = futures_util::future::join_all((0..4).map(write)).await;
+    written.into_iter().for_each(Result::unwrap);
+    assert!(fixture.writer.folder.fold().await.unwrap());
+    let hour = fixture.context("GET /").await.hour.unwrap();
+    assert_eq!(
+        (hour.times.count, hour.aggregate.histogram.count()),
+        (400.0, 400)
+    );
+    // 200 times 1 ms, and 50 times the 1, 2, 3 and 4 ms of the writers.
+    assert!((hour.times.sum - 0.7).abs() < 1e-12);
+    assert_eq!(fixture.counter("hits:GET /", 1).await, [(NOW, 400)]);
+    assert_eq!(fixture.counter("sales", 1).await, [(NOW, 200)]);
 }
 
 pub async fn a_later_hour_makes_the_current_hour_the_last(fixture: &mut Fixture) {
@@ -376,7 +415,7 @@ pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(fixture: &mut Fixt
         // are in.
         fixture.advance(minutes * 60 - (fixture.now() - NOW));
         fixture.hit("GET /7", NOW + minutes * 60, MS).await;
-        for name in names.iter().step_by(7) {
+        for name in &names {
             let expected = if name == "GET /7" { 1 + hits } else { 1 };
             for width in WIDTHS {
                 let records = fixture.records(name, width).await;
@@ -393,6 +432,13 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
         let name: Arc<str> = format!("GET /{n:03}").into();
         let aggregate = aggregate_of(&[(n + 1) * MS, (n + 1) * 3 * MS], Outcome::Success);
         batch.add(&name, Kind::Http, NOW, &aggregate);
+        // The slowest hundred come in two calls.
+        if n == 64 {
+            fixture
+                .merge_clean(mem::replace(&mut batch, fixture.batch(&[])))
+                .await;
+            assert_eq!(fixture.slowest_means().await.len(), 65);
+        }
     }
     let timer = aggregate_of(&[9_000 * MS], Outcome::Completed);
     batch.add(&"render".into(), Kind::Timer, NOW, &timer);

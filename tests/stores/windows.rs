@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower_pulse::admin::Access;
 use tower_pulse::{Pulse, Task};
 use tower_pulse_model::aggregate::Aggregate;
@@ -74,6 +74,11 @@ impl Served {
         let longest = (self.nanos / 8_000 * (1 + self.nanos % 5)).max(1) * 1_000;
         let computed = longest + longest / 2;
         [longest, computed, self.nanos - computed]
+    }
+
+    /// How much the request adds to the counter `sales`.
+    pub fn sales(&self) -> i64 {
+        self.nanos as i64 % 108 - 9
     }
 
     /// The timer within the request, and what the timer measures.
@@ -169,6 +174,7 @@ impl Page {
             let context = name(served.context).into();
             batch.add(&context, Kind::Http, served.second, &sums);
             batch.add(&ALL.into(), Kind::All, served.second, &sums);
+            batch.count(&"sales".into(), served.second, served.sales());
             if self.has_timers {
                 let own = aggregate_of(&[1_000], Outcome::Completed);
                 let timer = format!("db:{}", served.nanos as usize % TIMERS);
@@ -342,6 +348,31 @@ impl Page {
         }
     }
 
+    /// Checks the list of the contexts with the most server errors.
+    async fn check_outcome(&self, query: &str) {
+        let uri = format!("/api/outcome?outcome=5xx&limit=2&{query}");
+        let answer = self.get(&uri).await;
+        let (from, to) = range(&answer);
+        let mut expected = Vec::new();
+        for context in 0..CONTEXTS {
+            let served = self.expected(Some(context), from, to);
+            let failed = served
+                .iter()
+                .filter(|one| one.outcome == Outcome::ServerError);
+            expected.push((failed.count(), name(context), served.len()));
+        }
+        expected.retain(|(failed, ..)| *failed > 0);
+        expected.sort_by(|(a, of_a, _), (b, of_b, _)| b.cmp(a).then_with(|| of_a.cmp(of_b)));
+        assert_eq!(answer["total"], expected.len(), "{uri}");
+        let rows = answer["paths"].as_array().unwrap();
+        assert_eq!(rows.len(), expected.len().min(2), "{uri}");
+        for (row, (failed, name, requests)) in rows.iter().zip(expected) {
+            let fields = (&row["context"], &row["count"]);
+            assert_eq!(fields, (&json!(name), &json!(failed)), "{uri}");
+            near(&row["share"], failed as f64 / requests as f64, 1e-9);
+        }
+    }
+
     /// Checks that rows are in the order of a figure of their polls.
     async fn check_order(&self, sort: &str) {
         let answer = self.get(&format!("/api/paths?window=5m&sort={sort}")).await;
@@ -380,10 +411,12 @@ async fn windows_show_what_was_served(
         let now = fixture.now();
         // A counter drops the slice that its newest one pushes out: its series are checked before a clock is ahead.
         let has_series = step < steps / 2;
+        // Later, samples may come after their half hour was rolled up.
+        let most_late = if has_series { 1_500 } else { 3_000 };
         let mut requests: Vec<Served> = (0..rng.usize(..30))
             .map(|_| {
                 let second = match rng.u32(..20) {
-                    0 => now - rng.i64(0..1_500),
+                    0 => now - rng.i64(0..most_late),
                     1 if !has_series => now + rng.i64(0..1_200),
                     _ => now - rng.i64(0..3),
                 };
@@ -411,6 +444,7 @@ async fn windows_show_what_was_served(
             series::check(&page, &fixture, &mut rng).await;
         }
         page.check_timers(step % CONTEXTS, &window).await;
+        page.check_outcome(&window).await;
     }
     for (window, metric) in WINDOWS.into_iter().zip(METRICS.into_iter().cycle()) {
         page.check_window(&format!("window={window}"), metric).await;
@@ -550,6 +584,11 @@ async fn rows_compare_with_the_window_before() {
         let counted: u64 = buckets.map(|bucket| bucket[2].as_u64().unwrap()).sum();
         assert_eq!(counted, 30, "{histogram}");
     }
+}
+
+#[tokio::test]
+async fn windows_show_what_was_served_to_a_page_that_holds_all() {
+    windows_show_what_was_served(Fixture::memory(), (80, 64 << 20, 0)).await;
 }
 
 in_both!(windows_show_what_was_served(
