@@ -389,7 +389,7 @@ pub fn near(answer: &Value, expected: f64, error: f64) {
         .as_f64()
         .unwrap_or_else(|| panic!("{answer} instead of {expected}"));
     let wrong = (answer - expected).abs();
-    let most = error * if expected == 0.0 { 1.0 } else { expected };
+    let most = error * if expected == 0.0 { 1.0 } else { expected.abs() };
     assert!(wrong <= most, "{answer} instead of {expected}");
 }
 
