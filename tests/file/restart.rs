@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tower_pulse::Change;
 use tower_pulse::query::MarksQuery;
-use tower_pulse_core::query::drawn::ProfileQuery;
+use tower_pulse_core::query::dashboard::ProfileQuery;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_core::testing::TestFolder;
 
