@@ -154,7 +154,8 @@ async fn refreshes() {
     println!();
 }
 
-/// Measures the lateness of 1,000 rows with an interval of 1 s, with two daemons.
+/// Measures the lateness of 1,000 rows with an interval of 1 s. Two daemons (the tasks that refresh due rows) share
+/// them.
 async fn lateness() {
     let span = std::env::var("ROWS_SECONDS").map_or(60, |seconds| seconds.parse().unwrap());
     let server = RedisServer::start().await;

@@ -43,7 +43,7 @@ fn name(context: usize) -> String {
     format!("GET /api/v1/things-{context}/{{id}}")
 }
 
-/// A slice of a context whose access times spread over two decades.
+/// The record of a context in a slice, with durations around a random middle from 1 to 100 ms.
 fn record(rng: &mut fastrand::Rng, seconds: u32, until: i64) -> Vec<u8> {
     let mut sums = Aggregate::default();
     let middle = 10f64.powf(6.0 + 2.0 * rng.f64());
@@ -74,7 +74,7 @@ struct Bench {
     contexts: usize,
 }
 
-/// The commands of this bench and of connections.
+/// The commands that this bench and new connections send.
 const OF_BENCH: &str = "hset info zadd client|setinfo client|setname slowlog|get ping config|get";
 
 /// The server's usage by read commands.

@@ -1,4 +1,5 @@
-//! Three common alert rules, for comparison with the detector. The rules see the same aggregates of each minute.
+//! Three common alert rules, for comparison with the detector. They get the same aggregates of each minute as the
+//! detector.
 
 use std::collections::VecDeque;
 

@@ -11,7 +11,7 @@ struct Episode {
     pages: Vec<usize>,
     from: usize,
     to: usize,
-    /// The shift of the logarithm of the time.
+    /// Added to the logarithm of the request times.
     shift: f64,
     /// The minutes in which the shift falls to 1/e; 0 if it stays.
     decay: f64,
@@ -36,7 +36,7 @@ impl Episode {
 /// All normal events of a run.
 pub(crate) struct Events {
     episodes: Vec<Episode>,
-    /// The shift of the host in each minute, in logarithms of the time.
+    /// For each minute, the logarithm of the factor by which other work of the host slows all pages.
     host: Vec<f64>,
     /// The indexes of each page's episodes.
     by_page: Vec<Vec<usize>>,

@@ -63,7 +63,7 @@ pub(crate) struct Label {
 }
 
 impl Label {
-    /// The logarithm of the factor of the times in a minute.
+    /// The logarithm of the factor by which the times of a minute are multiplied.
     pub(crate) fn shift(&self, minute: usize) -> f64 {
         let grown = ((minute - self.from + 1) as f64 / self.growing.max(1) as f64).min(1.0);
         match self.part {
@@ -211,8 +211,8 @@ pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label
     labels.collect()
 }
 
-/// Labels twelve pages that grow with their data by the hour, and four that grow by the day. Every second page also has
-/// a step of a deploy.
+/// Labels twelve pages whose data grows within an hour, and four whose data grows within a day. Every second page also
+/// has a step of a deploy.
 pub(crate) fn growing_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
     let chosen = random.sample(PAGES, 16);
     let mut labels = Vec::new();

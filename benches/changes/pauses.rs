@@ -4,7 +4,7 @@ use crate::rng::Random;
 
 /// Pauses at a steady interval.
 pub(crate) struct Pauses {
-    /// The seconds between their starts.
+    /// The seconds between the starts of two pauses.
     every: f64,
     /// The length in seconds.
     length: f64,

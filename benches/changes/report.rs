@@ -54,7 +54,8 @@ fn row(score: &Score, design: Design) -> Row {
     }
 }
 
-/// Prints the tables of a design. Returns whether the detector meets the goals, and the workload is hard enough.
+/// Prints the tables of a design. For `Plain`, returns whether the detector meets the goals and the workload is hard
+/// enough; for other designs, returns `true`.
 pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bool {
     let score = &scores.detector;
     println!(

@@ -25,7 +25,8 @@ pub(crate) struct Outcome {
     pub(crate) label: Label,
     /// The minutes from the start of the label to the end of the minute in which it was found.
     pub(crate) delay: Option<usize>,
-    /// The minutes from the start of the label until it was found or watched.
+    /// The minutes from the start of the label until the detector found it or, before that, listed its page as likely
+    /// slower (*watched*).
     pub(crate) watched: Option<usize>,
     /// The minutes from the reported start to the true one.
     pub(crate) start_error: Option<f64>,
@@ -148,7 +149,8 @@ impl Follower {
     /// Whether the verdict is about a label. Updates the outcome of that label.
     fn compare(&mut self, minute: usize, verdict: &Standing, new: bool) -> bool {
         let outcomes = self.outcomes.iter_mut();
-        // On a growing page, a verdict is about the step only if the verdict began with the step.
+        // On a growing page, a verdict is about the step only if the change that the verdict reports began with the
+        // step.
         let same = outcomes.filter(|outcome| {
             let label = &outcome.label;
             let begun = label.part != Part::Step

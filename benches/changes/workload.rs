@@ -35,7 +35,7 @@ pub(crate) enum Design {
     Troubles,
     /// Plain noise. Half of the pages become slower, most of them in a share of their requests.
     Mixes,
-    /// Plain noise. Pages grow with their data, and some take a step too.
+    /// Plain noise. Pages grow with their data, and some also become slower in one step.
     Growth,
 }
 

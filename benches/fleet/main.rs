@@ -47,7 +47,7 @@ const FLEETS: [Size; 4] = [
 /// The instances of the largest fleet. If this machine has too few sockets, the fleet is smaller, as its row shows.
 const LARGEST: usize = 10_000;
 
-/// Fills the counters `ARGV[2…]` at all precisions with all slices that are retained.
+/// Fills the counters `ARGV[4…]` of one precision with `ARGV[2]` slices of `ARGV[3]` seconds.
 const FILL: &str = r"
 local now, samples, seconds = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 for at = 4, #ARGV do
@@ -132,8 +132,8 @@ fn sockets() -> usize {
         .max(1)
 }
 
-/// Empties the server, and fills the counters of all contexts with all slices that are retained, because a
-/// longer hash takes longer.
+/// Empties the server, and fills the counters of all contexts with all slices that are retained, because commands on
+/// longer hashes take longer.
 async fn fill(server: &RedisServer, prefix: &str) {
     let mut connection = server.connection().await;
     redis::cmd("FLUSHALL")

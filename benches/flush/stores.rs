@@ -35,7 +35,7 @@ const MAX_RECORDS: usize = 6_000;
 /// The requests of a second of this number of contexts.
 pub fn batch(contexts: usize, now: i64) -> Batch {
     let mut batch = Batch::new(Precisions::default());
-    // The durations cover two decades, from 0.7 ms on.
+    // The durations are from 0.7 to 280 ms.
     let nanos: Vec<u64> = (1..=REQUESTS).map(|n| n * n * 700_000).collect();
     let of_one = aggregate(&nanos);
     for context in 0..contexts {
@@ -104,7 +104,7 @@ impl Target {
     /// Closes the file, and opens it as the next process does.
     pub async fn reopen(&mut self, file: &PulseFile) {
         let (clock, hand, seq) = (self.clock.clone(), self.hand.clone(), self.seq);
-        // The folder holds the store too.
+        // Drops the store, and the folder that holds it too. Otherwise the file would stay locked.
         *self = Self::memory();
         let store = file.open(&clock).await;
         *self = Self::new(store, clock, hand, 0);

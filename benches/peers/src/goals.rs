@@ -54,8 +54,8 @@ impl Goal {
     }
 }
 
-/// CI fails if the layer takes more than this number of instructions beyond the identity layer. The number is measured,
-/// with a margin for other compilers. The goal is lower.
+/// CI fails if the layer takes more than this number of instructions beyond the identity layer. The number is the
+/// measured value plus a margin for other compilers. The goal in the table is lower.
 const INSTRUCTIONS: f64 = 470.0;
 
 /// The bound for each further poll of a request. Two reads of the clock take 26 instructions.

@@ -1,5 +1,5 @@
-//! The two OpenTelemetry layers, metrics only, into the SDK's aggregation: a periodic reader with its
-//! default interval, and an exporter that discards all metrics. They need different versions of the SDK.
+//! The two OpenTelemetry layers, metrics only, into the SDK's aggregation: a periodic reader with its default interval,
+//! and an exporter that discards all metrics. The layers need different versions of the SDK.
 
 use axum::Router;
 

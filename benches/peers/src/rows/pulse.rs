@@ -1,4 +1,5 @@
-//! tower-pulse as in a service: with all features, and a flush per second unless instructions are counted.
+//! tower-pulse as in a service: with all features, and a flush per second. While instructions are counted, a flush
+//! comes only every minute, because its instructions would be counted too.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ fn pulse(ground: &Ground) -> Result<Pulse, String> {
     Ok(pulse)
 }
 
-/// Records so many slow requests that no measured request is listed as one of the slowest. In a service, only about a
-/// hundred requests of an hour are listed.
+/// Records so many slow requests that no measured request is listed as one of the slowest. This leaves out the cost of
+/// listing, which is rare in a service too: only about a hundred requests of an hour are listed.
 fn record_slow_requests(pulse: &Pulse) {
     for context in (0..ROUTES).map(|route| format!("GET /route{route}/{{id}}")) {
         for _ in 0..20 {
