@@ -304,8 +304,8 @@ impl Access {
     }
 
     /// Returns the permission of the request, or an error if the request may not read. Calls `on_wrong` only if the
-    /// request has credentials and they are wrong. A refusal by a function does not count, as such requests may have no
-    /// credentials.
+    /// request has credentials and they are wrong. A refusal by the application's function does not call `on_wrong`, as
+    /// the request may have no credentials.
     pub(super) async fn check(
         &self,
         parts: &Parts,

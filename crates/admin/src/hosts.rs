@@ -1,6 +1,6 @@
 //! The hosts that requests to an open admin router may name. A page of another site may point its own name at this
 //! service (DNS rebinding): the browser then treats the service as part of that site, and the site's script reads
-//! everything that needs no login. Its requests carry the site's host, which no script can change.
+//! everything that needs no login. The script's requests carry the site's host, which no script can change.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -38,7 +38,7 @@ impl Host {
         if let Some(rest) = authority.strip_prefix('[') {
             let (address, port) = rest.split_once(']')?;
             let has_port = port.strip_prefix(':').is_some_and(is_port);
-            // A link-local address may have a zone.
+            // A link-local address may have a zone, such as `%eth0`.
             let address = address.split('%').next()?;
             let is_address = (port.is_empty() || has_port) && address.parse::<Ipv6Addr>().is_ok();
             return is_address.then_some(Self::Address);

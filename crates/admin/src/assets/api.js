@@ -14,7 +14,7 @@ export class ApiError extends Error {
 	}
 }
 
-/** An answer in a form that this page does not know, such as that of another version of the service. */
+/** An answer in a form that this page does not know, as from another version of the service. */
 export class UnexpectedAnswer extends Error {}
 
 /** Unix seconds by the server's clock, which the starts of slices also follow. */

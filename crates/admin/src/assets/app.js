@@ -125,7 +125,7 @@ function accept(answers, asOf) {
 		throw new UnexpectedAnswer(error.message);
 	}
 	if (shown.failure) return;
-	// The answers can also be found by their place, in case its questions change.
+	// Answers are also stored by screen and range (`view.place`), in case the screen asks other questions next time.
 	for (const key of [view.place, view.questions]) {
 		lastAnswers.delete(key);
 		lastAnswers.set(key, { answers: view.answers, asOf, at: shown.at });

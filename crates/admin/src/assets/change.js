@@ -6,7 +6,7 @@ const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', instance: 'bad', 
 
 export const level = (change) => LEVELS[change.kind] ?? 'warn';
 
-/** A ratio to something else: 2.4× the others, +40% over the others */
+/** A ratio, and the noun that it is relative to: 2.4× the others, +40% over the others */
 export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;
 
 /** +48% slower, 2.6× slower, 24% failing, silent */

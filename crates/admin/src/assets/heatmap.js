@@ -32,7 +32,7 @@ export class HeatMap {
 	#table;
 	#list;
 
-	/** `figure`: of the chart. `kind` of its context: "http" or "timer". */
+	/** `figure`: the element of the chart. `kind`: the kind of the chart's context, "http" or "timer". */
 	constructor(figure, kind) {
 		this.#kind = kind;
 		const isOfAll = document.body.dataset.screen === 'overview';

@@ -1,4 +1,4 @@
-// The pages of a long table: the range of rows that is shown, and the buttons to the others.
+// The pages of a long table: the range of rows that is shown, and the buttons to the other pages.
 
 import { ApiError, ask } from './api.js';
 import { attr, button, el, labelled, show, text } from './dom.js';

@@ -8,7 +8,7 @@ import { drawInstances, instanceTable } from './instances.js';
 import { problems } from './problems.js';
 import { config, isZoomed, range } from './state.js';
 
-// A process that only reads has none of the parts that only an instance has.
+// A process that only reads the store is no instance: it has no flush, recording or cleaning to show.
 const isInstance = config.is_instance !== false;
 
 /** The cards, and the parts of the health answer that they show. */

@@ -26,7 +26,7 @@ const INSTANCES = 12;
 const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
 
 export function mount(root, page) {
-	// A change of `<queue>` is shown with the timer of the queue.
+	// For a change of `<queue>`, the wait in front of the service, the timer `queue` is shown.
 	const isQueue = state.context === '<queue>';
 	const isTimer = isQueue || state.kind === 'timer';
 	const name = isQueue ? 'queue' : state.context;

@@ -23,7 +23,7 @@ function nameColumn(label) {
 		draw(cell, row) {
 			column.draw(cell, row);
 			const { repeated } = row;
-			// The last child belongs to the change.
+			// Inserted before the sign of the context's change, which is the last child.
 			if (cell.repeats?.parentNode !== cell) {
 				cell.repeats = el('span', 'tag repeats');
 				cell.insertBefore(cell.repeats, cell.lastChild);

@@ -43,7 +43,7 @@ export function taker(page) {
 	return {
 		node: el('span', 'taking', who, take),
 		draw(shown, now) {
-			// An answer to an earlier question would show the state before the press.
+			// While the press is sent, an answer may still have the state before it.
 			if (isSending) return;
 			[change, since] = [shown, now];
 			redraw();

@@ -122,7 +122,7 @@ mod tests {
             &["Application/OpenMetrics-Text; Version=\"1.0.0\"; charset=utf-8"],
             &["text/plain;q=0.1", "application/openmetrics-text;q=0.2"],
             &["application/*, text/*;q=0.9"],
-            // The most specific range counts, whatever the others say.
+            // The most specific range counts, even if another range has a higher weight.
             &["text/plain;q=0.2, */*;q=0.5"],
             &["text/plain;version=0.0.4;q=0, text/plain, application/openmetrics-text;q=0.1"],
         ] {

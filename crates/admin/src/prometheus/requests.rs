@@ -31,7 +31,7 @@ impl Text {
         let name = names.request_duration();
         self.histogram(name, help, Kind::Http, totals, names);
         self.targets(totals, targets, names);
-        // OpenTelemetry has no names for these.
+        // OpenTelemetry has no names for metrics of timers.
         let names = Names::Pulse;
         let help = "Timed runs of this instance that count as errors.";
         self.errors("pulse_timer_errors_total", help, Kind::Timer, totals, names);
@@ -53,7 +53,8 @@ impl Text {
         self.begin_kind(name, "histogram", help);
         let bucket = format!("{name}_bucket");
         let (sum, count) = (format!("{name}_sum"), format!("{name}_count"));
-        // OpenMetrics and Prometheus 3 write `1.0`, not `1`. A bound is a label, so both formats must agree.
+        // OpenMetrics and Prometheus 3 write `1.0`, not `1`. The Prometheus text does the same here: a bound is a
+        // label, so another spelling would begin another series.
         let bounds = names.bounds().map(|bound| format!("{bound:?}"));
         let bounds = || bounds.iter().map(String::as_str).chain(["+Inf"]);
         for (context, totals) in of(kind, totals) {
@@ -74,8 +75,8 @@ impl Text {
         }
     }
 
-    /// The targets of single contexts, as counters: a query chooses the windows of a burn rate. The counters start at
-    /// 0, so the first bad request is an increase.
+    /// The targets of single contexts, as counters and not as shares, so that a query can compute for any window how
+    /// fast the error budget is used (the burn rate). The counters start at 0, so the first bad request is an increase.
     fn targets(&mut self, totals: &[Row], targets: &[PathTarget], names: Names) {
         if targets.is_empty() {
             return;

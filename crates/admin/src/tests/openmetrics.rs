@@ -198,7 +198,7 @@ async fn opentelemetrys_names_are_a_choice_of_the_scraper() {
             format!("pulse_requests_total{{{route},outcome=\"5xx\"}} 1"),
         ]
     );
-    // The conventions have no names for anything but HTTP.
+    // The conventions for HTTP have no names for timers.
     assert_eq!(
         lines(
             &text,
