@@ -162,7 +162,8 @@ impl Query for Canned {
             taken_at: now,
             contexts: 4,
             timers: 1,
-            // Three slices that are unreadable or have just ended, four of the ten that count, and one that is too old.
+            // In this order: two slices after `as_of`, one that has just ended, four of the ten of the rate, and an
+            // older one.
             recent: [
                 (0, 900),
                 (-1, 300),

@@ -60,8 +60,8 @@ async fn earlier(
     let (value, error) = match change.kind {
         ChangeKind::Failing => (sums.outcomes.errors as f64 / requests as f64, 0.0),
         ChangeKind::Surging | ChangeKind::Silent => {
-            // `recorded` may begin within the slice, at the first sample. Other programs may have counted earlier
-            // requests, so the whole slice counts as recorded, without its gaps.
+            // `recorded` may begin within the slice, at the store's first sample. Other programs may have counted
+            // requests before that, so the slice counts as recorded from its start, except for its gaps.
             let seconds = recorded
                 .from(start)
                 .seconds(start, start + i64::from(width));

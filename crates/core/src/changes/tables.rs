@@ -158,7 +158,7 @@ impl Tables {
         removals.extend(obsolete.map(|field| (Table::Detector, field)));
     }
 
-    /// Replaces changes, and removes others.
+    /// Writes changes that are new or different, and deletes removed changes.
     fn replace_changes(
         &mut self,
         changes: &[&Change],

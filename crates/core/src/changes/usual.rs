@@ -12,7 +12,8 @@ use tower_pulse_model::profile::{ProfileHour, hour_of_week};
 /// An hour has a usual figure if it was recorded in at least this many weeks.
 const ENOUGH_WEEKS: u8 = 3;
 
-/// A change is usual if earlier weeks explain at least this part of its logarithm.
+/// A change is usual if the ratio of earlier weeks is at least this part of the ratio of the change, both as
+/// logarithms.
 const EXPLAINED: f64 = 0.7;
 
 /// Seconds by which the usual behaviour may begin before its hour, or end after it.

@@ -228,7 +228,7 @@ impl ReplayBuffer {
         let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq <= fence);
         let seq = self.calls.get(at).map(|buffered| buffered.acknowledged.seq);
         if seq.is_none() {
-            // The calls after the fence have no amounts any more.
+            // The calls after the fence were just counted as lost, and none of them can be replayed.
             self.old_counts.retain(|count| count.seq <= fence);
             self.counts.retain(|count| count.seq <= fence);
         }

@@ -9,7 +9,8 @@ use crate::store::table::Table;
 use crate::store::{Position, Store};
 use tower_pulse_model::round::PARTITIONS;
 
-/// The right to fold, which ends when the journal's state gets another version.
+/// The right to fold. It ends when the version of the journal's state differs from the one in `progress`: another
+/// instance has acquired the lease, or a failover has restored an earlier state.
 pub(super) struct Lease {
     pub(super) progress: Progress,
     /// Positions of entries that are folded and may be trimmed, oldest first.

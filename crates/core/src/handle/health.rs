@@ -206,7 +206,7 @@ impl Stages {
 #[derive(Default)]
 pub(super) struct QueueSince(Mutex<[Option<(Tick, QueueHealth)>; 2]>);
 
-/// The least time between these two moments.
+/// The least time between the two moments of [`QueueSince`].
 const QUEUE_COUNTED_FOR: Duration = Duration::from_secs(4);
 
 impl QueueSince {

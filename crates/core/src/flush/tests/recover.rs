@@ -37,7 +37,7 @@ async fn a_named_instance_has_an_id_of_its_own_in_the_journal() {
         assert_eq!(status.unique_name, format!("web-1:{id}"));
         ids.extend(calls.into_iter().map(|(id, ..)| id));
     }
-    // Each instance had to continue under a second id.
+    // The answer `Duplicate` makes each instance continue under a second id.
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 4);
@@ -75,7 +75,7 @@ async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
     manual_clock.advance(10 * SECOND);
     flushing.flush(1).await;
     let name = flushing.flusher.status().instance;
-    // The time without an answer does not count.
+    // The time without an answer does not add to the age of the generation.
     manual_clock.advance(100 * SECOND);
     *lock(&flushing.store.generation) = next;
     *lock(&flushing.store.answers) = [Appended::Reset].into();

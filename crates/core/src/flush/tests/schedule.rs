@@ -15,14 +15,14 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::RankingSpec;
 
-/// The wait until the next flush, for a flusher half-way through its fleet's interval.
+/// The wait until the next flush, for a flusher whose own delay is half of the longest (`phase` is 0.5).
 fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration {
     // A clock that was never set stands at 0.
     let waits = [0, NOW].map(|start| {
         let (clock, manual_clock) = Clock::manual(start);
         manual_clock.advance(Duration::from_millis(millis));
         let mut flushing = Flushing::of(Scripted::default(), clock, interval);
-        let flusher = Arc::get_mut(&mut flushing.flusher).expect("nobody else has it");
+        let flusher = Arc::get_mut(&mut flushing.flusher).expect("it has no other owner");
         flusher.phase = 0.5;
         if flusher.is_interval_free {
             let seconds = instances.div_ceil(INSTANCES_PER_SECOND).max(1);
@@ -84,7 +84,7 @@ async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(
     for second in 1..=102 {
         each_second(second);
         clock.advance(SECOND);
-        // More ids than fit into one flush.
+        // Lets the drain and the flusher work until both wait for the clock again.
         for _ in 0..256 {
             tokio::task::yield_now().await;
         }
@@ -108,7 +108,8 @@ async fn contexts_that_are_all_busy_do_not_shorten_the_interval() {
         let entries = entries.iter();
         entries.for_each(|entry| entry.record_measured(MS, Outcome::Success, false));
     });
-    // 20 s of a minute have passed, and the flusher flushes within a tenth of a second after each turn.
+    // `NOW` is 20 s into a minute. The flusher flushes within a tenth of a second after each full minute: in the
+    // seconds 41 and 101.
     assert_eq!(flushed.await, [41, 101]);
     assert_eq!(flushing.flusher.status().last_interval, 60 * SECOND);
 }
@@ -125,7 +126,7 @@ async fn the_shown_interval_is_that_of_a_ranking_that_flushes_early() {
     let ranking = flushing.recorder.ranking("searches", spec);
     let ranking = ranking.expect("the ranking is new");
     let flushed = flushes(&flushing, &manual_clock, |second| {
-        // Crowded for 20 s.
+        // For 20 s, the ranking has so many ids that flushes come early.
         let ids = if second <= 20 { 250 } else { 1 };
         (0..ids).for_each(|id| ranking.add(&format!("{second} {id}"), 1));
         let shown = flushing.flusher.status().last_interval;
@@ -155,7 +156,7 @@ async fn a_failed_flush_is_tried_again_after_up_to_a_second() {
         // Timers have a resolution of a millisecond.
         assert!(*gap <= longest + MS, "{gap:?} is the gap {number}");
     }
-    // Half a second on average.
+    // The gaps are half a second on average.
     assert!((120..400).contains(&gaps.len()), "{}", gaps.len());
     let errors = flushing
         .recorder
@@ -177,7 +178,7 @@ async fn a_denied_flusher_tries_again_every_two_seconds() {
     flushing.record(1);
     let (_stop, stopped) = Stop::new();
     tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped));
-    // The first attempt is made within a second and the resolution of a timer.
+    // The first attempt is made after at most a second, plus a millisecond of the timer.
     sleep(7 * SECOND + 500 * MS).await;
     assert_eq!(flushing.store.gaps(), [2 * SECOND; 3]);
 }

@@ -80,7 +80,7 @@ enum Call {
 enum Incident {
     /// The step takes effect, and its answer is lost.
     LostAnswer,
-    /// Another instance has replaced the version.
+    /// Another instance has replaced the version of the journal's state.
     Takeover,
 }
 
@@ -93,7 +93,8 @@ struct Scripted {
     entries_per_read: usize,
     /// Whether a context has records in every slice.
     is_recorded: bool,
-    /// The position of the newest entry, if that entry is missing.
+    /// The position of the newest entry that was ever appended, if the journal has lost it. `None`: it is the last of
+    /// `entries`.
     head: Option<Position>,
     /// Seconds since `NOW`.
     since_now: Mutex<i64>,
@@ -360,7 +361,8 @@ impl Store for Scripted {
     }
 }
 
-/// A folder whose wall clock stands 150 ms after the turn of a second, so that it waits 500 ms between reads.
+/// A folder of a scripted journal. It reads 150 ms after each half second. Its wall clock stands still at such a
+/// moment, so it always waits 500 ms.
 struct Folding {
     journal: Arc<Scripted>,
     leaderless: Arc<Notify>,

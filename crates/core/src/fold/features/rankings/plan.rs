@@ -275,7 +275,7 @@ impl<'a> Added<'a> {
         self.counts_dropped || self.ids.len() > self.room
     }
 
-    /// Skips an id. Returns the sum of its additions.
+    /// Skips the stored numbers of an id for which there is no room. Returns the sum of its additions.
     fn skip_id(&self, slices: impl Iterator<Item = (i64, i64)>, stored: &mut Stored) -> i64 {
         stored.next(&totals_of(self.name));
         slices.fold(0, |sum, (start, n)| {

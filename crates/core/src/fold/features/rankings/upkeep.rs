@@ -27,7 +27,7 @@ const IDS_PER_PAGE: usize = 20;
 struct Smallest {
     /// The smallest counts with their ids, smallest first.
     ids: Vec<(i64, Vec<u8>)>,
-    /// Whether the table has more.
+    /// Whether the table has more counts.
     has_more: bool,
 }
 

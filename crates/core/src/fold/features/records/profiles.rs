@@ -204,7 +204,7 @@ impl CatchUp<'_> {
 
     /// The writes that finish catching up.
     fn end(&self, now: i64) -> [FieldWrites; 2] {
-        // The hours move from table to table, as the profiles do.
+        // The list of applied hours moves to the newer table, as the profiles do.
         let last = self.applied.until() - HOUR;
         let [newer, older] = tables_at(last);
         let (ttl, hours) = (profiles::ttl(last, now), pack(&self.applied));
