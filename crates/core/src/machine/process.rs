@@ -57,8 +57,8 @@ fn number_in(status: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The number of open files. Newer kernels report the number. For older kernels, the files are counted, without the
-/// directory that is being read.
+/// The number of open files. Newer kernels report the number. On older kernels, the files in the directory are counted,
+/// except the directory itself, which is open while it is read.
 #[cfg(all(feature = "process", unix))]
 fn open_files() -> Option<u64> {
     const OPEN: &str = "/proc/self/fd";

@@ -79,8 +79,8 @@ impl Book {
         self.offset
     }
 
-    /// The time until the next page is read, with about 50 commands. The time is shorter at the start, because contexts
-    /// that only other programs have recorded come first, and a small service has few contexts.
+    /// The time until the next page is read. Reading a page takes about 50 commands. At first, the time is shorter:
+    /// contexts that only other programs have recorded come first, and a small service has few contexts.
     pub fn pause(&self) -> Duration {
         Duration::from_secs(match self.round {
             0 if self.offset < self.foreign => 1,

@@ -273,7 +273,7 @@ impl Reading<'_> {
 /// Whether a minute that was read at `read_at` must be read again.
 fn is_due(minute: i64, read_at: i64, now: i64) -> bool {
     let was_over_for = read_at.saturating_sub(minute.saturating_add(MINUTE));
-    // The difference is negative if the clock was set back.
+    // If the clock was set back, the difference is negative, and the minute is read again.
     !(0..was_over_for.max(1)).contains(&now.saturating_sub(read_at))
 }
 
@@ -412,12 +412,12 @@ mod tests {
     fn only_the_same_minutes_are_compared() {
         let minutes = [
             vec![minute("a", &[("x", 50, 10)]), minute("b", &[("x", 10, 10)])],
-            // All requests are slow, and most of them are on b.
+            // In this minute, all requests are slow, and most of them are on `b`.
             vec![
                 minute("a", &[("x", 10, 900)]),
                 minute("b", &[("x", 50, 900)]),
             ],
-            // There is no other instance.
+            // In this minute, `b` is the only instance.
             vec![minute("b", &[("x", 500, 9_000)])],
         ];
         assert_eq!(ratios(&minutes, None), [Some(1.0); 2]);
@@ -430,7 +430,7 @@ mod tests {
             minute("b", &[("x", 90, 10)]),
             minute("c", &[("y", 90, 10)]),
         ]];
-        // For b, the others have only the nine requests of a.
+        // On `x`, `b` can be compared only with the nine requests of `a`.
         assert_eq!(ratios(&few, None), [None; 3]);
         assert_eq!(ratios(&few, Some("y")), [None]);
     }

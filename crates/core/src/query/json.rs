@@ -1,5 +1,5 @@
 //! Answers as JSON. Reads the question from a text, and bounds the size of an answer: points are counted before they
-//! are computed, and bytes while they are written. All answers of a screen together have bounds too.
+//! are computed, and bytes while they are written. All answers to one request (a *screen*) together have bounds too.
 
 use std::future::ready;
 use std::io;
@@ -101,8 +101,8 @@ fn in_time<'a>(
     })
 }
 
-/// If the error is that the question has no parameters, adds how to ask for less: another question of the same name may
-/// have the parameter.
+/// Adds how to ask for less to the error of a question without parameters: another question of the same name may have
+/// the refused parameter.
 fn or_less(error: QueryError, (_, how): Less) -> QueryError {
     match error {
         QueryError::Parameter { name, message } if message.ends_with(NO_PARAMETER) => {

@@ -55,7 +55,7 @@ impl Key {
         })
     }
 
-    /// The index of the share of `query_bytes` that bounds these answers.
+    /// Cached answers are in three groups, each bounded by a part of `query_bytes`. Returns the index of the group.
     pub(super) fn share(&self) -> usize {
         match self {
             Self::Window(_) | Self::Running(..) => 0,

@@ -91,8 +91,8 @@ impl Compared {
         }
     }
 
-    /// Compares a context in the two parts of a window. `added` returns what other programs have added to the hour that
-    /// begins at a given time.
+    /// Compares a context in a window with the same context in the window before. `added` returns what other programs
+    /// have added to the hour that begins at a given time.
     pub(super) fn of<'a>(
         context: &ContextId,
         sums: &WindowSums,

@@ -192,7 +192,7 @@ pub(in crate::query) async fn counter(
     check_given("name", name)?;
     let precision = chosen(query.precision, source.store.precisions())?;
     let mut samples = slices(source, name, precision.seconds).await?;
-    // The next cleaning removes older slices, which may be many.
+    // Slices that are past their retention are left out. There may be many of them until the next cleaning.
     if let Some((newest, _)) = samples.last().copied() {
         let oldest = newest.saturating_sub(precision.span());
         samples.retain(|(start, _)| *start > oldest);

@@ -174,7 +174,7 @@ fn rows(
     contexts.into_iter().filter_map(row).collect()
 }
 
-/// The time per minute, in seconds, that the requests take in addition to their time at the mean before.
+/// The time per minute, in seconds, that the requests take beyond what they would take with the mean before the mark.
 fn extra(compared: &Compared, covered: &Covered) -> Option<f64> {
     let mean_ratio = compared.mean_ratio()?;
     let spent = covered.per_minute(compared.now.as_ref()?.total)?;

@@ -57,8 +57,8 @@ pub struct FixRow {
     pub per_minute: Option<f64>,
     /// `total` divided by the time of all requests, 0 to 1.
     pub share: Option<f64>,
-    /// For the reasons `slower` and `instance`, the ratio of the change; for `most_time`, the mean divided by that of
-    /// the window before.
+    /// For the reasons `slower` and `instance`, the ratio of the change; for `most_time`, the mean divided by the mean
+    /// in the window before.
     pub ratio: Option<f64>,
     /// The time per minute that the slowdown costs, in seconds, at most `per_minute`; `None` unless the reason is
     /// `slower` or `instance`.
@@ -120,7 +120,7 @@ struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     fn of(change: &'a Change) -> Option<Self> {
-        // A page does not cause the wait in front of its requests.
+        // A change of `<queue>`, the wait in front of the service, gets no row, because no page causes it.
         if *change.context == *QUEUED {
             return None;
         }
@@ -176,7 +176,7 @@ pub(in crate::query) async fn fix_first(
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
     let mut candidates: Vec<_> = ongoing.filter_map(Candidate::of).collect();
     candidates.order_by(Candidate::precedes);
-    // A page has only the row of its most urgent change.
+    // A page or an instance gets one row, for its most urgent change.
     let mut seen = std::collections::HashSet::new();
     candidates.retain(|one| {
         let instance = one.cause.and_then(|change| change.instance.clone());
@@ -279,7 +279,7 @@ async fn since(
     Ok((row, sums.histogram.error()))
 }
 
-/// The time that a window covers, and the measurements of a page and of all pages in it.
+/// The time that a window covers, and the measurements of one page and of all pages in this time.
 async fn of_page(
     source: &Source,
     id: &ContextId,
@@ -293,7 +293,8 @@ async fn of_page(
     Ok((Covered::read(source, slices, span).await?, sums, all))
 }
 
-/// The time that the reports of a window cover, and the measurements of an instance and of all instances in it.
+/// The part of a window that has minute reports, and the measurements of one instance and of all instances in that
+/// part.
 async fn of_instance(
     source: &Source,
     instance: &str,

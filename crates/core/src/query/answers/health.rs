@@ -30,8 +30,8 @@ pub struct HealthStatus {
     warnings: Vec<String>,
     /// The conditions that the warnings are about.
     pub conditions: Vec<Condition>,
-    /// `dropped`, `dropped_additions` and `overflowed` of [`RecordingHealth`](crate::health::RecordingHealth). Of its
-    /// `queue`, `queue_ignored` is the number of ignored waits, and `queue_negative` the number of negative waits.
+    /// `dropped`, `dropped_additions` and `overflowed` of [`RecordingHealth`](crate::health::RecordingHealth), and the
+    /// numbers of ignored and of negative waits in its `queue`, as `queue_ignored` and `queue_negative`.
     #[serde(skip_serializing_if = "Option::is_none")]
     recording: Option<Losses>,
     /// `lost`, `lost_additions`, `lost_details` and `store_resets` of [`FlushHealth`](crate::health::FlushHealth).
@@ -49,7 +49,7 @@ pub struct HealthStatus {
 pub struct HistoryHealth {
     /// The number of days.
     pub days: u32,
-    /// The start of the history, in Unix seconds; `None` if it is as old as the store's samples.
+    /// The start of the history, in Unix seconds; `None` if the history is as old as the store's samples.
     pub since: Option<i64>,
 }
 

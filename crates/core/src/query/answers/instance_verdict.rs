@@ -192,7 +192,8 @@ mod tests {
         Compare::new(&row)
     }
 
-    /// The verdict on an instance whose paths take these milliseconds; on the others they take 10.
+    /// The verdict on an instance. `paths` has the milliseconds and the number of its requests on each path. On the
+    /// other instances, each path takes 10 ms.
     fn verdict(compare: &Compare, paths: &[(u64, usize)]) -> InstanceVerdict {
         let mut verdict = InstanceVerdict::default();
         for (millis, count) in paths {

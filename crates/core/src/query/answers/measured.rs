@@ -111,7 +111,7 @@ impl Times {
         }
     }
 
-    /// The ratio of each statistic to that of `other`.
+    /// Each statistic divided by the same statistic of `other`.
     pub(super) fn by(&self, other: &Self) -> Self {
         Self {
             mean: ratio(self.mean, other.mean),

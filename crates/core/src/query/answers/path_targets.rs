@@ -107,7 +107,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     let [one_hour, six_hours] = [HOUR, 6 * HOUR].map(|length| async move {
         match source.reader.path_targets(Window::seconds(length)).await {
             Ok(sums) => Ok(Some(sums)),
-            // The answer then has only the other window.
+            // A window whose sums do not fit is left out.
             Err(QueryError::NoRoom(_)) => Ok(None),
             Err(error) => Err(error),
         }

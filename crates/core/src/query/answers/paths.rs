@@ -51,7 +51,7 @@ pub enum Sort {
     ErrorShare,
     /// The share of the total time of all contexts of the kind.
     Share,
-    /// The ratio of the mean to that of the window before.
+    /// The mean divided by the mean in the window before.
     Change,
     /// The number of responses with a 4xx status.
     #[serde(rename = "4xx")]
@@ -90,7 +90,7 @@ impl Sort {
             Self::Computing => now.polls?.computing,
             Self::Waiting => now.polls?.waiting,
             Self::LongestPoll => now.polls?.longest,
-            // Names are compared if all else is equal.
+            // Rows with equal keys are ordered by name, so the name needs no key.
             Self::Context => None,
         }
     }

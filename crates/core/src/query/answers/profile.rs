@@ -16,7 +16,7 @@ const ENOUGH_HOURS: usize = 24;
 const DIGITS: i32 = 4;
 
 /// The usual requests at each hour of the week. An hour is added some minutes after its end. A profile lacks samples
-/// that arrive later, and hours that were not folded for two days.
+/// that arrive later, and an hour that no instance has folded within two days of its end.
 ///
 /// The answer to [`ProfileQuery`](crate::query::dashboard::ProfileQuery).
 #[derive(Debug, Serialize)]

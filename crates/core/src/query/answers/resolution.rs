@@ -55,7 +55,8 @@ impl Resolution {
         let records = WIDTHS.into_iter();
         let records =
             records.filter_map(|precision| Some(of_tier(precision, tier_for(precision)?)));
-        // Days that are made of quarters of a day come before stored days, and are used while quarters are kept.
+        // Daily slices that are made of six-hour slices come before stored days, and are used as far back as six-hour
+        // slices are kept.
         let days = tiers.get(DAY).map(|days| of_tier(DAY, days));
         let mut all: Vec<_> = counters.chain(records).chain(days).collect();
         all.order_by_key(|resolution| resolution.precision);
@@ -100,7 +101,7 @@ impl Resolution {
         precisions.counter(finest.precision)
     }
 
-    /// The precision of a series without a window: that of the counters, if the metric has counters.
+    /// The precision of a series without a window: a precision of the counters, if the metric has counters.
     fn default_precision(all: &[Self]) -> Option<u32> {
         let has_counters = all.iter().any(|one| one.is_counter);
         let mut precisions = (all.iter())
@@ -132,7 +133,7 @@ impl Resolution {
             .clone()
             .filter(|one| one.slices(bounds).oldest(now) <= one.slices(bounds).from);
         let longest = || all.min_by_key(|one| one.slices(bounds).oldest(now));
-        // Records have daily slices in every configuration.
+        // Without any resolution, slices of a day are used, because records can always be combined into days.
         let day = Self {
             precision: DAY,
             tier: COARSEST,

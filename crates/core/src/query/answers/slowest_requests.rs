@@ -247,11 +247,13 @@ impl SlowestRequestsQuery {
         others: &'a [SlowRequests],
     ) -> Vec<&'a SlowRequest> {
         let mut requests: Vec<&SlowRequest> = match self.status {
-            // Without a status, the newest failed requests are left out: unlisted requests may be slower.
+            // Without a status, the lists of the newest failed requests are left out: requests that no list has may be
+            // slower.
             None => others.iter().flat_map(SlowRequests::slowest).collect(),
             Some(_) => others.iter().flat_map(SlowRequests::iter).collect(),
         };
-        // Two different requests may be equal in all recorded fields, so each listed request matches only one other.
+        // Keeps one copy of a request that is in both lists. Different requests may be equal in all recorded fields, so
+        // each request of one list is the copy of at most one request of the other list.
         let mut unmatched = requests.clone();
         for request in all.slowest() {
             match unmatched.iter().position(|other| *other == request) {

@@ -23,7 +23,7 @@ pub struct RequestTimers {
     pub untimed_share: Option<f64>,
     /// The mean time per request in which no timer ran, in seconds.
     pub untimed_per_request: Option<f64>,
-    /// `untimed_per_request` divided by that of the window before.
+    /// `untimed_per_request` divided by its value in the window before.
     pub untimed_change: Option<f64>,
     /// The wait in front of the service, which is not part of the requests' time; `None` if no header has it.
     pub queue: Option<QueueWait>,
@@ -39,7 +39,7 @@ pub struct QueueWait {
     pub total: f64,
     /// The mean wait, in seconds.
     pub mean: Option<f64>,
-    /// `mean` divided by that of the window before.
+    /// `mean` divided by its value in the window before.
     pub change: Option<f64>,
 }
 
@@ -77,7 +77,7 @@ pub struct RequestTimer {
     pub overlap: f64,
     /// `covered` divided by the number of all requests, in seconds.
     pub seconds_per_request: Option<f64>,
-    /// `seconds_per_request` divided by that of the window before.
+    /// `seconds_per_request` divided by its value in the window before.
     pub change: Option<f64>,
     /// Number of runs that failed in the window, on all paths; `None` without a window.
     pub errors: Option<u64>,

@@ -37,7 +37,7 @@ fn a_rate_is_about_a_minute_or_a_slice_and_the_current_slice() {
         ..recorded(0)
     };
     assert_eq!(rate_span(Precision::new(60, 120), &gap).seconds, 30);
-    // The retention is shorter.
+    // The retention is shorter than the time of a rate.
     let span = rate_span(Precision::new(1, 10), &recorded(0));
     assert_eq!((NOW - span.from, span.seconds), (9, 9));
     let span = rate_span(Precision::new(60, 1), &recorded(0));
@@ -58,7 +58,7 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
     assert_eq!((NOW - newest.from, newest.to - NOW), (260, 40));
     let expected = [Some(0), Some(-7), Some(0), Some(0), Some(3)];
     assert_eq!(counts(newest, &[(9, 1), (3, -7), (0, 3)]), expected);
-    // The store is younger than the window, and another program had counted before.
+    // The store is younger than the window. Another program counted before the store was created.
     let expected = [Some(2), None, None, Some(0), Some(0)];
     assert_eq!(counts(series(None, 1), &[(4, 2)]), expected);
     let window = series(Some(Window::seconds(400).bounds(NOW)), 0);
@@ -118,7 +118,7 @@ fn the_last_slice_is_one_that_can_be_read_was_recorded_and_is_kept() {
         (last(second, 0, 0), last(minute, 0, 0)),
         (Some(2), Some(80))
     );
-    // Other instances may have flushed samples that are newer than the readable ones.
+    // If samples of the last 7 s cannot be read yet, the last readable slice is older.
     assert_eq!(last(second, 7, 0), Some(9));
     assert_eq!(
         (last(minute, 19, 0), last(minute, 20, 0)),
