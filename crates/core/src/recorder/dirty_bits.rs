@@ -1,8 +1,8 @@
 //! Dirty bits, which say which contexts have something to drain.
 //!
-//! A service may have thousands of contexts, but few are busy at any moment. A drain visits only those whose dirty bit
-//! was set since the last drain. The thread that fills an empty part of a context sets the context's dirty bit, by one
-//! atomic operation that never waits. So a busy context is marked once per drain, and not by each request.
+//! A service may have thousands of contexts, but few are busy at any moment. A drain visits only the contexts whose
+//! dirty bit was set since the last drain. The thread that fills an empty part of a context sets the context's dirty
+//! bit, by one atomic operation that never waits. So a busy context is marked once per drain, and not by each request.
 //!
 //! The order ensures that no sample is left behind: the dirty bit is set *after* the data it announces was written, and
 //! a drain takes the dirty bits *before* it reads the data. Either the drain finds the bit, and with it all data that

@@ -354,7 +354,7 @@ impl Recorder {
         let mut totals = HashMap::new();
         for entry in entries {
             let total = entry.value.total();
-            // The overflow entry always exists, even if there are few names.
+            // The overflow entry always exists, so it is left out while its total is 0.
             if total != 0 || !Arc::ptr_eq(entry, &overflow) {
                 let sum: &mut i64 = totals.entry(entry.name.clone()).or_default();
                 *sum = sum.saturating_add(total);

@@ -8,7 +8,7 @@ use tower_pulse_model::slow_request::EXEMPLARS;
 /// One exemplar for each bucket, and one for the errors.
 const _: () = assert!(EXEMPLARS == PLACES + 1);
 
-/// A request that is an example of those in its bucket.
+/// A request that is an example of the requests in its bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exemplar {
     /// The application's id of the request, or the id of its trace.
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(newest(0..=0), Some("at the bound"));
         assert_eq!(newest(place(0.075)..=place(0.075)), Some("new"));
         assert_eq!(newest(place(0.1)..=place(0.1)), Some("next"));
-        // The bucket from 50 to 100 ms has both.
+        // A scraper's bucket from 50 to 100 ms covers both buckets, and has the newer of their exemplars.
         assert_eq!(newest(place(0.075)..=place(0.1)), Some("next"));
         assert_eq!(newest(PLACES - 1..=PLACES - 1), Some("beyond"));
         assert_eq!(newest(1..=place(0.05)), None);

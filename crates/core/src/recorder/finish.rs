@@ -115,7 +115,7 @@ impl ContextHandle {
         self.cells.record(thread, sample, measured);
         if let Some(slow) = &self.slow {
             slow.add(&self.cells, self.listed(nanos, ended, details));
-            // If a drain has run since the sample was recorded, the dirty bit is unset.
+            // A drain may have unset the dirty bit since the sample was recorded.
             self.cells.touch();
         }
     }

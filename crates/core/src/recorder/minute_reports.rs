@@ -190,7 +190,7 @@ mod tests {
             record(&recorder, "GET /", 1);
             assert_eq!(drain_at(&recorder, &clock, second), []);
         }
-        // From now on minutes are reported.
+        // With a second instance, minutes are reported.
         recorder.drain.set_fleet(fleet(2, &[]));
         record(&recorder, "GET /", 1);
         assert_eq!(drain_at(&recorder, &clock, 240), [(180, vec![1])]);

@@ -106,7 +106,7 @@ fn nanos_of(duration: Duration) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Unrecorded;
 
-/// A context of this process, or one of several handles that share its cells. Aligned so that threads which count
+/// A handle of a context of this process. All handles of a context share its cells. Aligned so that threads which count
 /// references to different handles never share a cache line.
 #[repr(align(64))]
 pub struct ContextHandle {
@@ -257,8 +257,8 @@ impl Recorder {
         entry.record_ended(thread, nanos, ended, &RequestDetails::default(), []);
     }
 
-    /// The counter of this name. A reserved name gets a backslash as its prefix, so its counts are not mixed with those
-    /// of requests.
+    /// The counter of this name. A reserved name gets a backslash as its prefix, so that its counts are not mixed with
+    /// the counts of requests.
     pub fn counter(&self, name: &str) -> Counter {
         let name = context::clean_name(name);
         let entry = |name: &str| {

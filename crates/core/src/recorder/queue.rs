@@ -40,7 +40,7 @@ pub struct QueueTime {
 enum Wait {
     /// Nanoseconds.
     Of(u64),
-    /// The time in the header is later than that of this process.
+    /// The time in the header is later than the time of this process.
     Negative,
     /// The wait is longer than [`LONGEST_WAIT`].
     TooLong,
@@ -262,7 +262,8 @@ mod tests {
         assert_eq!(Wait::new(b"soon", NOW), Wait::Unreadable);
     }
 
-    /// A time in any unit is read as it was written, and any bytes are read or refused.
+    /// Random bytes are read as a time or refused. A time in seconds, milliseconds or microseconds is read as it was
+    /// written.
     #[test]
     fn any_value_is_read_or_refused() {
         let seed = fastrand::u64(..);

@@ -33,7 +33,7 @@ pub struct RankingEntry {
     shards: Box<[Shard]>,
     /// The maximum number of ids in a shard.
     shard_ids: usize,
-    /// Removals, and the additions of shards that were full. This mutex is locked before that of a shard.
+    /// Removals, and the additions of shards that were full. This mutex is locked before the mutex of a shard.
     collected: Mutex<Collected>,
 }
 
@@ -173,7 +173,7 @@ impl RankingEntry {
         self.recording.clock().now_seconds()
     }
 
-    /// Takes all additions. Those that are not collected yet belong to `second`.
+    /// Takes all additions. Additions that are still in shards belong to `second`.
     fn take(&self, second: i64) -> Collected {
         let mut collected = lock(&self.collected);
         for shard in &self.shards {

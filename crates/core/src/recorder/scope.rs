@@ -16,7 +16,7 @@ use tower_pulse_model::timer_sums::{TimerSums, other};
 /// outlive the request, are added to the same context when they end. The time after the request's end does not count as
 /// covered. If the request is not recorded, nothing is added.
 pub struct Scope {
-    /// The moment at which the times in `state` begin.
+    /// The moment from which the times in `state` are counted.
     base: Tick,
     state: Mutex<State>,
 }
@@ -108,7 +108,7 @@ impl RequestTimers {
 }
 
 impl State {
-    /// Starts a timer. Returns its index, or that of `other()` if there are too many timers.
+    /// Starts a timer. Returns its index, or the index of `other()` if there are too many timers.
     fn start(&mut self, id: RecordId, start: u64) -> usize {
         let place = |timers: &[OneTimer], id| timers.iter().position(|timer| timer.id == id);
         let existing = place(&self.timers, id);

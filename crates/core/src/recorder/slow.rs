@@ -86,9 +86,9 @@ struct State {
 /// The requests of a list. Each is either in `slow` or in `failed`.
 #[derive(Default)]
 pub(super) struct ListedRequests {
-    /// At most [`SLOW_PER_SECOND`] that reached the threshold, in no order. They may have failed as well.
+    /// At most [`SLOW_PER_SECOND`] requests that reached the threshold, in no order. Some may have failed.
     pub(super) slow: Vec<ListedRequest>,
-    /// At most [`FAILED_PER_SECOND`] that failed and are not in `slow`.
+    /// At most [`FAILED_PER_SECOND`] requests that failed and are not in `slow`.
     pub(super) failed: Vec<ListedRequest>,
 }
 
@@ -292,7 +292,7 @@ mod tests {
         add(&list, &cells, 50);
         drained(&list, &cells, STAYS);
         assert_eq!(threshold(&cells), Some(11));
-        // The threshold of all contexts may be lower.
+        // If the threshold of all contexts together is lower, it applies.
         let threshold_of_all = 7;
         let of_all = SlowDrain {
             threshold_of_all,
@@ -349,7 +349,8 @@ mod tests {
             add_failed(&list, &cells, nanos);
         }
         (50..68).for_each(|nanos| add(&list, &cells, nanos));
-        // The list is full, and has dropped 0. It drops the success of 1 ns, then the failed requests of 1 and 2 ns.
+        // The list is full, and has dropped the request of 0 ns. It drops the success of 1 ns, then the failed requests
+        // of 1 and 2 ns.
         list.add(&cells, request(1, false));
         list.add(&cells, request(68, false));
         list.add(&cells, request(69, false));
@@ -371,7 +372,7 @@ mod tests {
         (50..55).for_each(|nanos| add(&list, &cells, nanos));
         drained(&list, &cells, of_all(7));
         assert_eq!(threshold(&cells), Some(7));
-        // This context was not drained while the threshold of all rose.
+        // This context was not drained while the threshold of all contexts together rose.
         (10..14).for_each(|nanos| add(&list, &cells, nanos));
         add_failed(&list, &cells, 9);
         add_failed(&list, &cells, 15);

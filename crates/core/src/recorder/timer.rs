@@ -139,7 +139,8 @@ impl<F: Future> Future for Timed<F> {
         let timer = this
             .timer
             .get_or_insert_with(|| Timer::start(this.entry.clone()));
-        // A caller that catches the panic may drop this future later, when the thread is not panicking.
+        // If the poll panics and a caller catches the panic, this future is dropped later, when the thread is not
+        // panicking.
         timer.outcome = Outcome::Panicked;
         let poll = this.future.poll(cx);
         timer.outcome = Outcome::Cancelled;

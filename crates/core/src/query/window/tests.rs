@@ -72,7 +72,7 @@ fn a_named_window_and_the_one_before_it_are_kept() {
     }
 }
 
-/// The tiers of a store that has kept this many days since a moment.
+/// The tiers of a store with a history of this many days. Its days have all samples since `since`.
 fn days(days: u32, since: i64) -> Tiers {
     let history = History {
         days,
@@ -129,7 +129,7 @@ fn days_before_a_history_began_are_not_recorded() {
         slices.before().covered(&since(i64::MIN), NOW, NOW).complete,
         0.0
     );
-    // A history of 30 days has no earlier month to compare with.
+    // A history of 30 days does not have the month before, for a comparison.
     let slices = month.slices(days(30, i64::MIN), NOW);
     assert_eq!(slices.tier.seconds, DAY);
     assert_eq!(slices.before().starts(NOW).count(), 0);
@@ -194,7 +194,8 @@ fn what_was_not_recorded_is_not_complete() {
     assert_eq!(seconds(NOW - 100, NOW - 200), 0);
     let share = |from, until| slices.covered(&since(from), until, NOW).complete;
     assert_eq!(share(NOW - length / 2, NOW), 0.5);
-    // The store's clock is ahead of the answer.
+    // The store's clock is ahead of this instance's, so data can be read up to a time after `NOW`. The share is still
+    // at most 1.
     assert_eq!(share(i64::MIN, NOW + 7), 1.0);
 }
 

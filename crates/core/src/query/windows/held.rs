@@ -73,7 +73,7 @@ impl HeldWindow {
     }
 
     /// Returns the move that a slice of a group of contexts needs, if any. `revisions` has the slice's revision in the
-    /// window and in the window before it, or `None` where the slice does not belong.
+    /// window and in the window before it; `None` if the slice is not in that window.
     pub(super) fn plan(
         &self,
         group: usize,

@@ -273,7 +273,7 @@ impl Windows {
         budget.yield_if_spent().await;
         self.make_moves(state, ready, leaving, None, budget).await?;
         if state.is_unverified() {
-            // Only records that were added may be subtracted, but they may have changed after the index was read.
+            // Subtracted records must equal the added ones. A newer index shows whether they changed in between.
             let index = self.store.query().record_index(ready.now).await?;
             state.verify(ready.at, &index);
         }

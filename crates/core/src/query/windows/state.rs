@@ -74,7 +74,8 @@ pub(super) struct WindowState {
     name_bytes: usize,
     pub groups: ContextGroups,
     pub open: OpenSlices,
-    /// Of all slices that were read, the start of the oldest that has records and ended before the store was created.
+    /// The start of the oldest slice that has records and ended before the store was created, among all slices that
+    /// were read.
     first: Option<i64>,
     /// When the index was read.
     pub read_at: Option<Tick>,
@@ -130,7 +131,8 @@ impl WindowState {
         if index.created != self.index.created {
             held.clear();
         }
-        // Slices are added with revisions of an index that was read before their records.
+        // The slices that are added next get these revisions. They were read before the records, so that a later change
+        // of the records is noticed.
         self.index.revisions.clone_from(&index.revisions);
     }
 

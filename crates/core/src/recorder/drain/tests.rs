@@ -110,7 +110,7 @@ fn totals_tell_of_traces_and_of_a_target() {
 
     let totals: HashMap<_, _> = recorder.drain.totals().into_iter().collect();
     let target = totals["GET /"].target.expect("a target");
-    // The error and the slow request count; the 404 does not.
+    // Bad are the error and the slow request. The 404 is not counted.
     assert_eq!((target.counted, target.bad), (3, 2));
     let exemplars = totals["GET /"].exemplars.as_ref().expect("exemplars");
     let ids = |places| exemplars.newest(places).map(|e| &*e.trace_id);
@@ -175,7 +175,7 @@ fn only_names_beyond_the_maximum_overflow() {
         assert_eq!(counter.name(), format!("counter {number}"));
     }
     record(&recorder, Kind::Http, "GET /");
-    // The user may give a counter this name too.
+    // A user's counter may have the name of the overflow entry.
     assert_eq!(recorder.counter(OVERFLOW).name(), OVERFLOW);
     assert_eq!(recorder.recording.overflows(), (false, false));
     assert_eq!(recorder.counter("one more").name(), OVERFLOW);
