@@ -12,7 +12,7 @@ use crate::task::lock;
 #[cfg_attr(feature = "query", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct RowsQuery {
-    /// The name of the cache. By default the unnamed one or, if there is none, the first by name.
+    /// The name of the cache. By default the unnamed cache or, if all caches have names, the first by name.
     pub name: Option<String>,
     /// Only rows whose id contains this text.
     #[cfg_attr(feature = "query", serde(rename = "q"))]
@@ -54,7 +54,7 @@ pub struct RowInfo {
 pub struct RowList {
     /// Number of all scheduled rows.
     pub total: usize,
-    /// The rows: first those that fail, then those that are due first.
+    /// The rows. Failing rows come first, then the rows that are due first.
     pub rows: Vec<RowInfo>,
     /// The last 100 rows outside the schedule whose last load in this process failed, newest first: rows without a
     /// schedule, and rows that have left it.
@@ -98,7 +98,7 @@ pub struct RowSums {
 /// Lists some of the scheduled rows of a cache.
 pub type ListRows = dyn Fn(RowsQuery) -> StoreFuture<'static, RowList> + Send + Sync;
 
-/// The row caches of an instance, by name: `""` is the unnamed one.
+/// The row caches of an instance, by name. The name of the unnamed cache is `""`.
 #[derive(Clone, Default)]
 pub struct RowCaches(Arc<Mutex<BTreeMap<String, Arc<ListRows>>>>);
 

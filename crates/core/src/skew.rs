@@ -76,7 +76,7 @@ impl Skew {
         lock(&self.0).seconds
     }
 
-    /// The time for other processes, in Unix seconds: that of the clock or, if the clock is wrong, that of the store.
+    /// The time for other processes, in Unix seconds: the clock's time or, if the clock is wrong, the store's time.
     pub fn now_seconds(&self, clock: &Clock) -> i64 {
         let state = lock(&self.0);
         match state.seconds {

@@ -11,7 +11,7 @@ use tower_pulse_model::outcome::OutcomeCounts;
 
 /// Upper bounds of the buckets in seconds: all bounds that a scraper may ask for. The bounds for this crate's own
 /// metric names are the defaults of Prometheus, plus 30 s, and 1 ms because many services answer within 5 ms. The
-/// bounds for OpenTelemetry's names are those of its conventions.
+/// bounds for OpenTelemetry's names are the bounds in its conventions.
 pub const BOUNDS: [f64; 17] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     30.0,
@@ -51,7 +51,7 @@ pub struct Totals {
 /// How many requests of a context met its target since the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TargetTotals {
-    /// The time in seconds that a good request stays below.
+    /// The duration below which a request is good, in seconds.
     pub seconds: f64,
     /// Requests that count: successes and errors.
     pub counted: u64,

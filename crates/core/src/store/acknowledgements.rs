@@ -88,7 +88,7 @@ mod tests {
         let one: Arc<str> = "1".into();
         let by_id = vec![(one.clone(), Acknowledgement::new("ada", 7))];
         let mut packed = pack::pack(&by_id);
-        // A later version may add something.
+        // A later version of this crate may append data.
         packed.extend_from_slice(b"more");
         assert_eq!(Acknowledgements::new(Some(packed)).by_id, by_id);
     }

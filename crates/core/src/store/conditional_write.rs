@@ -1,7 +1,8 @@
 //! Writes between two rounds of folding that take effect only if a field has an expected value.
 //!
-//! Like the steps of a round, each of these steps gives the version of the journal's state and sets the next version. A
-//! step therefore takes effect at most once, and only one of two instances that write at the same time succeeds.
+//! Like the steps of a round, each of these steps names the current version of the journal's state, and sets another
+//! version. A step therefore takes effect at most once, and only one of two instances that write at the same time
+//! succeeds.
 
 use super::table::{FieldWrites, Table};
 

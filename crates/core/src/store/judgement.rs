@@ -18,7 +18,7 @@ use tower_pulse_model::sorted::Map;
 /// The field of [`Table::Judgement`].
 pub const JUDGED: &[u8] = b"judged";
 
-/// Time to live of the tables after the last judgement, in seconds: that of the coarsest records.
+/// Time to live of the tables after the last judgement, in seconds; the same as for the coarsest records.
 pub const JUDGEMENT_TTL: i64 = 16 * 86_400;
 
 /// The maximum number of reads of the tables while other instances write them.

@@ -1,4 +1,4 @@
-//! The size of calls of a script. Calls are so small that they do not delay other clients of the server.
+//! The size of calls, which must be small enough not to delay other clients of the server.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

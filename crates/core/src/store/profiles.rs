@@ -75,7 +75,7 @@ pub fn newest<'a>(packed: impl Iterator<Item = &'a [u8]>) -> Option<Profile> {
         .max_by_key(Profile::until)
 }
 
-/// Fields of both tables, those of the newer table first.
+/// Fields of both tables. The newer table comes first.
 async fn fields(
     reader: &dyn TableReader,
     purpose: Purpose,

@@ -70,7 +70,7 @@ impl StoreStatus {
             ),
         ];
         for (condition, count, text) in losses {
-            // The first known count has losses from before this process, unless the generation has just begun.
+            // The first known count includes losses from before this process, unless the generation has just begun.
             let is_known = self.created.is_some();
             if is_known && notices.has_grown(clock, condition, count, None) {
                 warnings.push(condition.warning(format!("{count} {text}")));

@@ -57,7 +57,7 @@ impl EntryQueue {
         self.head.offset - self.progress.committed.offset
     }
 
-    /// The end of the round that was begun, or of all entries.
+    /// The end of the round that was begun or, between two rounds, the end of all entries.
     pub(super) fn end(&self) -> Position {
         self.progress.round_end.unwrap_or(self.head)
     }

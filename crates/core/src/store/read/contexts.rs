@@ -98,7 +98,7 @@ pub(in crate::store) fn book_statistics<'a>(
     })
 }
 
-/// Contexts with the samples of both hours.
+/// Contexts with the samples of the current hour and of the hour before.
 async fn snapshots(
     reader: &dyn TableReader,
     contexts: Vec<(ContextId, ExportedHours)>,

@@ -19,11 +19,12 @@ use tower_pulse_model::ranking::{RankingSpec, RankingState};
 const MAX_TRIES: usize = 20;
 /// Number of ids that are read at once.
 const IDS_AT_ONCE: usize = 10_000;
-/// The maximum number of ids, in a ranking and in the slices that have left its window, for an exact answer, which
-/// reads all ids. With more ids, only the ids of the answer are corrected, until the folder has subtracted the slices.
+/// An exact answer reads all ids of the ranking, and of the slices that have left its window. This is the maximum
+/// number of these ids. With more ids, the slices that have left the window are subtracted only from the sums of the
+/// ids in the answer, until the folder has subtracted the slices from all sums.
 const MAX_EXACT_IDS: usize = 20_000;
-/// With more ids than [`MAX_EXACT_IDS`], the ids of an answer are corrected by at most this number of slices.
-/// [`MORE_CANDIDATES`] further ids are read, because a correction may bring them into the answer.
+/// With more ids than [`MAX_EXACT_IDS`], an answer subtracts at most this number of slices. It reads
+/// [`MORE_CANDIDATES`] further ids, because a subtraction may bring them into the answer.
 const MAX_CORRECTED_SLICES: usize = 8;
 const MORE_CANDIDATES: usize = 500;
 
@@ -243,7 +244,7 @@ impl Reading<'_> {
         })
     }
 
-    /// The ranks to read next, if `from` of the `limit` ids after the query's offset are known.
+    /// The ranks to read next. Of the `limit` ids after the query's offset, the first `from` were already read.
     fn ranks(&self, from: usize, limit: usize) -> Range<usize> {
         let start = self.query.offset.saturating_add(from);
         let count = limit.saturating_sub(from).min(IDS_AT_ONCE);
@@ -319,8 +320,9 @@ impl Reading<'_> {
         Ok(page)
     }
 
-    /// Reads all totals, without the slices that have left the window but are not yet subtracted. The error is the
-    /// current state of the ranking, if other slices must be subtracted or a step of folding came between the reads.
+    /// Reads all totals, without the slices that have left the window but are not yet subtracted. The inner error says
+    /// that the totals do not fit `expired`, because other slices must be subtracted or a step of folding came between
+    /// the reads. It is the ranking's current state, to try again with, or `None` if the ranking is gone.
     async fn totals_within(
         &self,
         expired: &[i64],
