@@ -81,8 +81,8 @@ pub struct RedisStore {
     record_cache: RecordCache,
     /// The instance whose hash was last given a time to live, and when.
     last_expiry: Mutex<Option<(String, Instant)>>,
-    /// If the last listing found nothing to report, its time in Unix seconds, and the number of quarantined additions
-    /// until then.
+    /// The last listing of quarantined keys, mixed rankings and silent instances, if it found none: its time in Unix
+    /// seconds, and the number of additions quarantined until then.
     last_listing: Mutex<Option<(i64, u64)>>,
     /// The reason why the server does not remove folded entries of the journal, as the folder has noted it; empty if the
     /// server removes them.

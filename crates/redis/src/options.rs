@@ -255,7 +255,7 @@ impl RedisOptions {
         self
     }
 
-    /// Makes the store refuse all writes before they are sent. Its user then needs no permission to write.
+    /// Makes the store refuse all writes before they are sent. The Redis user then needs no permission to write.
     pub fn read_only(mut self) -> Self {
         self.is_read_only = true;
         self
@@ -326,7 +326,8 @@ impl From<ConnectionInfo> for RedisOptions {
             .clone()
             // The replies that this crate reads are the same in both versions of the protocol.
             .set_protocol(ProtocolVersion::RESP2)
-            // If the user may not run CLIENT, the command would fail, and fill the server's log of denied commands.
+            // Otherwise, the client sends CLIENT SETINFO, which fills the server's log of denied commands if the user
+            // may not run it.
             .set_skip_set_lib_name();
         let tcp: TcpSettings = info.tcp_settings().clone().set_nodelay(true);
         Self {

@@ -60,7 +60,7 @@ impl Permissions {
     }
 }
 
-/// The answer to INFO, which only warnings use. Empty if the user may not run INFO.
+/// The answer to INFO, for warnings only; empty if the user may not run INFO.
 pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> RedisResult<String> {
     match cmd("INFO").query_async(connection).await {
         Ok(Value::BulkString(text)) => Ok(String::from_utf8_lossy(&text).into_owned()),

@@ -36,7 +36,7 @@ pub type RowDelay = (String, f64);
 pub enum LeaseOf<'a> {
     /// At most this many due rows.
     Due(usize),
-    /// One row, due or not, even if it is leased already: the other holder's result would be older.
+    /// One row, due or not. Ends an existing lease, as its holder may load an older row.
     Row(&'a str),
     /// One row, unless it is leased or cached already.
     Free {
@@ -106,7 +106,7 @@ pub struct FinishReport {
 pub struct CachedRow {
     /// The row, in JSON.
     pub json: Vec<u8>,
-    /// The seconds since it was loaded; `None` for a row without a schedule, or of another program.
+    /// The seconds since it was loaded; `None` for a row without a schedule, or one that another program has cached.
     pub age: Option<f64>,
     /// The seconds until it is removed; `None` if it stays.
     pub ttl: Option<f64>,
@@ -290,7 +290,7 @@ impl RedisStore {
         Ok(list)
     }
 
-    /// Orders failing rows by their failures, most first, then by due time, without rows that are not scheduled.
+    /// Orders failing rows by their failures, most first, then by due time. Omits rows that are not scheduled.
     /// `failing` has pairs of id and failures.
     async fn most_failures_first(&self, keys: &RowKeys, failing: &Value) -> Result<Vec<String>> {
         let failing: Vec<_> = (pairs(failing))

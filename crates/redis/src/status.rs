@@ -34,7 +34,7 @@ const QUARANTINE_AT_ONCE: usize = 1_000;
 /// quarantined keys, mixed rankings and silent instances are rare.
 const NOTHING_LISTED_FOR: i64 = 4;
 
-/// The approximate number of listed rankings with several configurations.
+/// The approximate maximum number of listed rankings with several configurations.
 const MAX_MIXED_RANKINGS: usize = 20;
 
 /// The approximate seconds by which a heartbeat may be late, and the most listed instances whose heartbeat is later.
@@ -79,8 +79,8 @@ fn is_due(last: &AtomicI64, now: i64) -> bool {
 impl RedisStore {
     pub(super) fn untrimmed_warning(&self) -> Option<Warning> {
         let refusal = lock(&self.untrimmed).clone();
-        // All instances of a fleet have the same user, but a process that only reads has another: its rule would be
-        // wrong.
+        // The rule must name the Redis user of the instances. A process that only reads has another user, so it names
+        // none.
         let user = Some(&self.connections.server_info).filter(|_| !self.options.is_read_only);
         let grant = user.map_or_else(|| "ACL SETUSER … +xtrim".into(), |user| user.grant("xtrim"));
         (!refusal.is_empty()).then(|| {
@@ -222,7 +222,7 @@ impl RedisStore {
         TIERS
             .iter()
             .for_each(|tier| script.arg((tier.seconds, tier.span())));
-        // An error of the server also reaches the next call, which reports it.
+        // If the server fails, the next call fails too, and reports the error.
         if let Ok(reply) = self.connections.run(Role::Fold, &INSPECT, &script).await
             && let Some(refusal) = items(&reply).get(1).and_then(text)
             && is_permission(refusal)
@@ -239,7 +239,7 @@ impl RedisStore {
     ) -> Result<StoreStatus> {
         let is_known = self.connections.server().map(|server| server.is_known());
         if is_known == Some(false) && is_due(&self.server_asked_at, now) {
-            // An error of the server also reaches the next call, which reports it.
+            // If the server fails, the next call fails too, and reports the error.
             let _ = self.connections.ask_for_server().await;
         }
         if !self.large_keys.is_empty() && is_due(&self.sizes_asked_at, now) {
@@ -333,7 +333,7 @@ fn ranking_warnings(hash: &Value) -> Vec<String> {
     warnings
 }
 
-/// The quarantined keys, oldest first, in the order of the numbers of their refusals.
+/// The quarantined keys, oldest first. Each has the number of its refusal, which gives the order.
 fn problems(hash: &Value) -> Vec<Problem> {
     let mut problems: Vec<((u64, i64), Problem)> = pairs(hash)
         .filter_map(|(key, value)| {

@@ -64,7 +64,7 @@ impl RedisStore {
             {
                 script.key(self.keys.table(table));
                 script.arg((values_command(table), fields.len(), *fields));
-                // Each table costs about as much as a field.
+                // Besides its fields, each table costs about as much as one small field.
                 size += 1 + weight(table) * fields.len();
                 group.extend(parts.pop_front());
             }

@@ -113,7 +113,7 @@ impl Cache {
         match &row.loaded {
             Ok(_) if is_written => self.events.count(Event::Refresh),
             Ok(_) => {}
-            // The schedule already lists this failure.
+            // The schedule lists this failure, so this process need not remember it.
             Err(_) if is_written && is_scheduled => self.local.forget_failure(&id),
             Err(reason) => self.local.remember_failure(&id, reason),
         }
@@ -319,7 +319,8 @@ impl Cache {
     fn in_store(&self, id: &str, row: Option<CachedRow>) -> Option<ReadRow> {
         let row = row.map(|row| {
             let unscheduled = self.options.unscheduled_age.as_secs_f64();
-            // The age of a row with a longer time to live is unknown.
+            // The time to live gives the age of a row without a schedule. A time longer than `unscheduled_age` says
+            // nothing.
             let ttl = row.ttl.filter(|ttl| *ttl <= unscheduled);
             let age = row.age.or(ttl.map(|ttl| unscheduled - ttl));
             ReadRow {

@@ -72,7 +72,7 @@ impl Daemon {
                 let lease = self.lease(places);
                 tokio::pin!(lease);
                 let Some(next) = stopped.or(Box::pin(&mut lease)).await else {
-                    // A dropped call may lease rows that are never loaded.
+                    // Waits for the call to end: a dropped call could lease rows that are then never loaded.
                     let _ = tokio::time::timeout(end_timeout, lease).await;
                     break;
                 };
@@ -98,7 +98,7 @@ impl Daemon {
     async fn wait(&mut self, mut wait: Duration) {
         let cache = self.cache.clone();
         let start = cache.clock.tick();
-        // If all places are taken, the next free place is filled at once.
+        // The shortest wait applies while a place is free. Otherwise, the next free place is filled at once.
         if cache.places.is_free() {
             cache.clock.sleep(MIN_WAIT).await;
         }

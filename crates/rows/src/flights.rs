@@ -49,7 +49,7 @@ struct Landing<'a, T> {
 impl<T> Drop for Landing<'_, T> {
     fn drop(&mut self) {
         let mut lanes = lock(&self.flights.0);
-        // The map holds one reference; the others belong to waiting tasks.
+        // The map holds one reference. Any other reference belongs to a waiting task.
         let is_last = |lane: &Lane<T>| Arc::strong_count(lane) == 1;
         if lanes.get(self.id).is_some_and(is_last) {
             lanes.remove(self.id);

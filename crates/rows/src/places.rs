@@ -22,7 +22,7 @@ pub(super) struct Place {
     held: Vec<Held>,
 }
 
-/// A place, as its load and nested loads see it.
+/// A place, as seen by its load and by *nested* loads, for which a load of the same cache waits.
 #[derive(Clone, Debug)]
 struct Held {
     /// The permits of the cache, which identify the cache.

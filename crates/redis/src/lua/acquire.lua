@@ -18,9 +18,9 @@ local is_newer = id and tonumber(version) > tonumber(ARGV[4]) and offset(id) > o
 local entry = is_newer and redis.pcall('XRANGE', KEYS[2], id, id)[1]
 newer = ''
 if entry then
-  -- The times between attempts are summed, each at most a minute, as the server's clock may jump. The age of the entry
-  -- counts too, so that an entry that came later also waits in full. The fields of an entry are in the order of
-  -- append.lua.
+  -- The times between attempts are summed, each at most a minute, as the server's clock may jump. The entry's own age
+  -- must reach the limit too, as the sum may include the wait of an earlier entry (amend.lua). The fields of an entry
+  -- are in the order of append.lua.
   local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
   waited = waited + math.max(0, math.min(now - at, 60))
   newer = table.concat({id, version, now, string.format('%.0f', waited)}, ' ')
@@ -30,8 +30,9 @@ if entry then
     return {'NEWER'}
   end
 end
--- After a state was renamed away and back, entries of the generation in between lie below the trimmed position. Their
--- instances have no fence here. That generation's state, which says which of these entries were folded, is lost.
+-- If the state was renamed away and back, the journal has entries of the generation in between, below the trimmed
+-- position. The state that says which of them were folded is lost, so they are removed, and count as set aside if their
+-- instances have no fence here.
 local last, strays, from, page = math.min(offset(trimmed), offset(low)), 0, '-', nil
 repeat
   page = redis.pcall('XRANGE', KEYS[2], from, string.format('%.0f', last), 'COUNT', 8)

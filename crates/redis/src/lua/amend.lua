@@ -16,7 +16,7 @@ if target == 'FENCES' then
     if redis.call('HGET', state, ARGV[i]) == ARGV[i + 1] then removed = removed + redis.call('HDEL', state, ARGV[i]) end
   end
 elseif target == 'HOLE' then
-  -- Acknowledged entries are gone: later entries must not wait for them.
+  -- Acknowledged entries are missing from the journal: folding goes on behind them.
   local function has_entries(last) return #redis.call('XRANGE', KEYS[2], '(' .. low, last, 'COUNT', 1) > 0 end
   local to = (upto ~= '' and has_entries(head)) and upto or head
   if to ~= low and not has_entries(to) then

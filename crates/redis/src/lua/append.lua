@@ -9,7 +9,8 @@
 local state, field, seq = KEYS[1], 'f:' .. ARGV[2], tonumber(ARGV[3])
 local generation, head, trimmed, need, low, since, last =
   unpack(redis.call('HMGET', state, 'gen', 'head', 'trimmed', 'need', 'low', 'since', field))
--- PERSIST changes nothing, but fails on a replica and where writes are refused: RESET or GAP would be wrong there.
+-- PERSIST changes nothing, but fails on a replica and where writes are refused. The call must get that error there, not
+-- RESET or GAP.
 if generation ~= ARGV[1] then return {'RESET', redis.call('PERSIST', state)} end
 local fence = tonumber(string.match(string.sub(last or '0 ', 1, 16), '^(%d+) ') or nil) -- A Lua number keeps 15 digits.
 local left = redis.call('TTL', KEYS[3]) -- A lease expires within seconds; a key that lasts is no lease.
@@ -22,7 +23,8 @@ if fence ~= tonumber(ARGV[4]) then return {'GAP', string.format('%.0f', fence), 
 if offset - (tonumber(trimmed) or 0) >= tonumber(ARGV[5]) then return {'FULL'} end
 
 local time = ARGV[8] ~= '' and {ARGV[8], '0'} or redis.call('TIME')
--- The id depends on all entries before it: the same offset in another history has another chain.
+-- The second part of the id depends on all entries before it. If a failover loses entries, a new entry at the same
+-- offset gets another id.
 local chain = redis.sha1hex(table.concat({head, ARGV[2], ARGV[3], time[1], time[2]}, ' '))
 local id = string.format('%.0f-%.0f', offset + #ARGV[9] + 1, tonumber(string.sub(chain, 1, 13), 16))
 -- The first write needs the same permissions as the last: without them, the script fails before any change.
@@ -49,7 +51,8 @@ if refusal then
 end
 redis.call('HSET', state, 'head', id, field, ARGV[3] .. ' ' .. time[1])
 if low == head then redis.call('HSET', state, 'oldest', time[1]) end
--- Samples that an instance recorded while the store was unreachable or empty are older than the generation.
+-- Samples that an instance recorded while the store was unreachable or empty may be older than the generation: they
+-- move `since`, the beginning of the data, back.
 local first, began = tonumber(ARGV[10]), tonumber(since)
 if first and began and first < began and first > time[1] - ARGV[11] then redis.call('HSET', state, 'since', ARGV[10]) end
 return {'DONE', id, low, attended, refusal}

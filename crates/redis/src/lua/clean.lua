@@ -33,7 +33,7 @@ local function clean_counter(member, p)
   if type(len) ~= 'number' then return skip(key, len.err, p) end
   examined, cost = examined + 1, cost + 8
   -- A counter that is being written needs no cleaning, as each new slice removes an old one. Its slices are listed only
-  -- in every sixteenth pass, to find old slices before a gap.
+  -- in every sixteenth pass, to find slices that were not removed because the counter paused.
   local span, margin = keep * p, math.max(600, 2 * p)
   local ttl = ARGV[16] == '1' and len > 0 and redis.call('TTL', key)
   local is_written = ttl and ttl > span + margin - 2 * p - 10 and len > 16 and len <= keep
@@ -89,7 +89,7 @@ local function forget(name)
   end
 end
 
--- Each stage returns the number of members that it found, and continues while it finds any.
+-- A stage returns the number of members that it found. The next stage begins once it finds none.
 local function clean_counters()
   local page = try('ZRANGE', KEYS[2], position, position + PAGE - 1)
   if page.err then skip(KEYS[2], page.err .. '; no counter can be cleaned until the key is deleted', 0) end
@@ -110,7 +110,7 @@ end
 local function forget_contexts(index)
   local old = try('ZRANGEBYSCORE', index, '-inf', forgotten, 'LIMIT', position, CONTEXTS)
   for _, name in ipairs(old) do
-    -- The counters of `<all>` are the global ones.
+    -- `<all>`, the context of all requests, is never forgotten.
     if name == '<all>' or last_seen(name) > forgotten then position = position + 1 else forget(name) end
   end
   return #old

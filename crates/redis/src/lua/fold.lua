@@ -55,7 +55,7 @@ if ARGV[6] == 'ALL' then
   if upto == head then call('HSET', state, 'need', 0) end
 end
 if ARGV[7] ~= '' then
-  -- Entries that are not removed still count toward the bound of the journal.
+  -- If XTRIM fails, `trimmed` stays, so these entries still count toward the bound of the journal.
   local trimmed = try('XTRIM', KEYS[2], 'MINID', ARGV[7])
   refusal = type(trimmed) == 'table' and trimmed.err or ''
   if refusal == '' then call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'), 'untrimmed', '')

@@ -36,7 +36,7 @@ local function is_wrong(key, reason)
       return wrong
     end
   end
-  local count = slice and ask('HGET', key, slice) or '0' -- Only a large sum can overflow.
+  local count = slice and ask('HGET', key, slice) or '0' -- The addition overflowed only if the sum is large.
   return not ask('HLEN', key) or not string.find(count, '^%-?%d+$') or math.abs(tonumber(count)) > 2 ^ 62
 end
 if (ask('HLEN', quarantine) or 101) <= 100 then

@@ -14,7 +14,8 @@ if ARGV[4] ~= '' then
   -- Reads entries up to the end of a begun round, or else up to `head`: entries of another program have ids after
   -- `head`.
   local from, till, left, most = '(' .. ARGV[5], upto ~= '' and upto or head, tonumber(ARGV[4]), tonumber(ARGV[7])
-  -- A failover since the previous read may have replaced the journal by another history with the same version.
+  -- A failover since the previous read may have taken entries back, but not the version. The last entry of that read is
+  -- missing then.
   if ARGV[5] ~= low and #redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5]) == 0 then return {'STALE'} end
   local entries, page = {}, nil
   repeat
@@ -37,7 +38,7 @@ if ARGV[4] ~= '' then
 end
 for i = 4, #KEYS do
   local values = try(ARGV[a + 1], KEYS[i], unpack(ARGV, a + 3, a + 2 + ARGV[a + 2]))
-  for j = 1, #values do values[j] = values[j] and #values[j] <= 2 ^ 20 and values[j] end -- Records are smaller.
+  for j = 1, #values do values[j] = values[j] and #values[j] <= 2 ^ 20 and values[j] end -- A longer value is no record.
   a, result[i] = a + 2 + ARGV[a + 2], values.err and {} or values
 end
 return result

@@ -39,7 +39,8 @@ if kind == 'FAILED' then
 elseif now < tonumber(due) then -- The row was refreshed before it was due.
   next_due = tonumber(due)
 else
-  -- Missed refreshes are skipped. The first refresh of rows that were scheduled together may come earlier.
+  -- Missed refreshes are skipped. The first delay of rows that were scheduled together is shortened, which spreads
+  -- their refreshes.
   local missed = math.floor((now - due) / delay)
   next_due = due + delay * (missed + (spread == '1' and tonumber(ARGV[8]) or 1))
   -- This also replaces NaN and infinity, as after a due time of -inf.

@@ -64,7 +64,7 @@ while #leased < limit do
     local why = delay > 0 and problem(id, delay)
     if not (delay > 0) and #id <= MAX_ID then
       gone[#gone + 1] = id
-    elseif not (delay > 0) then -- No instance has cached a row of this id.
+    elseif not (delay > 0) then -- The id is too long: no instance has cached such a row.
       redis.call('ZREM', KEYS[1], id); redis.call('ZREM', KEYS[2], id); redis.call('HDEL', KEYS[3], id)
       redis.call('ZREM', KEYS[4], id)
       moved = moved + 1
@@ -81,7 +81,7 @@ while #leased < limit do
   if #ids < 100 then break end
   offset, looks = offset + #ids - moved, looks + #ids + 4 * moved
   if looks >= MAX_LOOKS or #gone >= MAX_GONE then
-    if moved > 0 or #gone > 0 then next_due = now end -- The next call goes on.
+    if moved > 0 or #gone > 0 then next_due = now end -- The next call, at once, looks at the remaining rows.
     break
   end
 end

@@ -55,7 +55,7 @@ fn announced(host: Option<&str>, port: &Value) -> Option<Address> {
     Address::announced(host?, u16::try_from(int(port)?).ok()?)
 }
 
-/// The node that must execute a command, which the answering node has not executed.
+/// The node that must execute a command. The node that answered has not executed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) node: Address,

@@ -192,7 +192,7 @@ impl Topology {
                 );
                 Err(server_info.error(StoreErrorKind::Refused, &message))
             }
-            // Without the permission for ROLE, a replica is found when it refuses the first write.
+            // Without the permission for ROLE, a replica is noticed only when it refuses the first write.
             Err(error) if is_refusal(&error) => Ok(connection),
             Err(error) => Err(server_info.explain(&error)),
         }
@@ -242,13 +242,13 @@ impl Topology {
         }
     }
 
-    /// Notes a call. Returns whether Sentinels must be asked as long as there are calls.
+    /// Notes a call. Returns whether the caller must run [`Self::ask_while_called`], as with Sentinels.
     pub(crate) fn called(&self) -> bool {
         self.has_calls.store(true, Ordering::Relaxed);
         matches!(self.layout, Layout::Sentinel(_))
     }
 
-    /// Asks as long as there are calls.
+    /// Asks the Sentinels at intervals, as long as there are calls.
     pub(crate) async fn ask_while_called(self: Arc<Self>) {
         while self.has_calls.swap(false, Ordering::Relaxed) {
             let _ = tokio::time::timeout(ASKED_EVERY, self.sooner.notified()).await;
@@ -338,7 +338,8 @@ impl Topology {
             };
             return Err(server_info.error(StoreErrorKind::Refused, &message));
         };
-        // A node with an invalid mapped address cannot be asked, and is not the server.
+        // Nodes with an invalid mapped address are left out, as they cannot be asked. If the server's address is
+        // invalid, this fails.
         let nodes = nodes.into_iter().filter_map(|node| self.reach(node).ok());
         Ok((asked, self.reach(server)?, nodes.collect()))
     }
