@@ -92,7 +92,7 @@ impl Incident {
         }
     }
 
-    /// The factor of the duration of a piece of work, on an instance with the incident.
+    /// The factor by which a piece of work takes longer on an instance with the incident.
     pub(crate) fn slowness(self, page: &Page, work: Work) -> f64 {
         match self {
             Self::SlowQuery if is(page, &SEARCH) && work.timer == Some("db:search") => 3.0,
@@ -117,7 +117,7 @@ impl Incident {
         (self == Self::Repeated && is(page, &CART)).then_some(REPEATED)
     }
 
-    /// The factor of the wait in front of the shop.
+    /// The factor by which requests wait longer in front of the shop.
     pub(crate) fn waiting(self) -> f64 {
         if self == Self::Queue { 8.0 } else { 1.0 }
     }
@@ -130,7 +130,7 @@ impl Incident {
         }
     }
 
-    /// The factor of a page's number of requests.
+    /// The factor by which a page gets more requests.
     pub(crate) fn traffic(self, page: &Page) -> f64 {
         match self {
             Self::Surge if is(page, &PRODUCT) => 6.0,

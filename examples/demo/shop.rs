@@ -100,7 +100,8 @@ impl Shop {
                         spending.await;
                         if has_failed { Err(Failed) } else { Ok(()) }
                     };
-                    // The failure counts in the timer, and decides the answer of the page.
+                    // The result is ignored: the timer has counted the failure, and `fails` decides the answer of the
+                    // page.
                     let _ = self.pulse.try_time(timer, outcome).await;
                 }
                 None => spending.await,

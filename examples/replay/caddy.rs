@@ -53,7 +53,8 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
         Value::String(text) => time::rfc3339(text.as_bytes())?,
         number => number_of(number.as_f64())?,
     };
-    // A whole number, including 0, is in milli- or nanoseconds, by a setting of Caddy. The unit is unknown.
+    // A setting of Caddy makes durations whole numbers, of milli- or of nanoseconds. As the unit of a whole number is
+    // unknown, even 0 is refused.
     let seconds = line.duration.as_f64().filter(|_| !line.duration.is_u64());
     let took = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let took = took.ok_or(Unreadable(

@@ -13,7 +13,7 @@ const HOUR: i64 = 3_600;
 const LONGEST: i64 = 1_800;
 /// The time for which the 300-second slices of counters are stored.
 const FIVE_MINUTES_FOR: i64 = 120 * 300;
-/// The time for which records of minutes are stored, which is longer than that of the minutes of counters.
+/// The time for which records of minutes are stored. Counters store their minutes for a shorter time.
 const MINUTES_FOR: i64 = 130 * MINUTE;
 /// The hours before the current one whose slow and failed requests are stored, each with its time.
 const LISTED_HOURS: i64 = 2;

@@ -127,7 +127,7 @@ impl<Of> Builder<Of> {
         self.validate_store()
     }
 
-    /// The header of the queue in front.
+    /// The header in which the proxy gives the time at which it received a request.
     pub(super) fn parsed_queue_header(&self) -> Result<Option<HeaderName>, BuildError> {
         let parsed = self.queue_header.as_ref().map(|name| {
             HeaderName::try_from(name.as_str()).map_err(|_| {

@@ -171,7 +171,7 @@ const BUFFERS_PER_LIST: usize = 32;
 /// The bytes by which a path may exceed the limit before it is cut: one escaped character.
 const LONGEST_ESCAPE: usize = "\\u{10ffff}".len();
 
-/// The buffers of a list, boxed, so that a guard moves one pointer to and from here.
+/// The buffers of a list. They are boxed, so that a request moves only a pointer to take or return one.
 type Buffers = Vec<Box<Buffer>>;
 
 /// The unused buffers. All recorders of the process share the pool.

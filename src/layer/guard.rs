@@ -77,7 +77,7 @@ fn add_override(new: ContextOverride) {
             .iter_mut()
             .find(|old| old.recorder == new.recorder)
         {
-            // A name from an outer layer wins over a route template.
+            // A route template does not replace a name or function of another layer.
             Some(old) if new.only_unmatched && !old.only_unmatched => {}
             Some(old) => *old = new,
             None => overrides.push(new),

@@ -45,8 +45,8 @@ impl PulseLayer {
     }
 
     /// Makes the layer that the admin router has around its fallback. When the admin router is merged, its fallback
-    /// replaces the fallback of the user's router, together with the user's layer around that. This layer then counts
-    /// the requests that match no route, but only if the user has added a layer too.
+    /// replaces the fallback of the user's router, together with the user's layer around that fallback. This layer then
+    /// counts the requests that match no route, but only if the user has added a layer too.
     #[cfg(feature = "admin")]
     pub(crate) fn standing_in(mut self) -> Self {
         self.options.fallback_only = true;

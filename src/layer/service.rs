@@ -32,7 +32,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    // Never inlined: in a framework's wrapper, the future would be copied once more.
+    // Never inlined: if it were inlined into a framework's wrapper, the future would be copied once more.
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (method, extensions) = (request.method(), request.extensions());
