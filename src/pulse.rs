@@ -191,7 +191,8 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     ///
-    /// A request that a [`layer`](Self::layer) of this `Pulse` measures within the future keeps its own timers.
+    /// If the future itself sends a request through a [`layer`](Self::layer) of this `Pulse`, the timers in that inner
+    /// request count under the inner request.
     ///
     /// # Cancel safety
     /// The same as that of the wrapped future.

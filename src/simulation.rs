@@ -9,7 +9,7 @@ use tower_pulse_model::machine::MachineMinute;
 /// Runs the work of an instance's background tasks, for code that moves the clock itself, such as a test or a replay of
 /// a log. Returned by [`Pulse::simulation`](crate::Pulse::simulation).
 ///
-/// A service does not need it: the tasks that [`build`](crate::Builder::build) spawns do the same work.
+/// A service does not need this type: the tasks that [`build`](crate::Builder::build) spawns do the same work.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulation<'a> {
     handle: &'a Handle,

@@ -63,7 +63,7 @@ async fn what_is_hidden_is_shown() {
         .add(&spoof("id"), 1);
     let mark = pulse.mark(&spoof("index")).await.unwrap();
     assert_eq!(*mark.text, escaped("index"));
-    // The next heartbeat has the version.
+    // A heartbeat announces the version only after the version's mark is stored, as it is by now.
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     hand.advance(Duration::from_secs(2));

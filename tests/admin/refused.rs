@@ -118,7 +118,7 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
             &["window", "sort, ", "limit"][..],
         ),
         ("api/marks?limit=3", "limit", &["no parameter is allowed"]),
-        // This endpoint has two forms, and the parameter belongs to the other one.
+        // `api/counters` lists the names that contain `q`, or returns the counter `name`: not both.
         ("api/counters?name=hits&q=x", "q", &["name or precision"]),
         ("api/rankings?limit=3", "limit", &["one ranking (name)"]),
         (

@@ -59,7 +59,7 @@ async fn what_cannot_be_read_is_told_and_quiet_once_it_can() {
         let is_named = warnings.contains(&format!("+{command}"));
         assert!(failed == 0 && !is_named, "{command}: {failed}, {warnings}");
     }
-    // If the store is away, health reports that with other warnings, and with its status.
+    // If the store is unreachable, health reports that with other warnings, and with its status.
     server.kill_9();
     hand.advance(Duration::from_secs(2));
     let (failed, warnings) = ask().await;

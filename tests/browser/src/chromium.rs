@@ -1,7 +1,7 @@
 //! The one browser of a test binary.
 //!
-//! Starting Chromium takes half a second and a tab a few milliseconds, so all tests of a binary share one process.
-//! Each has a browser context of its own: neither cache nor storage is shared.
+//! Starting Chromium takes half a second and a tab a few milliseconds, so all tests of a binary share one process. Each
+//! test has a browser context of its own, so tests share neither cache nor storage.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,8 @@ pub struct Chromium {
 }
 
 impl Chromium {
-    /// The browser of this process. The first call starts it. It ends with this process, even if the process is killed.
+    /// The browser of this process. The first call starts the browser. The browser ends with this process, even if the
+    /// process is killed.
     ///
     /// If Chromium is not installed, panics with a message that says how to install it.
     pub fn shared() -> &'static Self {
@@ -134,7 +135,7 @@ fn devtools_url(dir: &Path, process: &mut Leashed) -> String {
     let end = Instant::now() + START;
     loop {
         let file = std::fs::read_to_string(dir.join("profile/DevToolsActivePort"));
-        // The file has both lines once the second ends.
+        // The file has the port and the path, each on a line. It is ready once it has the path.
         if let Ok(text) = file
             && let Some((port, path)) = text.split_once('\n')
             && path.starts_with("/devtools/browser/")

@@ -101,7 +101,7 @@ impl DevTools {
     }
 }
 
-/// A tab that is attached to.
+/// A tab to which the connection is attached.
 #[derive(Clone)]
 pub(crate) struct Session {
     devtools: DevTools,

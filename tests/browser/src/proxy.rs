@@ -119,7 +119,7 @@ async fn forward(state: Arc<State>, request: Request) -> Response {
     let alteration = state.alteration.lock();
     let alteration = alteration.unwrap_or_else(PoisonError::into_inner).clone();
     let alteration = alteration.filter(|_| request.uri().path().ends_with("/api/screen"));
-    // To alter a body, the proxy needs it: with this header, the answer could be a 304 without a body.
+    // If answers are altered, this header is not forwarded: the answer could be a 304, which has no body to alter.
     let etag = request.headers().get("if-none-match");
     let etag = etag.filter(|_| alteration.is_none());
     let etag = etag.and_then(|etag| Some(("if-none-match", etag.to_str().ok()?)));

@@ -164,9 +164,8 @@ impl Service {
         Self::with_past(builder(), (begin, MINUTE), gap, millis).await
     }
 
-    /// A service with 20 requests of 20 ms in each of the last 30 minutes and in the present one. One minute has five
-    /// more requests of 300 ms and one of 900 ms: the slowest requests of the hour list the latter and four of the
-    /// five.
+    /// A service with 20 requests of 20 ms in each of the last 30 minutes and in the present one. One minute has six
+    /// more: one of 900 ms, and five of 300 ms, of which only four are among the five slowest requests of the hour.
     pub async fn with_slow_minute() -> Self {
         let begin = half_an_hour_ago();
         let millis = |at| match at == begin + 25 * MINUTE {
@@ -285,7 +284,7 @@ impl Service {
             let (path, headers) = (format!("/orders/{id}"), [("traceparent", &*ids)]);
             client.request("GET", &path, &headers, b"").await;
         }
-        // Longer than all other orders.
+        // Longer than all other requests for orders.
         let failed = Duration::from_millis(700);
         second.record("GET /orders/{id}", failed, StatusCode::SERVICE_UNAVAILABLE);
         second.flush().await.expect("a store in memory");
@@ -332,7 +331,8 @@ impl Service {
         service
     }
 
-    /// A service whose page needs a login, and a flag: while it is set, the login is lost, and all answers are 401.
+    /// A service whose page needs a login, and a flag. While the flag is set, the login is lost, and all answers are
+    /// 401.
     pub async fn guarded() -> (Self, Arc<AtomicBool>) {
         let pulse = built(builder());
         let is_out = Arc::new(AtomicBool::new(false));
@@ -409,7 +409,7 @@ fn mounted(pulse: &Pulse) -> Router {
     pulse.mount("/admin/pulse", Access::open())
 }
 
-/// The name whose number is the path.
+/// The name of [`HOSTILE`] whose index is the path.
 fn by_number(head: &Head<'_>) -> Option<Cow<'static, str>> {
     let number: usize = head.uri.path().trim_start_matches('/').parse().ok()?;
     HOSTILE.get(number).map(|name| (*name).into())

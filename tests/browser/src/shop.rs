@@ -41,7 +41,7 @@ impl Shop {
 
     /// Starts a demo with this incident at the end of its past.
     pub async fn in_which(incident: &str) -> Self {
-        // More than two pasts at once would slow each other down.
+        // If more than two demos recorded their pasts at once, they would slow each other down.
         static TURNS: Semaphore = Semaphore::const_new(2);
         let _turn = TURNS.acquire().await.expect("it is never closed");
         let history = match SHARED.contains(&incident) {

@@ -69,8 +69,8 @@ impl Watch {
 
     fn take(&mut self, method: &str, params: &Value) {
         let id = string(&params["requestId"]);
-        // After a redirect, two exchanges have the same id, of which the last one matters. A request that began before
-        // the tab was watched has no exchange.
+        // After a redirect, two exchanges have the same id: the event belongs to the last one. A request that began
+        // before the tab was watched has no exchange.
         let exchange = self.exchanges.iter_mut().rfind(|one| one.id == id);
         match (method, exchange) {
             ("Network.requestWillBeSent", _) => self.exchanges.push(Exchange {

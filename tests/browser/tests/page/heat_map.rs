@@ -105,7 +105,7 @@ async fn the_heat_map_of_all_paths_lists_requests_of_each() {
     )
     .await;
     page.until_shown(&format!("{LATENCY} .heat-7")).await;
-    // The slowest requests are kept, so each cell of the top row lists some.
+    // The slowest requests are in the list of the hour, so a cell of the top row lists some of its requests.
     page.focus(PLOT).await;
     page.press("End").await;
     for _ in 0..48 {
