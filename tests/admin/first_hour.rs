@@ -127,7 +127,7 @@ async fn a_layer_before_the_routes_is_told_after_ten_seconds() {
 
 /// The layer cannot see the routes of a router of another axum version.
 #[tokio::test]
-async fn routes_that_the_layer_does_not_see_are_told_which_axum_is_needed() {
+async fn unseen_routes_get_advice_about_the_axum_version() {
     let (pulse, _hand) = pulse();
     let around = ServiceBuilder::new().layer(pulse.layer()).service(home());
     let app = Router::new().fallback_service(around);

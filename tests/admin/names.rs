@@ -102,7 +102,7 @@ async fn what_is_hidden_is_shown() {
 
 /// Other programs write names without escaping them. The answers escape these names.
 #[tokio::test]
-async fn what_others_wrote_is_escaped_where_it_is_answered() {
+async fn names_from_other_programs_are_escaped_in_answers() {
     let server = RedisServer::start().await;
     let (clock, _hand) = Clock::manual(NOW);
     let builder = Pulse::builder().redis(server.url()).prefix("");

@@ -164,7 +164,7 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
 }
 
 #[tokio::test]
-async fn a_lone_instance_is_answered_with_the_window() {
+async fn a_lone_instance_has_the_figures_of_the_whole_window() {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let both = [requests(0, FAST, 30, 10), requests(0, SLOW, 10, 500)];
     fleet.pass(&both.concat()).await;

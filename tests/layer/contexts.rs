@@ -142,7 +142,7 @@ async fn a_layer_applied_twice_counts_once() {
 }
 
 #[tokio::test]
-async fn an_ignored_path_is_the_whole_one_also_within_a_nest() {
+async fn ignore_compares_the_whole_path_also_in_a_nested_router() {
     // The first request to a route fills the route's slot in the layer.
     for first in ["/shop/me/items", "/shop/a/items", "/shop/healthz"] {
         let ignored = ["/healthz", "/me/items", "/shop/a/items"];

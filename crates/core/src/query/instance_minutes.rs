@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn another_mix_of_contexts_makes_no_instance_slow() {
+    fn the_mix_of_contexts_does_not_change_the_ratio() {
         let minutes = [0, 1].map(|_| {
             vec![
                 minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]),

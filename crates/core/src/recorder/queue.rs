@@ -202,7 +202,7 @@ mod tests {
     const NOW: i64 = 1_700_000_000_123_456_000;
 
     #[test]
-    fn each_proxy_tells_its_time_in_its_unit() {
+    fn times_in_each_unit_are_read() {
         for (value, nanos) in [
             ("t=1700000000.123", 1_700_000_000_123_000_000),
             ("1700000000.123", 1_700_000_000_123_000_000),

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_threshold_of_all_has_overtaken_since_the_last_drain_is_left_out() {
+    fn slow_requests_below_the_risen_threshold_are_left_out() {
         let cells = cells(2);
         let list = SlowList::new(&cells);
         let of_all = |threshold_of_all| SlowDrain {

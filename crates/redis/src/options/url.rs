@@ -194,7 +194,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn sentinels_behind_tls_name_no_primary_without_it() {
+    fn the_primary_must_use_tls_if_the_sentinels_do() {
         let options = RedisOptions::sentinel("name", ["rediss://s"]).expect("TLS for both");
         assert!(matches!(options.info.addr(), ConnectionAddr::TcpTls { .. }));
         let error = RedisOptions::sentinel("redis://name", ["rediss://s"]).expect_err("no TLS");

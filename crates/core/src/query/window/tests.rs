@@ -218,7 +218,7 @@ fn a_gap_is_not_recorded() {
 }
 
 #[test]
-fn a_short_lag_is_ignored_unless_its_end_is_uncertain() {
+fn a_short_lag_counts_as_recorded_unless_it_may_last() {
     for (lag, uncertain, until) in [
         (0, false, 0),
         (LAG, false, 0),
