@@ -1,8 +1,9 @@
 //! The level that all pages share: a slow minute of the host makes all pages slower, but is not a change of a single
 //! page.
 //!
-//! The level of a minute is the weighted median of the pages' own estimates. Each page's past stores its own level, so
-//! levels stay comparable when pasts are replaced. A level that stays different is one change, of the context `<all>`.
+//! The level of a minute is the weighted median of the pages' own estimates. An estimate is relative to the page's
+//! past, so each past stores the level of its minutes. Levels stay comparable when pasts are replaced. A level that
+//! stays different is one change, of the context `<all>`.
 
 use super::figures::median;
 use super::history::Tick;
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn a_level_that_is_higher_for_a_short_time_is_none() {
         let found = |last: &[f64]| search(&minutes(last), 100).is_some();
-        // One of eight minutes need not show it.
+        // One of the eight minutes may still have the old level.
         assert!(!found(&[0.8; 6]) && found(&[0.8; 7]));
         assert!(!found(&[0.65; 12]), "it is small");
         assert!(!found(&repeated(&[(9, 0.8), (2, 0.5)])), "it returns");

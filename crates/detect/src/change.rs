@@ -133,7 +133,7 @@ pub enum Suspect {
 }
 
 packed! {
-    /// The same figure at the same time of an earlier day.
+    /// The figure of a change at the same time of an earlier day.
     #[derive(Clone, Copy, Debug, PartialEq)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]

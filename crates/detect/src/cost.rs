@@ -55,8 +55,8 @@ pub(crate) fn ratio(then: f64, now: f64, least: f64) -> f64 {
     if divisor > 0.0 { now / divisor } else { 1.0 }
 }
 
-/// The ratio of the means, if it agrees with the direction of the change; else the ratio of most requests, if it
-/// agrees; else 1. A few very slow requests can turn the ratio of the means around.
+/// The ratio of the means if it agrees with the direction of the change, else the ratio of most requests if that
+/// agrees, else 1. A few very slow requests can turn the ratio of the means around.
 pub(crate) fn agreeing(of_means: f64, of_most: f64, is_faster: bool) -> f64 {
     let agrees = |ratio: &f64| match is_faster {
         true => *ratio > 0.0 && *ratio < 1.0,

@@ -36,7 +36,7 @@ pub struct Detector {
     last: Option<Tick>,
 }
 
-/// The number of a context, which sets the phase of its page.
+/// The number of a context, which decides in which minutes its page's past is renewed.
 fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
 }

@@ -1,7 +1,7 @@
 //! Failing: whether the share of a page's requests that are errors is larger than in its past.
 //!
 //! The shares of two binomials are compared by the likelihood ratio (Wilks, 1938), which is valid for rare and frequent
-//! errors, and for a past without any. As errors come in clusters, the statistic is divided by the overdispersion of
+//! errors, and for a past without errors. As errors come in clusters, the statistic is divided by the overdispersion of
 //! the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
 
 use super::figures::turning_point;

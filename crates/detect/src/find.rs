@@ -201,7 +201,7 @@ impl Finder<'_> {
     }
 
     /// The median change of the pages that changed together in this minute (a crowd), as a logarithm of time; 0 if
-    /// there is no crowd. The cause of a crowd may pass: a deploy, a batch job, a slow database.
+    /// there is no crowd. A crowd may have a passing cause, such as a deploy, a batch job or a slow database.
     fn crowd(&self, since: Tick) -> f64 {
         let bases = pages_of(self.pages).filter_map(|(_, page)| page.base.as_ref());
         let (mut all, mut sizes) = (0, Vec::new());

@@ -57,7 +57,7 @@ pub(crate) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
         && sign * weighted_mean(last(4), kind) >= 0.6 * size
 }
 
-/// The number of worst minutes that a window must be able to do without: the others alone must show the change.
+/// A window must show the change even without this number of its worst minutes.
 fn spared(length: usize) -> usize {
     match length {
         0..=4 => 1,

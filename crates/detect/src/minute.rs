@@ -13,8 +13,8 @@ use tower_pulse_model::records::RecordId;
 pub struct Minute<'a> {
     /// The start of the minute, in Unix seconds.
     pub start: i64,
-    /// The HTTP contexts that had requests, without `<all>`. To judge the queue too, add the timer
-    /// [`queue`](tower_pulse_model::timer_sums::queue). Only the times of the queue are judged.
+    /// The HTTP contexts that had requests, without `<all>`. To judge the wait in front of the service too, add the
+    /// timer [`queue`](tower_pulse_model::timer_sums::queue): only its times are judged.
     pub contexts: Vec<(RecordId, &'a Aggregate)>,
     /// The sums of each instance on its busiest contexts.
     pub instances: Vec<InstanceMinute<'a>>,

@@ -114,8 +114,8 @@ impl Window {
         }
     }
 
-    /// Adds a minute before the others. `answer` is the standard deviation of the page's response to the shared level.
-    /// The responses of all minutes are fully correlated.
+    /// Adds a minute that is earlier than those in the window. `answer` is the standard deviation of the page's
+    /// response to the shared level. The responses of all minutes are fully correlated.
     pub(crate) fn grow(&mut self, tick: i32, value: f64, sampling: f64, answer: f64) {
         let weight = 1.0 / (sampling + self.wobble + answer * answer).max(1e-12);
         self.answers += weight * answer;

@@ -37,7 +37,8 @@ impl Page {
     }
 
     /// Renews the baseline, if a new epoch has begun. The minutes in `excluded` are not part of a past. `before` is the
-    /// end and the past of the last alarm, used if there is no other past.
+    /// end of the last alarm that has ended, and the past that the alarm was compared with. That past is used again if
+    /// no other is found and the alarm ended within the stored minutes.
     pub(crate) fn renew(
         &mut self,
         number: u64,

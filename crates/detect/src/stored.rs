@@ -87,7 +87,7 @@ mod tests {
     use crate::reference::Past;
     use crate::state::AlarmKind;
 
-    /// A change with a value in each field, and with suspects that 0.1.0 has not written.
+    /// The change of `tests::frozen`, with two further suspects and with extreme figures.
     fn change() -> Change {
         let mut change = crate::tests::frozen::change();
         change.suspects.extend([

@@ -231,8 +231,8 @@ impl Counted {
     }
 }
 
-/// The fewest minutes in which two instances must both have requests to be compared. A process and its replacement
-/// share one minute.
+/// The fewest minutes in which two instances must both have requests to be compared. A process and its replacement both
+/// have requests in the minute of a restart.
 const FEWEST_TOGETHER: usize = 2;
 
 /// The instance that a change of a context comes from, if there is one: the instance is out of line with those that

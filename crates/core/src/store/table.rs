@@ -83,7 +83,7 @@ tables! {
         /// The name of the ranking.
         ranking: Arc<str>,
     } = "last_slot_{ranking}";
-    /// The history that the store keeps, packed, in one field.
+    /// How many days of history the store keeps, packed, in one field.
     17 History = "pulse:history1";
     /// The hour-of-week profiles of the contexts that last had a sample in these five weeks, packed, by the ids of
     /// their records; and how much of each hour was recorded. New samples of a context move its profile to the next

@@ -125,8 +125,8 @@ packed! {
     }
 }
 
-/// The revision of each slice of the records, from fields `{tier}:{place}` with the value `{slice} {version}`. A slice
-/// that is not listed has no records, or its changes are unknown.
+/// The revision of each slice of the records. A field is `{tier}:{place}`, with the value `{slice} {version}`; slices
+/// take turns at the places. A slice that is not listed has no records, or its changes are unknown.
 pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
     let revision = |(field, value): &Field| {
         let (seconds, _) = std::str::from_utf8(field).ok()?.split_once(':')?;
@@ -229,7 +229,8 @@ pub async fn read_value(
     Ok(read_table(reader, purpose, read).await?.value())
 }
 
-/// Reads at most `most` pages of a table that may be large. A field may be returned twice.
+/// Reads at most `most` pages of a table that may be large. Two pages may have the same field, which is then returned
+/// twice.
 pub async fn read_pages(
     reader: &dyn TableReader,
     purpose: Purpose,

@@ -230,7 +230,7 @@ impl InstanceDetector {
     }
 
     /// Like [`sides`](Self::sides), but only minutes in which both had requests; empty if there is only one such
-    /// minute, because a process and its replacement share one.
+    /// minute, because a process and its replacement both have requests in the minute of a restart.
     fn together(&self, instance: &str, context: RecordId, from: Tick) -> Sides {
         let mut sides = self.sides(instance, context, from);
         sides.retain(|(_, own, others)| own.requests > 0.0 && others.requests > 0.0);
