@@ -166,7 +166,7 @@ pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
         return None;
     }
     let before = &traffic.counts[traffic.past..=last];
-    // A page that fades does not fall silent: the minutes before a silence must have the usual traffic.
+    // Requests that become fewer and fewer are no silence: the minutes before a silence must have the usual traffic.
     let tail = &before[before.len().saturating_sub(10)..];
     let lately = tail.iter().map(|(_, count)| count).sum::<f64>() / tail.len().max(1) as f64;
     if lately < 0.4 * traffic.rate {

@@ -20,7 +20,7 @@ pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u
 
 /// The fields of all tables, by the names of table and field.
 const FIELDS: Definition = TableDefinition::new("fields");
-/// The extents of tables, by table name.
+/// The size of each table and when it expires (its extent), by table name.
 pub(super) const EXTENTS: Definition = TableDefinition::new("tables");
 
 /// The fields of all tables. After an error the transaction is incomplete, and must be abandoned.

@@ -95,7 +95,7 @@ impl FileOptions {
         Ok(self)
     }
 
-    /// Sets how the file is read and written: a test makes the disk fail.
+    /// Sets how the file is read and written, so that a test can make the disk fail.
     #[cfg(any(test, feature = "__test_store"))]
     pub fn io(mut self, io: Arc<dyn FileIo>) -> Self {
         self.io = io;

@@ -226,7 +226,7 @@ impl Worker {
             self.commit_changes();
             self.look();
         }
-        // While the file cannot be moved, its data is lost when this process ends, so nothing is durable.
+        // Until a file that has lost its path gets another one, its data ends with this process, so nothing is durable.
         let may_last = access != Access::Durable || self.look_after == LOOK_EVERY;
         let usable = |open: &&mut Open| may_last && (access == Access::Read || open.is_writable);
         let Some(open) = self.open.as_mut().filter(usable) else {

@@ -237,7 +237,7 @@ pub fn clean_name(name: &str) -> Cow<'_, str> {
 }
 
 /// The name of a timer as it is stored: a [clean name](clean_name), with a backslash before a name that a page could
-/// have. The book's keys do not tell the kind, and would add the timer to the page.
+/// have. The book's keys do not tell a timer from a page, so they would add such a timer to the page.
 ///
 /// ```
 /// # use tower_pulse_model::context::timer_name;

@@ -19,8 +19,8 @@ pub const MAX_HOURS: usize = 2;
 /// The precision of hours.
 const HOURS: Precision = Precision::new(HOUR as u32, MAX_HOURS as u32);
 
-/// The newest histograms that keep the fine scale while a store is away. Older ones are reduced to a quarter of their
-/// size.
+/// The number of newest histograms that keep the fine scale while a store is away. Older histograms are reduced to a
+/// quarter of their size.
 const FINE_KEPT: usize = 2;
 
 impl Slices<Aggregate> {

@@ -16,7 +16,8 @@ pub const MAX_MARKS: usize = 50;
 /// The longest text of a mark, in bytes.
 pub const MAX_MARK_BYTES: usize = 200;
 
-/// The longest text of a mark with escaped hidden characters, in bytes: an escape is at most three times as long.
+/// The longest text of a mark with escaped hidden characters, in bytes: an escape is at most three times as long as its
+/// character.
 pub const MAX_ESCAPED_BYTES: usize = 3 * MAX_MARK_BYTES;
 
 /// The most marks that wait in a process, and the most in an entry of the journal.
@@ -382,7 +383,7 @@ mod tests {
         assert_eq!((shown[0], shown[7]), (0, 8));
         marks.add(plain(102));
         assert_eq!(marks.shown().next().map(|mark| mark.at), Some(1));
-        // A late mark is not too old to take the room of a removed one.
+        // A mark that arrives late is not too old while a removed mark can make room.
         let mut marks = without(&marks, "p102");
         assert!(!marks.settles(&plain(0)));
         marks.add(plain(0));

@@ -154,7 +154,7 @@ mod tests {
         let newer = [MEASURES as u8, 99, Measure::Polls as u8, 5];
         packed.section(pack::MEASURES, |out| out.0.extend(newer));
         assert_eq!(pack::read_aggregate(&packed.0), Some(aggregate));
-        // Half a pair is no record.
+        // A measure's number without its value makes the bytes unreadable.
         packed.section(pack::MEASURES, |out| out.0.push(0));
         assert_eq!(pack::read_aggregate(&packed.0), None);
     }

@@ -73,7 +73,7 @@ fn arrange<T>(values: &mut [T], places: &mut [usize]) {
     for start in 0..places.len() {
         let mut at = start;
         loop {
-            // A place that names itself is done.
+            // A place with its own index is done.
             let from = std::mem::replace(&mut places[at], at);
             if from == start {
                 break;

@@ -260,7 +260,7 @@ fn a_batch_is_made_smaller_without_losing_a_count() {
         (lens(&batch), batch.record_bytes() < bytes)
     };
     assert_eq!(compacted(all + 1), ([130, 96, 0], true));
-    // It is as large as it may be.
+    // The batch takes exactly the permitted bytes, so nothing is compacted.
     assert_eq!(compacted(all), ([130, 96, 0], false));
     assert_eq!(compacted(all - 1), ([2, 98, 1], true));
     assert_eq!(compacted(all / 4), ([2, 2, 9], true));
@@ -286,7 +286,7 @@ proptest! {
     fn splitting_and_merging_again_changes_nothing(samples in samples(0..20_000), cost in 1..400usize) {
         let precisions = Precisions::default();
         let mut whole = of(&samples, &precisions);
-        // Each part has `since`, because it may have the oldest sample.
+        // Each part has `since`, because any part may have the oldest sample.
         whole.since = (!samples.is_empty()).then_some(7);
         let (mut left, mut again, mut parts) = (whole.clone(), Batch::new(precisions), 0);
         while !left.is_empty() {

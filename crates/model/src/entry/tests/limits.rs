@@ -36,7 +36,7 @@ fn entries(mut batch: Batch) -> usize {
 
 fn ranking(ids: usize) -> Batch {
     let mut delta = RankingDelta::new(spec(60, 1, 100_000));
-    // Removals of the longest ids: removals cost the least.
+    // The longest ids are removed. Removals cost the least, so most of them fit into a call.
     (0..ids).for_each(|id| delta.remove(&format!("{id:0MAX_NAME$}").into()));
     let mut batch = plain();
     batch.add_ranking("ranking".into(), delta);
@@ -62,7 +62,7 @@ fn the_largest_counter_is_read() {
         }
         slices
     });
-    // The name of a reserved counter gets a backslash.
+    // The name of a reserved counter gets a backslash, which makes it longer than other names.
     let name = format!("\\{}", "x".repeat(MAX_NAME));
     batch.counters.insert(name.into(), slices.collect());
     assert_eq!(entries(batch), 1);
