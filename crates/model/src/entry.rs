@@ -1,7 +1,7 @@
 //! An entry of the journal: a packed batch, which is read name by name.
 //!
-//! A folder must be able to read all of an entry. The first byte is its version, [`ENTRY_VERSION`], and the store's
-//! field `need`, the highest version in the journal, keeps older folders away from the entry.
+//! A folder must be able to read all of an entry. The first byte is its version, [`ENTRY_VERSION`], and the field
+//! `need` of the state in Redis makes folders of older versions wait.
 //!
 //! An entry omits each coarser precision that is the sum of the finest one; the reader derives it. An entry of a batch
 //! of one second omits all coarser precisions.

@@ -14,7 +14,7 @@ use super::sorted::{Map, Set};
 
 /// The most slices that can be configured for the window of a ranking.
 pub const MAX_RANKING_SLICES: u32 = 1_500;
-/// The fewest ids beyond its maximum that a ranking may have before it is limited.
+/// A ranking may have at least this many ids beyond its maximum before it is limited.
 const ROOM_AT_LEAST: usize = 1_000;
 
 /// The fewest ids of a ranking that a shard has room for.

@@ -246,7 +246,7 @@ mod tests {
         rolled.advance(10_000);
         let due: Vec<_> = rolled.due().collect();
         assert_eq!(due, [60, 120, 1_800]);
-        // An instance that was interrupted has left these slices due.
+        // An instance was interrupted while it rolled these slices up, so they are rolled up twice.
         records.roll_up(id, &due, tiers, &rolled);
         records.roll_up(id, &due, tiers, &rolled);
         rolled.finish();

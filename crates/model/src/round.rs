@@ -53,7 +53,7 @@ pub struct Round {
     pub groups: Vec<Group>,
     /// The rankings.
     pub rankings: Map<Arc<str>, RankingDelta>,
-    /// The configurations of the rankings' additions.
+    /// For each ranking, the configurations with which instances have added to it.
     pub ranking_specs: Map<Arc<str>, CarriedSpecs>,
     /// The sums of the minute reports, by minute.
     pub reports: Map<i64, MinuteSums>,

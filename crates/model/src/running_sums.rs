@@ -13,7 +13,7 @@ pub type PackedSums = (RecordId, Option<Box<[u8]>>);
 /// The bytes of a context's sums in addition to their packed form.
 const PER_CONTEXT: usize = 64;
 
-/// The bytes of a slice.
+/// The bytes of a slice in the list of a group's slices.
 const PER_SLICE: usize = 40;
 
 /// The sums of each context over some slices. As a window moves on, slices are added and removed, one group of contexts

@@ -72,7 +72,7 @@ impl RedisStore {
     fn encode_writes(&self, step: &FoldStep) -> Invocation {
         let mut writes = Invocation::default();
         let changed = step.fields.iter().filter(|fields| !fields.set.is_empty());
-        // If slices share a place, the newest comes last, so that HSET keeps it.
+        // If slices share a field of the revisions, the newest slice comes last, so that HSET keeps it.
         let slices = changed.filter_map(|fields| fields.table.slice());
         let places = slices.flat_map(|at| [place_of(at), format!("{} {}", at.1, step.next)]);
         let places: Vec<String> = places.collect();

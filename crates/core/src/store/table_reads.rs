@@ -125,8 +125,8 @@ packed! {
     }
 }
 
-/// The revision of each slice of the records. A field is `{tier}:{place}`, with the value `{slice} {version}`; slices
-/// take turns at the places. A slice that is not listed has no records, or its changes are unknown.
+/// The revision of each slice of the records. A field is `{tier}:{place}`, with the value `{slice} {version}`. In
+/// Redis, slices take turns at the places. A slice that is not listed has no records, or its changes are unknown.
 pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
     let revision = |(field, value): &Field| {
         let (seconds, _) = std::str::from_utf8(field).ok()?.split_once(':')?;

@@ -69,7 +69,7 @@ impl Writer {
         self.uint(timers.covered);
         for (id, sums) in timers.iter() {
             id.write(self);
-            // The other numbers are written as differences, which are 0 for a timer that runs once per request.
+            // `requests` and `covered` are written as differences, which are 0 for a timer that runs once per request.
             self.uint(sums.count);
             self.int(sums.count.wrapping_sub(sums.requests) as i64);
             self.uint(sums.sum);

@@ -102,8 +102,8 @@ impl CarriedSpecs {
         let age = |at: i64| now.saturating_sub(at);
         (self.0).retain(|(spec, at)| Some(*at) == newest || age(*at) <= spec.period());
         let covering = self.covering();
-        // The last configuration is kept until there is an addition with it. Without it, the next addition with another
-        // configuration would prolong `held`.
+        // The last configuration is kept until there is an addition with it. If it were dropped earlier, the next
+        // addition with another configuration would prolong `held`.
         if !self.is_mixed() {
             self.0.retain(|(_, at)| age(*at) > 2 * MOMENT);
         }

@@ -59,7 +59,7 @@ fn what_lies_in_the_future_is_refused_and_counted() {
     let group = &round.groups[0];
     let accepted = &group.contexts[&get()];
     assert_eq!((accepted.skewed, accepted.delta.requests()), (2, 4));
-    // It was not seen in the future.
+    // The time of the last sample is at most the time of the append.
     assert_eq!(accepted.delta.last_seen, NOW);
     let sales: Vec<_> = group.counters["sales"][0].iter().collect();
     let slice = |second| precisions.counters[0].slice(second);

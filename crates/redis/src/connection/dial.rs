@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     pub(crate) commands: MultiplexedConnection,
     /// The node at the other end; `None` for the configured server.
     pub(crate) node: Option<Address>,
-    /// The number of times that another server was named before the connection was made.
+    /// The number of times that the server had changed before the connection was made.
     pub(crate) changes: u64,
     /// The number of the connection among those of its role. `None` for a connection to the node to which the hash slot
     /// is being moved: ASKING precedes each of its commands.
