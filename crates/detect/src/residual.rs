@@ -19,7 +19,7 @@ pub(crate) struct Finding {
     pub(crate) since: Tick,
 }
 
-/// A minute, without the shift that all pages share.
+/// The scores of a page in a minute, without the shift that all pages share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Residual {
     pub(crate) tick: Tick,

@@ -8,7 +8,7 @@
 //! the last commit, and the calls since then are sent again, as after a failover of a server. The thread also checks
 //! whether the file is still at its path (`worker::place`).
 
-// `disk` is the file, `fields` its tables, `kept` the other data, `trouble` why a file cannot be used.
+// `disk` is the file, `fields` its tables, and `kept` the other data. `trouble` says why a file cannot be used.
 
 mod disk;
 mod fields;

@@ -41,8 +41,8 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(16);
 /// How long an ending process may hold the file without a warning.
 const HANDOVER: Duration = Duration::from_secs(60);
-/// The shortest time between two processes that counts as a gap in recording, in seconds. The earlier process may have
-/// been idle before its end.
+/// The shortest time between two processes that counts as a gap in recording, in seconds. An idle process commits only
+/// every [`ALIVE_EVERY`], so a shorter time may not be a gap.
 const SHORTEST_GAP: i64 = 10;
 /// The most gaps that are kept.
 const MAX_GAPS: usize = 1_000;

@@ -17,7 +17,7 @@ pub const MAX_RANKING_SLICES: u32 = 1_500;
 /// A ranking may have at least this many ids beyond its maximum before it is limited.
 const ROOM_AT_LEAST: usize = 1_000;
 
-/// The fewest ids of a ranking that a shard has room for.
+/// The fewest ids of a ranking for which each shard of the recorder has room.
 pub const MIN_SHARD_IDS: usize = 16;
 /// The configuration of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

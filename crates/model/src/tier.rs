@@ -179,7 +179,7 @@ mod tests {
         rolled.advance(now);
         rolled.finish();
         let before = rolled.clone();
-        // Clocks may be half an hour behind.
+        // A clock that is half an hour behind, or an hour ahead, changes nothing.
         for at in [now, now - 1_800, now + HOUR] {
             rolled.limit(at);
             assert_eq!(rolled, before);

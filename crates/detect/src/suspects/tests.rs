@@ -51,7 +51,7 @@ fn an_instance_is_compared_with_those_of_the_same_minutes_only() {
         let minutes: Vec<_> = minutes.iter().map(|of| of.to_vec()).collect();
         instance(ChangeKind::Failing, &sides, &minutes).is_some()
     };
-    // A process and its replacement share a minute.
+    // A process and its replacement share one minute, which is too few.
     assert!(!is_suspected(&[&[old], &[old, new], &[new], &[new]]));
     assert!(is_suspected(&[&[old], &[old, new], &[old, new], &[new]]));
     assert!(is_suspected(&[&[third, new], &[third, new]]));
