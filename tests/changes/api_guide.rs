@@ -36,8 +36,8 @@ impl Line {
     }
 }
 
-/// The lines of each object of the page. The lines of a kind of an object have the object's name and the kind as their
-/// key.
+/// The lines of each object of the page, by the object's name. Lines about only one kind of an object have the key
+/// `name kind`.
 struct Guide(BTreeMap<String, Vec<Line>>);
 
 impl Guide {
@@ -248,7 +248,8 @@ async fn the_pages_list_what_is_answered() {
         }
         compare(&guide, instance).await;
     }
-    // A path that is watched, as its change is not certain yet. The instance that does not judge answers.
+    // The change of a path is not certain yet, so the path is only listed in `watched`. The second instance, which does
+    // not judge, answers.
     let mut fleet = Fleet::new(Backend::memory(), 2);
     let mut traffic = Traffic::new(fixed_seed(), 2);
     fleet.usual(&mut traffic, 60).await;

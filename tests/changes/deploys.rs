@@ -94,7 +94,8 @@ async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
     alive(1, json!("2.0")).await;
 }
 
-/// Both versions are slower, so the new version is no suspect. A mark without a version is one.
+/// Both versions are slower, so the new version is no suspect. The mark `new index`, which has no version, is a
+/// suspect.
 #[tokio::test]
 async fn an_innocent_deploy_is_no_suspect() {
     let mut traffic = Traffic::new(fixed_seed(), INSTANCES);
@@ -187,7 +188,8 @@ async fn a_deploy_on_top_of_growth_is_a_change_of_its_own_with_the_version_as_it
 
 const PAGE: &str = "GET /page";
 
-/// A minute of two instances: each serves a page twenty times, in 100 ms. The new version takes 200 ms and fails twice.
+/// A minute of two instances: each serves a page twenty times, in 100 ms each time. The new version takes 200 ms and
+/// fails twice.
 fn minute(fleet: &Fleet) -> Vec<Request> {
     let mut requests = Vec::new();
     for (instance, version) in fleet.versions.iter().enumerate() {

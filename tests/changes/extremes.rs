@@ -30,7 +30,7 @@ async fn a_clock_that_is_set_back_a_day_stops_nothing_for_long() {
     assert!((45..=50).contains(&judged), "{judged} minutes of 50");
     let health = fleet.instances[0].pulse.health();
     assert_eq!(health.changes.judged_until, Some(fleet.now));
-    // The page is as fast as on the day before. Then a change is found as usual.
+    // The page is fast again, so no change is ongoing. When it becomes slower, a change is found.
     assert_eq!(named(&fleet.ongoing().await), []);
     fleet.slow(&mut traffic, 6).await;
     let ongoing = fleet.ongoing().await;

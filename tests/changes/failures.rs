@@ -162,7 +162,7 @@ async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
         set_field(&mut conn, JUDGED, b"judged", &pack(&judged)).await;
         for _ in 0..3 {
             fleet.pass(&traffic.minute()).await;
-            // The minute may have been judged by an instance whose clock is ahead.
+            // By the stored time, the minute is judged already, as by an instance whose clock is ahead.
             assert_eq!(fleet.judge().await, 0);
         }
         if restarts {
@@ -230,7 +230,7 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
             let error = pulse.mark("deploy").await.unwrap_err().to_string();
             assert!(error.contains("fold.quarantined_keys"), "{error}");
         } else {
-            // The change is ongoing, or begins again, so each table is written.
+            // The page is slow, so its change is ongoing or begins again, and judging writes each of these tables.
             let error = pulse.simulation().judge().await.unwrap_err().to_string();
             assert!(error.contains("cannot be stored"), "{key}: {error}");
             let warnings = pulse.health().warnings;

@@ -59,7 +59,6 @@ fn pass_a_second(fleet: &Fleet) {
 async fn instances_are_compared_like_with_like(backend: Backend) {
     let versions = [Some("1.4.1"), Some("1.4.1"), Some("1.4.2")];
     let mut fleet = Fleet::with_versions(backend, &versions);
-    // The first instance must know that it is not alone.
     fleet.heartbeat().await;
     for _ in 0..3 {
         fleet.pass(&minute()).await;
@@ -83,7 +82,8 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
         &[31.8, 90.6, 183.6].map(|total| total / 306.0),
     );
     assert_near(&column(&all, "max"), &[0.5, 0.5, 1.5]);
-    // The means of the other instances are 23.3 and 900 ms for the first instance, 18 and 1,166.7 ms for the second.
+    // Compared with the first instance, the others take 23.3 ms on the fast page and 900 ms on the slow one; compared
+    // with the second, 18 ms and 1,166.7 ms.
     assert_near(&column(&all, "ratio"), &[10.6 / 19.4, 30.2 / 70.36, 3.0]);
     assert_eq!(column(&all, "out_of_line"), [false; 3]);
 
@@ -113,7 +113,7 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
     let of = |name: &str| format!("api/instance?window=5m&limit=2&instance={name}");
     let slowest = reader.json(&of("web-3")).await;
     assert_eq!(slowest["verdict"]["slower"], "all");
-    // The path with the most time beyond that of the others is first.
+    // Both paths are slower, so the path comes first on which this instance loses more time to the others.
     for (path, context, mean) in [(0, SLOW, 0.5), (1, FAST, 0.01)] {
         let path = &slowest["paths"][path];
         let figures = ["/context", "/slower", "/others/count", "/others/errors"];
@@ -122,7 +122,7 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
         let figures = [path["ratio"].clone(), path["others"]["mean"].clone()];
         assert_near(&figures, &[3.0, mean]);
     }
-    // By the minute, the others' mean is that of the same requests.
+    // `others_mean` of a minute is the mean that this instance's requests would have had on the others.
     let (second, first) = (&slowest["points"][0][0], &slowest["points"][0][1]);
     assert_eq!(json!([second, first["count"]]), json!([START, 80]));
     assert_near(&[first["others_mean"].clone()], &[(0.01 + 0.5) / 2.0]);

@@ -76,8 +76,8 @@ async fn a_fleet_without_traffic_is_judged_and_rolled_up_by_whoever_is_left() {
         let passed = clock.now_seconds() - start;
         assert!(passed < 20 * MINUTE, "no instance has judged");
         if is_held && passed > 2 * MINUTE {
-            // Until now another instance seems to hold the lease. The remaining instance is not notified when the lease
-            // is free.
+            // Frees the lease, which another instance has seemed to hold. The remaining instance is not notified of
+            // this.
             keys.free_lease(&mut conn).await;
             is_held = false;
         }

@@ -197,7 +197,7 @@ async fn a_change_is_taken_over_http() {
     is_listed(3).await;
 }
 
-/// The access names the person who takes a change.
+/// The access names the person who acknowledges a change.
 #[tokio::test]
 async fn the_access_says_who_takes_a_change() {
     let fleet = fleet_of(Backend::memory(), 1).await;

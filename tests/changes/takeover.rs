@@ -71,7 +71,7 @@ async fn a_killed_folder_and_a_restart_of_all_change_no_verdict() {
     verdicts_stay(Backend::redis().await, 2, seed(), async |fleet, minute| {
         assert_eq!(fleet.judge_by(judge).await, 1);
         match minute {
-            // While there is no change, one change, two changes, and no change again.
+            // The ongoing changes at these minutes: none, one, two, and none again.
             30 | 51 | 55 | 63 => {
                 fleet.restart(judge).await;
                 judge = 1 - judge;

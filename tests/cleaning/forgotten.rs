@@ -73,8 +73,8 @@ async fn contexts_are_unranked_and_forgotten() {
     // Samples in a second hour, so that there are statistics of the last hour too.
     fixture.visit(&["old", "new"]).await;
     let conn = &mut server.connection().await;
-    // Two sets and their hours, two counters of seven precisions, and the user's counter. Keys of records do
-    // not contain the name.
+    // The statistics of two hours and the keys that name these hours, two counters in seven precisions each, and the
+    // user's counter in seven. Keys of records do not contain the name.
     assert_eq!(keys(conn, "*:old*").await.len(), 4 + 14 + 7);
     let _: i64 = ask(conn, "ZADD", ("pulse:pulse:instances", NOW, "dead")).await;
     assert_eq!(fixture.pass_after(60).await.contexts, 0);

@@ -79,7 +79,7 @@ async fn busy(fleet: &Fleet) -> [Pulse; 2] {
         }
         if minute == 5 {
             fleet.flush(&instances).await;
-            // The instance that has folded last.
+            // The instance that has folded last makes the mark.
             instances[1].mark("new index").await.unwrap();
         }
     }

@@ -12,7 +12,7 @@ use crate::rig::http::Client;
 use crate::rig::process::TempDir;
 use crate::rig::server::RedisServer;
 
-/// The time in which a past must be recorded, on a machine that is busy with other tests.
+/// The time in which the demo must have recorded its simulated past, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);
 const MINUTES: u64 = 90;
 /// The pages of the shop, with their requests per minute in the past.
@@ -27,7 +27,7 @@ const RATES: [(&str, f64); 8] = [
     ("GET /reports/daily", 24.0),
 ];
 
-/// Starts a demo with a past. `store` is the environment variable that names its store.
+/// Starts a demo with a simulated past. `store` is the environment variable that names its store.
 async fn start(store: (&str, &str), incident: Option<&str>) -> (Demo, Client) {
     let history = format!("{MINUTES}m");
     let incident = incident.map(|incident| ("DEMO_INCIDENT", incident));

@@ -66,7 +66,7 @@ async fn a_denial_is_tried_again_by_one_command_and_ends_for_all_tasks_at_once()
         }
         acl(&mut conn, denied).await;
         service.requests(100).await;
-        // At first, each task is denied once, and the permissions are checked once, one by one.
+        // The first 20 tries are not measured, because each task is denied once and each permission is checked once.
         try_again(&server, &hand, 20).await;
         // Counts connections by AUTH, which each new connection sends.
         let connected = server.info("commandstats").await.remove("cmdstat_auth");

@@ -122,7 +122,7 @@ async fn a_second_shutdown_succeeds_and_what_comes_later_is_dropped() {
     let additions = (recording.recorded_additions, recording.dropped_additions);
     assert_eq!(additions, (300, 20 * 3 + 1_005));
     assert_eq!((health.flush.lost, health.flush.lost_additions), (0, 0));
-    // The completeness is that of the additions, which is smaller than that of the requests.
+    // Relatively more additions than requests were dropped, so the additions determine the completeness.
     assert!((health.completeness - 300.0 / 1_365.0).abs() < 1e-9);
     service.pulse.shutdown().await.unwrap();
     service.pulse.flush().await.unwrap();

@@ -70,7 +70,7 @@ fn is_told(told: &[String], words: &[&str]) -> bool {
         .any(|text| words.iter().all(|word| text.contains(word)))
 }
 
-/// Ends services that share an oracle. Slices of a second may have left their retention meanwhile.
+/// Ends services that share an oracle. Compares only counters by day, as slices of a second may have expired meanwhile.
 async fn end_exactly(services: &[&Service], conn: &mut MultiplexedConnection) {
     for service in services {
         service.end().await;
@@ -116,7 +116,7 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
     let words = ["XTRIM", "ACL SETUSER app +xtrim"];
     pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
 
-    // The full journal gets no entry, so no round trims it.
+    // The full journal gets no entry, so there is no round. The journal must be trimmed without one.
     let () = run(&mut conn, "ACL SETUSER app +xtrim").await;
     pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
     until("the journal is trimmed", async || {

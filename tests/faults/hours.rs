@@ -1,5 +1,5 @@
-//! The turn of the hour. The numbers are exact if the counters have all served requests, and so have the statistics of
-//! this hour and the last, together with late samples.
+//! The turn of the hour. The counters must have all served requests. The statistics of this hour and the last must have
+//! all of them too, apart from the requests that are counted as late.
 
 use std::time::Duration;
 

@@ -160,7 +160,7 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
             );
             assert_eq!(told, (Some(0), Some(3), Some(7)), "{question}");
         }
-        // A window of longer slices, and a window that has been asked for before.
+        // A window of longer slices, and the window before it.
         let day = asking::json(&router, "/api/overview?window=24h").await["window"].take();
         assert_eq!(day["missing"], 7);
         assert_eq!(day["before"]["missing"], 0);

@@ -11,7 +11,7 @@ use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 
 /// Sends requests to some pages between two flushes, so that they count for this second. (The first drain after the
-/// turn of a second counts for the one that has ended.) Some requests come during the first flush.
+/// turn of a second counts for the second that has ended.) Some requests come during the first flush.
 async fn some_requests(service: &Service, rng: &mut fastrand::Rng) {
     let (_, ()) = tokio::join!(service.pulse.flush(), async {
         for _ in 0..rng.usize(..12) {

@@ -111,7 +111,7 @@ async fn a_store_that_was_flushed_has_recorded_since_the_oldest_call_that_is_rep
     let begun = beginning(&pulse, &clock).await;
     assert_eq!(begun, (now() + 21, now()));
     assert_rates(&pulse, &clock, LOAD, 30).await;
-    // Later, no call is replayed: the oldest samples in the store are those of the failed flush.
+    // After a generation of more than a minute, no call is replayed: the oldest samples are those of the failed flush.
     serve(&[&pulse], &hand, 60).await;
     flushall().await;
     serve(&[&pulse], &hand, 10).await;

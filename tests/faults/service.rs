@@ -309,7 +309,7 @@ impl Service {
         self.pulse.shutdown().await.unwrap();
     }
 
-    /// Panics unless nothing is pending and nothing wrong.
+    /// Panics if data is pending, a call is in doubt, or the store reports an error.
     pub fn assert_well(&self) {
         let health = self.health();
         assert_eq!(health.recording.pending_series, 0);
@@ -350,9 +350,9 @@ pub struct Stored {
     pub others: i64,
     pub errors: i64,
     pub sold: i64,
-    /// Count in the statistics of all pages, of this hour and the last.
+    /// The requests in the statistics of all pages, for this hour and the last.
     pub statistics: i64,
-    /// Count in the statistics of `<all>`.
+    /// The requests in the statistics of `<all>`.
     pub all: i64,
 }
 
@@ -384,12 +384,12 @@ impl Stored {
         stored
     }
 
-    /// Requests of all pages, counted by day. Other calls have the counter `hits`.
+    /// The requests of all pages, by the daily slices of the pages' own counters.
     pub fn by_page(&self) -> i64 {
         self.pages.iter().sum()
     }
 
-    /// Requests counted by day.
+    /// The requests by the daily slices of the counter `hits`.
     pub fn total(&self) -> i64 {
         self.hits.last().map_or(0, |(_, hits)| *hits)
     }

@@ -160,7 +160,7 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
         }
     }
 
-    // The clock is set right: after the next heartbeat there is no warning, and no request changes its time.
+    // The clock is set right. The next heartbeat ends the warning, and recorded requests keep their times.
     fleet.hand.set_wall(fleet.clock.now_seconds());
     fleet.pass().await;
     assert_eq!(wrong.health().store.clock_skew_seconds, Some(0));

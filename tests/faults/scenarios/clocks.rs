@@ -65,7 +65,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
             }
             instance.service.settle().await;
         }
-        // The statistics are those of the two newest hours in which the page was asked for.
+        // The statistics have the two newest hours with requests to the page.
         for page in 0..PAGES {
             let asked = oracle.iter().rev().filter(|(_, served)| served[page] > 0);
             let served = asked.map(|(hour, served)| (iso_hour(*hour), served[page]));
@@ -93,8 +93,8 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     }
     let first = &instances[0].service;
     let mut report = Report::at_the_end(first, &server).await;
-    // The statistics have two hours, and precisions below an hour not even that, so they are not compared with all
-    // requests. No sample was late for either hour of the statistics, and none was skewed.
+    // The statistics have only two hours, and counters of short precisions even less, so these are not compared with
+    // all requests. No sample may be late for the statistics, and none skewed.
     let is_whole = |line: &String| {
         let parts = ["statistics", "hits at 60 s", "hits at 300 s"];
         !parts.iter().any(|part| line.starts_with(part))

@@ -72,7 +72,7 @@ impl Candidate {
     }
 }
 
-/// A server, a service that does not fold, and processes that do.
+/// A server, a service that does not fold, and processes that may fold.
 struct Fleet {
     server: RedisServer,
     proxy: Proxy,
@@ -162,8 +162,8 @@ impl Fleet {
     }
 }
 
-/// Calls `strike` `n` times in total. `strike` returns the time until another instance folded. Several fleets run at
-/// once, because each waits most of the time.
+/// Calls `strike`, which kills or freezes a folder, `n` times in total. It returns the time until another instance
+/// folded. Several fleets run at once, because each waits most of the time.
 async fn in_fleets(
     fleets: u64,
     n: u64,

@@ -145,7 +145,7 @@ impl Report {
     }
 
     /// Adds a process that was killed, with the times of its answers and the number of its requests in the store.
-    /// Returns the time before the kill whose requests are missing.
+    /// Returns how long before the kill the oldest missing request was answered.
     pub fn killed(
         &mut self,
         killed: Instant,

@@ -1,4 +1,4 @@
-//! Every screen, with the page at any path, and with any store.
+//! Every screen works at each path where the page can be mounted, and with each store.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Ranges: chosen, dragged and with keys; in links and in the browser's history.
+//! Ranges that users choose, drag or set with keys, in links and in the browser's history.
 
 use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
@@ -141,7 +141,7 @@ async fn a_frozen_link_shows_the_same_in_another_tab() {
     const SHOWN: &str = "[...$$(['[data-tile]:not([data-tile=in-flight]) .value', 'table[data-table=paths] tbody td', '#unzoom',
         'th[aria-sort]:not([aria-sort=none])', 'button[data-series][aria-pressed=false]'].join())
         .map((element) => element.innerText), $('#filter')?.value ?? '', decodeURIComponent(location.hash)]";
-    // A part of the past, which gets no more requests.
+    // A range within the demo's simulated history, which gets no more requests.
     let to = Shop::with("slow_query").await.past_ended() / 60 * 60 - 600;
     let from = to - 1_800;
     for screen in [

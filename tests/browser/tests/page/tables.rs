@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{keys, open, rows, save};
 
-/// A range of the past, which gets no more requests.
+/// A range within the demo's simulated history, which gets no more requests.
 fn past(shop: &Shop) -> String {
     let to = shop.past_ended() / 60 * 60 - 60;
     format!("from={}&to={to}", to - 1_800)

@@ -128,7 +128,7 @@ async fn a_page_that_is_watched_is_shown_and_is_no_problem() {
     let watch = |watched: Value| {
         proxy.alter_each("changes", move |body| body["watched"] = watched.clone());
     };
-    // On a busy machine, the demo itself may have watched pages.
+    // On a busy machine, the demo itself may list pages as likely slower (`watched`).
     watch(json!([]));
     page.until(&format!("{WATCHED}.length === 0")).await;
     let problems: String = page.eval(PROBLEMS).await;

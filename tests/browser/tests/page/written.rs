@@ -18,7 +18,7 @@ async fn until_text(page: &Page, query: &str, text: &str, has: bool) {
     page.until(&told).await;
 }
 
-/// Acknowledges the change of a page, and withdraws this. The demo must have no other problem.
+/// Acknowledges the change of a page, and withdraws the acknowledgement. The demo must have no other problem.
 pub(crate) async fn a_change_that_is_taken_on_one_page_is_taken_on_another(
     shop: &Shop,
     context: &str,
