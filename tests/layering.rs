@@ -1,5 +1,6 @@
 //! Rules of the layers that the compiler does not check: no crate depends on a crate above it even for its tests, the
-//! modules of the core lie above each other, and the types of Redis and axum stay in a few places.
+//! modules of the core lie above each other, and the types of Redis and axum stay in a few places. The *face* is the
+//! crate in `src`, which users depend on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -123,7 +124,8 @@ fn a_module_of_the_core_knows_only_modules_below_it() {
             continue;
         }
         let own = rank(module).unwrap_or_else(|| panic!("{module} has no rank"));
-        // A name that begins with a capital is a type at the crate's root, which macros for other crates use.
+        // A name that begins with a capital is a type at the crate's root, not a module: macros for other crates may
+        // name one.
         let known =
             names_after(&code, "crate::").filter(|name| !name.starts_with(char::is_uppercase));
         for known in known.filter(|known| *known != module) {
@@ -162,8 +164,8 @@ fn axum_types_stay_in_the_admin_and_in_one_file_of_the_layer() {
     assert_eq!(users_of("axum"), users);
 }
 
-/// Features switch methods and answers, but never what is stored: a store may outlive the process, and other instances
-/// may write to it.
+/// Features switch methods and answers, but never what is stored, because builds with other features may use the same
+/// store, later or at the same time.
 #[test]
 fn every_build_keeps_rankings() {
     for folder in [

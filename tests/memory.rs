@@ -127,7 +127,7 @@ fn a_process_that_has_reached_every_limit_takes_what_the_guide_says() {
         let grown = grown.and_then(|(_, grown)| grown.split(' ').next()?.parse::<u64>().ok());
         let grown = grown.unwrap_or_else(|| panic!("{case}: {said}"));
         println!("{case}: {grown} bytes, the guide says {stated}");
-        // The number in the guide is not far too high either.
+        // The guide's number is at most twice the real one.
         assert!(
             (stated / 2..=stated).contains(&grown),
             "{case}: {grown} bytes, the guide says {stated}"

@@ -167,7 +167,8 @@ async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable(
     let mut random = fastrand::Rng::with_seed(seed);
     let place = Place::new();
     let pages: Vec<String> = (0..40).map(|page| format!("GET /{page}")).collect();
-    // The durable requests, by each counter of `served`. After a cut, the last calls of a flush may be missing.
+    // The number of durable requests, by each of the three counts of `served`. The counts may differ, as a cut may lose
+    // only the last calls of a flush.
     let mut durable = [0; 3];
     for cut in 0..cuts() {
         let power = Arc::new(Power::new(io::ErrorKind::Other));

@@ -57,7 +57,7 @@ async fn found(place: &Place, path: &Path) -> [u64; 3] {
     found
 }
 
-/// A place with a service that has recorded 15 requests, of which ten are durable.
+/// A directory ([`Place`]) with a service that has recorded 15 requests, of which ten are durable.
 async fn running() -> (Place, Service) {
     let place = Place::new();
     let service = place.start();
@@ -67,7 +67,7 @@ async fn running() -> (Place, Service) {
     (place, service)
 }
 
-/// A place with an older copy of its file, which has three requests, and a service that has recorded 15 more.
+/// A directory with a copy of its file that has three requests, and a service that has recorded 15 more.
 async fn with_backup() -> (Place, Service, PathBuf) {
     let place = Place::new();
     let service = place.start();
@@ -171,7 +171,7 @@ async fn a_file_that_is_put_at_the_path_is_never_touched() {
     assert_eq!(found(&place, &place.path()).await, [25; 3]);
 }
 
-/// Waits until the store is back at its path, and no warning says that it is beside it.
+/// Waits until the store is back at its path, and no warning says that its file is beside the path.
 async fn comes_back(place: &Place, service: &Service) {
     until("the store comes back", async || {
         service.is_open().await;

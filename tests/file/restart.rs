@@ -54,7 +54,7 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
 #[tokio::test]
 async fn the_time_between_two_processes_is_not_recorded() {
     let place = Place::new();
-    // A process of four hours.
+    // Runs a process for four hours. Returns the number of recorded hours in the usual week.
     let hours = async || {
         let service = place.start();
         service.is_open().await;

@@ -18,7 +18,7 @@ use pulse_rig::wait::until;
 pub const NOW: i64 = 1_700_000_400;
 pub const PAGE: &str = "GET /";
 
-/// A directory for a file, and the time of all processes that hold it.
+/// A directory for the store's file, and the clock of all processes that open the file.
 pub struct Place {
     pub dir: TempDir,
     pub clock: Clock,

@@ -16,7 +16,7 @@ use crate::file::power::Power;
 use crate::file::service::{NOW, PAGE, Place, Service};
 use pulse_rig::wait::until;
 
-/// Starts a service over content that it must not touch. Returns the error of its flush.
+/// Starts a service on a file with content that the service must not touch. Returns the error of its flush.
 async fn refused(content: &[u8]) -> String {
     let place = Place::new();
     std::fs::write(place.path(), content).unwrap();
@@ -84,7 +84,7 @@ async fn a_truncated_or_torn_file_is_set_aside() {
         let (warnings, served, files) = damaged(|path| {
             let mut content = std::fs::read(path).unwrap();
             match len {
-                // Damages all pages except the first ones, which say where the others are.
+                // Damages all pages except the first ones, which have the positions of all pages.
                 usize::MAX => content[20_000..].iter_mut().for_each(|byte| *byte ^= 0x55),
                 _ => content.truncate(len),
             }
@@ -174,7 +174,8 @@ async fn a_disk_on_which_nothing_can_be_written_for_a_while_loses_nothing() {
     }
 }
 
-/// The flusher holds a limited number of calls that it may have to append again. The store syncs before there are more.
+/// The flusher holds a limited number of calls that it may have to append again. The store syncs before the limit is
+/// exceeded.
 #[tokio::test]
 async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
     let place = Place::new();

@@ -23,7 +23,7 @@ pub async fn ask(name: &str, store: &Shared, time: &Time) -> Value {
     let present = Present::record(store, time, name == "redis.json").await;
     let app = present.pulses[0].router(Access::open());
     let mut answers = before(name);
-    // A name with a method is not a GET: these requests follow below.
+    // A name with a method belongs to a request that writes. Those requests follow below.
     let asked = answers.iter_mut();
     for (question, answer) in asked.filter(|(name, _)| !name.contains(' ')) {
         let (status, read) = asking::ask(&app, &format!("/api/{question}")).await;

@@ -1,4 +1,5 @@
-//! A whole file. Most of its bytes are zeros, which a fixture leaves out.
+//! Compares a whole file, and its answers, with the frozen ones. Most of its bytes are zeros, which a fixture leaves
+//! out.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! The past of a small service, which has two versions and stores all that can be stored. Its requests go through the
-//! layer. The test sets the time, so that the stored data is the same each time, except for random names.
+//! A recorded past of a small service, in which there are two versions of the service and all kinds of stored data.
+//! Requests go through the layer. The test sets the time, so the stored data is the same each time, except for random
+//! names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +110,7 @@ pub async fn settle(pulse: &Pulse) {
     until("all is flushed", async || pulse.flush().await.is_ok()).await;
 }
 
-/// Records the past. The last call of another instance is appended, and not folded.
+/// Records the past. Another instance appends the last call, which is not folded.
 pub async fn record(store: &Shared, time: &Time) {
     let backend: Arc<dyn Store> = store.clone().into();
     let mut pulse = instance(builder(store, time, "1.4.1"));

@@ -16,8 +16,8 @@ use tower_pulse_core::testing::TestFolder;
 use crate::frozen::past::{Time, builder, instance, send, service, settle};
 use crate::rig::wait::until;
 
-/// Minutes that are recorded before the turn of an hour and after it. After it, there is a second instance, and all
-/// requests are slower.
+/// Minutes that are recorded before and after the turn of an hour. After the turn, there is a second instance, and
+/// requests to products are slower.
 const BEFORE: i64 = 5;
 const SINCE: i64 = 5;
 const PRODUCT: &str = "GET /products/{id}";
@@ -30,7 +30,7 @@ pub struct Present {
 }
 
 impl Present {
-    /// Records some minutes. The second instance is slower, and is there only in the last minutes.
+    /// Records some minutes. The second instance is slower, and records only the last minutes.
     pub async fn record(store: &Shared, time: &Time, with_rows: bool) -> Self {
         let pulses = [("web-1", "1.4.2"), ("web-3", "1.5.0")].map(|(name, version)| {
             let builder = builder(store, time, version).instance(name);

@@ -1,4 +1,4 @@
-//! A whole Redis.
+//! Compares all keys of a Redis, and its answers, with the frozen ones.
 
 use std::sync::Arc;
 use std::time::Duration;

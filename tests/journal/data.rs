@@ -1,5 +1,5 @@
 //! The server whose data the processes share. Its clock stands still between steps, and its data can be reset to a
-//! snapshot taken a few scripts ago.
+//! snapshot that was taken a few calls ago.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -12,16 +12,16 @@ use crate::journal::net::Slot;
 use crate::journal::process::Process;
 use crate::journal::world::World;
 
-/// The most scripts that a failover may lose.
+/// The most snapshots that are kept. A failover goes back by fewer than this.
 const MAX_SNAPSHOTS: usize = 12;
 /// The most seconds that a failover may lose. Replays must cover losses of this size.
 const MAX_LAG: i64 = 50;
-/// Age of a generation in seconds up to which instances replay all its calls after a failover that loses it.
+/// If a failover loses a whole generation that is younger than this many seconds, instances replay all of its calls.
 const YOUNG: i64 = 50;
 
-/// The data of the server after a script.
+/// The data of the server after a call that may write, or after a fault.
 pub struct Snapshot {
-    /// The number under which it is saved.
+    /// The number under which the data is saved.
     number: usize,
     /// The time at which the snapshot was taken.
     at: i64,
@@ -132,7 +132,7 @@ impl World<'_> {
         self.say(format!("{name}: its {event}"));
     }
 
-    /// Takes the call of a process, which may then arrive late without a caller.
+    /// Takes away the call that a process waits for. The call may then arrive late, without a caller.
     fn leave_behind(&mut self, at: usize, number: usize) {
         let process = &self.instances[at].processes[number];
         if let Some(request) = process.take_request() {

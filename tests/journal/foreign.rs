@@ -1,5 +1,5 @@
-//! Entries that another program adds to the journal. A server makes their ids of its time, far above the ids of this
-//! crate, which the stream then refuses.
+//! Entries that another program adds to the journal. The server makes their ids from its time, far above the ids of
+//! this crate. The stream then refuses the lower ids of this crate's entries.
 
 use redis::cmd;
 use tower_pulse::StoreErrorKind;
@@ -48,7 +48,7 @@ fn entries_of_another_program_stop_no_append() {
         let drive = Drive::start();
         let mut flushing = drive.flusher();
         let mut folding = drive.folder("folder");
-        // Once with an entry that is not folded, and once with an empty journal.
+        // First with entries that are not folded, then after all entries are folded.
         for calls in [2, 3] {
             drive.send(&mut flushing, &contexts(2));
             if calls == 3 {
@@ -90,7 +90,7 @@ fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
     append(150);
     add_foreign(&drive, "*");
     append(1);
-    // The step of the round under way finds the round's last entry.
+    // The round in progress ends before the foreign entry, so its step still takes effect.
     drive.deliver(&dead);
     drop(dead);
     drive.free_lease();

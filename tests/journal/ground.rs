@@ -67,7 +67,7 @@ pub trait Ground {
     /// exported.
     fn statistics(&self, context: &str) -> Option<(u64, u64)>;
 
-    /// Two sums for each request in a ranking: the total, and the sum of its slices.
+    /// Two sums for each request in a ranking: the total of the ranking, and the sum of the ranking's slices.
     fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2];
 
     /// The minutes that may have reports.

@@ -14,7 +14,7 @@ pub struct Hours {
     previous: Option<i64>,
     pub current: u64,
     pub last: u64,
-    /// Requests in hours that a later hour has replaced.
+    /// Requests that were counted in an hour before later hours replaced this hour.
     pub over: u64,
     pub late: u64,
 }

@@ -134,7 +134,7 @@ impl Ground for InProcess {
             "quarantined" => status.exceptions.quarantined,
             "set_aside" => journal.set_aside,
             "hole" => journal.hole_bytes,
-            // Nothing removes the state alone.
+            // No fault deletes the state alone in memory, so the journal is never orphaned.
             "orphaned" => 0,
             other => panic!("{other}"),
         }

@@ -19,7 +19,7 @@ use crate::stores::fixture::aggregate_of;
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
 /// The most requests of a run: each has a bucket of its own in the coarse histogram.
 pub const MAX_REQUESTS: usize = 120;
-/// One in so many requests has a mark: few enough that all marks are retained.
+/// One in this many requests has a mark, so that few marks are made and all are retained.
 const REQUESTS_PER_MARK: usize = 3;
 /// The slices of a counter to which a wide request adds: enough for a separate step.
 pub const WIDTH: i64 = 200;
@@ -32,7 +32,7 @@ pub const SHORT_RANKING: &str = "short";
 /// The versions of the application that the instances run.
 const VERSIONS: [&str; 2] = ["1", "2"];
 
-/// Hours that an instance keeps separate while it cannot send them.
+/// The number of hours that an instance keeps separate in data that is not sent yet.
 const HOURS_UNSENT: usize = 2;
 
 /// A part of a request in a batch.

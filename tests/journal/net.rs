@@ -114,7 +114,7 @@ pub struct Slot {
     pub idle_turns: u32,
 }
 
-/// The store that a process uses: it passes calls to the scheduler.
+/// The store that a process uses. This store passes the process's calls to the scheduler.
 #[derive(Clone, Default)]
 pub struct Wire(Arc<Mutex<Slot>>);
 

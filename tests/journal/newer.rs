@@ -44,7 +44,7 @@ fn xdel(drive: &Drive, id: &str) {
     let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(id));
 }
 
-/// A rollback or a person can leave a `need` that no entry has.
+/// A rollback or a person can leave a `need` (the newest version among the entries) that no entry has.
 #[test]
 fn a_need_that_no_entry_has_stops_no_folder() {
     for is_folded in [true, false] {
@@ -122,7 +122,7 @@ fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
     drive.turn(&mut folding);
     drive.turn(&mut folding);
     assert_eq!(drive.counted("GET /0"), (2, 2));
-    // The same for an entry at the end of the journal.
+    // An entry at the end of the journal is deleted.
     assert!(drive.data.append_newer());
     drive.turn(&mut folding);
     xdel(&drive, &drive.field("head"));
@@ -133,7 +133,7 @@ fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
     assert_eq!((drive.number("need"), drive.number("hole")), (0, 4));
 }
 
-/// An instance of the later version began the round.
+/// An instance of the later version began the round, and does not finish it.
 #[test]
 fn a_begun_round_waits_for_its_later_version_and_is_finished_without_it() {
     let (drive, mut folding) = waiting();

@@ -27,7 +27,7 @@ impl Sleep {
     }
 }
 
-/// Whether a future wants to be polled again.
+/// Whether a future has been woken, so that it must be polled again.
 struct Flag(AtomicBool);
 
 impl Wake for Flag {

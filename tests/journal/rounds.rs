@@ -172,7 +172,7 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
     drive.deliver(&folding);
     read(&mut folding);
 
-    // The next entries are of another history.
+    // After the failover, another instance appends other entries.
     drive.data.restore(SNAPSHOT);
     for _ in 0..3 {
         drive.send(&mut other, &contexts(9));

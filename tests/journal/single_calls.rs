@@ -176,7 +176,7 @@ fn a_read_returns_as_many_entries_as_its_limit_in_bytes_allows() {
     let all = read(&drive, "v", u64::from(u32::MAX));
     let ends: Vec<u64> = all.iter().map(|entry| entry.position.offset).collect();
     assert_eq!(ends.len(), 20);
-    // An entry takes some bytes beside its payload.
+    // A read counts some bytes for each entry beside its payload.
     for (limit, count) in [(1, 1), (ends[1], 1), (ends[1] + 400, 2)] {
         assert_eq!(read(&drive, "v", limit).len(), count, "{limit} of {ends:?}");
     }
@@ -369,7 +369,7 @@ fn the_state_says_since_when_entries_wait() {
     drive.until(&mut folding, is_fold);
     append();
     drive.deliver(&folding);
-    // The time of the round's newest entry: the entry that waits is not older.
+    // `oldest` is the time of the round's newest entry, because the entry that waits is not older.
     assert_eq!(drive.field("oldest"), (NOW + 10).to_string());
     assert_eq!(drive.field("upto") + &drive.field("done"), "");
     for _ in 0..2 {
@@ -381,7 +381,7 @@ fn the_state_says_since_when_entries_wait() {
 #[test]
 fn a_step_writes_more_records_than_one_command_holds() {
     let drive = Drive::start();
-    // A partition is never divided.
+    // All names are in one partition, which a step never divides.
     let names = (0..).map(|number| format!("GET /{number}"));
     let names = names.filter(|name| partition(name) == 0);
     let names: Vec<String> = names.take(2 * RECORDS_AT_ONCE + 1).collect();
@@ -446,7 +446,7 @@ fn an_empty_journal_without_its_state_is_begun_again() {
     assert_eq!(drive.counted("GET /0"), (10, 10));
 }
 
-/// Requests that are acknowledged while the state is away are counted once it is back.
+/// While the state is away, requests are acknowledged. They are counted after it comes back.
 #[test]
 fn a_state_that_comes_back_counts_what_was_appended_to_another_one() {
     let drive = Drive::start();

@@ -49,7 +49,7 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
         assert_counted(&drive, &names, 3);
         let until = rolled_until(&drive);
         assert!(until <= NOW + HOUR, "{ahead}: {until}");
-        // These later minutes are rolled up.
+        // Later minutes are rolled up as usual.
         for calls in 4..7 {
             drive.pass(90);
             drive.send(&mut flushing, &names);
@@ -114,7 +114,7 @@ fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
         assert!(until <= NOW + 8 * HOUR, "{until}");
         drive.free_lease();
         let mut folding = drive.folder("later");
-        // Time passes that end. From then on, slices are rolled up as they end.
+        // The clock passes `until`. From then on, slices are rolled up as they end.
         for seconds in [3_000; 10].into_iter().chain([90]) {
             drive.pass(seconds);
             drive.send(&mut flushing, &names);

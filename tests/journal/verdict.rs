@@ -59,7 +59,7 @@ impl World<'_> {
         }
     }
 
-    /// Checks that each sum in a ranking is that of its slices, and that no request is in a ranking twice.
+    /// Checks that each total in a ranking equals the sum of its slices, and that no request is in a ranking twice.
     fn judge_rankings(&mut self) {
         for name in [RANKING, SHORT_RANKING] {
             let [totals, sums] = self.data.ranking(name);
@@ -74,8 +74,8 @@ impl World<'_> {
         }
     }
 
-    /// Checks that each request is in the minutes of its instance and of its version once, if it was sent with its
-    /// report, and never twice.
+    /// Checks that no request is reported twice by its instance or its version, and that a recorded request is reported
+    /// if its parts were sent in the same calls.
     fn judge_reports(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
         let [instances, versions] = self.data.reported();
         // In Redis, tables expire by the server's own clock, which hardly moves meanwhile.
@@ -224,7 +224,7 @@ impl World<'_> {
                 "statistics of {context} are {actual:?}, not {expected:?}"
             ));
         }
-        // The records alone have the hours that a batch could not keep separate.
+        // A batch may add hours together that it cannot keep separate. Only the records have such requests.
         let is_wrong = match self.expected.late_before {
             0 => expected.sum() != recorded,
             _ => expected.sum() > recorded,
@@ -238,7 +238,7 @@ impl World<'_> {
 
     fn judge_exceptions(&mut self) {
         let expected = &self.expected;
-        // Only exported statistics have hours that end.
+        // Samples are late only for exported statistics, as only their hours end.
         let late = match self.data.statistics(ALL) {
             Some(_) => expected.late,
             None => expected.late_before,

@@ -55,7 +55,7 @@ pub struct World<'a> {
     pub instances: Vec<Instance>,
     /// Calls whose answers no process waits for.
     pub late: Vec<(String, Request)>,
-    /// The data after each of the last scripts, the newest last.
+    /// The data after each of the last calls that may write, the newest last.
     pub snapshots: VecDeque<Snapshot>,
     pub expected: Expected,
     pub ledger: Ledger,

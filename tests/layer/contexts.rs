@@ -65,7 +65,7 @@ async fn requests_without_a_route_share_one_context() {
     assert_counts(&pulse, &app, &[], [("<unmatched>", 2_500)]).await;
 }
 
-/// Requests and timers share one maximum, in whatever order they come. They reach it, but never exceed it.
+/// Requests and timers together reach `max_contexts` in any order, but never exceed it.
 #[tokio::test]
 async fn timers_count_towards_the_maximum() {
     for timers_first in [false, true] {
@@ -110,7 +110,7 @@ async fn the_users_function_decides_and_none_is_not_recorded() {
             Some(format!("tenant {tenant}\r\n").into())
         })
     };
-    // `by_tenant` is the only layer, or within another one.
+    // For `/`, `by_tenant` is the only layer; for `/in`, another layer surrounds it.
     let app = Router::new().route("/", get(ok)).layer(by_tenant());
     let inner = Router::new().route("/in", get(ok).layer(by_tenant()));
     let app = app.merge(inner.layer(pulse.layer()));

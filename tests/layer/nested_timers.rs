@@ -1,4 +1,4 @@
-//! Timers within nested requests: two layers, two pulses, requests that serve requests.
+//! Timers within nested requests: with two layers, with two pulses, and with handlers that serve another request.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

@@ -86,7 +86,7 @@ async fn a_grpc_status_in_the_head_after_a_post_is_an_error_unless_ok() {
         }
         Ok::<_, Infallible>(response.body(()).unwrap())
     }));
-    // A GET is not gRPC.
+    // The status after a GET is no error, as gRPC uses POST only.
     for (method, path, headers) in [
         ("POST", "/0", 0),
         ("POST", "/0", 9),

@@ -67,7 +67,7 @@ async fn a_request_that_waits_computes_within_its_polls_alone() {
     assert_eq!(polls(&pulse).await, [13, 350, 5, 5]);
 }
 
-/// With the system's clock. Only orders are asserted, as a busy machine prolongs every time.
+/// Uses the system's clock. Only compares times with each other, as a busy machine prolongs every time.
 #[tokio::test]
 async fn a_handler_that_spins_computes_and_one_that_sleeps_waits() {
     const LONG: Duration = Duration::from_millis(30);

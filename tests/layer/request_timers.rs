@@ -174,7 +174,7 @@ async fn a_cancelled_request_and_a_panic_have_their_timers() {
     assert_nothing_is_left(&pulse);
 }
 
-/// Asserts that no request is left on this thread, so that a timer outside of requests counts under none.
+/// Asserts that this thread remembers no request that has ended, so that a later timer counts under no request.
 pub(super) fn assert_nothing_is_left(pulse: &Pulse) {
     let within = format!("{:?}", pulse.within(async {}));
     assert!(within.contains("has_request: false"), "{within}");

@@ -65,7 +65,7 @@ async fn recorded(
     )
 }
 
-/// Each request takes a microsecond longer than the one before, so that no two are equal.
+/// Each request takes a microsecond longer than the one before, so that no two durations are equal.
 fn users(pulse: &Pulse, hand: &ManualClock) -> Router {
     let (hand, next) = (hand.clone(), Arc::new(AtomicU64::new(1)));
     let handler = move || {
@@ -224,7 +224,7 @@ async fn a_failed_request_is_listed_however_fast_it_was() {
 
         let list = listed(&pulse, Some(contexts[0])).await;
         assert!(list.slowest().all(|r| r.nanos == 1_000_000_000));
-        // The two newest requests went through this layer.
+        // Takes the two newest failed requests, which went through this layer.
         let mut rows: Vec<_> = list
             .failed()
             .take(2)

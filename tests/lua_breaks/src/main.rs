@@ -31,7 +31,8 @@ const PARTS: [Part; 5] = [
 ];
 /// The tests of the scripts of rows, which no other test runs.
 const ROW_PARTS: [Part; 1] = [&["rows::"]];
-/// In seconds. A part takes up to a minute, or several minutes on a busy machine. A break can make a loop endless.
+/// The time limit of a part in seconds, because a break can make a loop endless. A part takes up to a minute, or
+/// several minutes on a busy machine.
 const TIME_LIMIT: &str = "600";
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -235,7 +236,7 @@ impl<'a> Tests<'a> {
             Some(test.to_owned())
         });
         if failed.is_some() {
-            // `timeout` passes the signal on.
+            // Ends the tests too, because `timeout` passes the signal on.
             Command::new("kill").arg(tests.id().to_string()).status()?;
         }
         let status = tests.wait()?;

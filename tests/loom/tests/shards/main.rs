@@ -18,7 +18,8 @@ const INTERRUPTIONS: usize = 4;
 
 /// Nothing is lost or doubled, although a drain visits only marked contexts.
 fn main() {
-    // The recorder finds its shard empty for its first sample, and filled for its second, unless a drain comes between.
+    // The recorder finds its shard empty for its first sample, and filled for its second, or empty again if a drain
+    // comes between.
     explore(None, 1, 2);
     explore(Some(INTERRUPTIONS), 2, 1);
 }
