@@ -95,7 +95,7 @@ async fn one_cause_is_one_warning() {
     assert!(warnings[0].contains("create it"), "{warnings:?}");
 }
 
-/// Names of instances are read by people: which host, and which of its processes.
+/// An instance's name tells people its host, and distinguishes the processes of the host.
 #[tokio::test]
 async fn an_instance_has_the_name_of_its_host() {
     let names = [0; 2].map(|_| built(Pulse::builder()).health().instance);

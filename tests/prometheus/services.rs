@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-/// How long the demo may take to live through its past.
+/// How long the demo may take to record its simulated past.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A job of Prometheus with one target.

@@ -167,7 +167,7 @@ async fn in_memory_a_log_is_shown_as_it_is() {
     assert!(status.is_some_and(|status| status.success()));
 }
 
-/// Three weeks, with days of which nothing is stored by the minute.
+/// A log of three weeks. Of its first days, no minutes are stored.
 #[tokio::test]
 async fn in_redis_the_newest_part_of_a_log_that_is_longer_than_what_is_stored_is_exact() {
     let model = generated(START, 21 * 24, 20_000, seed::seed());

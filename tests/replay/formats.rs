@@ -143,7 +143,7 @@ fn nginx_lines_that_cannot_be_read() {
         bad.push(line(&format!("{time} +0000"), "0.1"));
     }
     bad.push(line("31/Dec/1969:23:59:59 +0000", "0.1"));
-    // Among them Apache's `%D`, in microseconds, or `%T`, in seconds: 7.
+    // `7` may be Apache's `%D`, in microseconds, or its `%T`, in seconds.
     bad.extend(["-", "-0.1", "7", "0.", "", "604800.001"].map(|took| line(time, took)));
     for line in bad {
         assert!(fields(Format::Combined, &line).is_err(), "{line}");
@@ -196,7 +196,7 @@ fn a_request_that_the_client_gave_up_is_cancelled() {
 fn the_first_line_that_can_be_read_has_a_format() {
     assert_eq!(format_of(b"1700000000,GET /,5,200"), Ok(Format::Csv));
     assert_eq!(format_of(b"1700000000,a [b] \"c\",5,200"), Ok(Format::Csv));
-    // The error about an unreadable line is that of the format which the line seems to have.
+    // The error about an unreadable line is about the format that the line seems to have.
     let time = "14/Nov/2023:22:13:20 +0000";
     for (line, why) in [
         ("unix_seconds,context,micros,status", "microseconds"),

@@ -53,7 +53,7 @@ impl Model {
             .filter(|name| *name != ALL)
     }
 
-    /// Those of the newest `samples` slices of `width` seconds that have lines, oldest first.
+    /// The counts of the newest `samples` slices of `width` seconds that have lines, oldest first.
     pub fn slices(&self, context: &str, width: i64, samples: i64) -> Vec<(i64, Counts)> {
         let mut slices: BTreeMap<i64, Counts> = BTreeMap::new();
         let kept = self.last.div_euclid(width) * width - width * samples;

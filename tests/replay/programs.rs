@@ -116,7 +116,8 @@ fn of_nginx() {
 
 #[test]
 fn of_nginx_as_csv() {
-    // The format that `line` shows: a path as it is, and milliseconds with three more digits.
+    // The `log_format` in the docs of the example's `line`, but with each path as it is. Its times are milliseconds,
+    // written as microseconds.
     let (format, lines) = read("nginx.csv");
     let lines: Vec<_> = lines.into_iter().map(Result::unwrap).collect();
     assert_eq!((format, lines.len()), (Format::Csv, 16));

@@ -35,7 +35,7 @@ impl JournalKeys {
         holder.map(|holder| name(&holder).unwrap_or(holder))
     }
 
-    /// The fields of the fences: an instance has another one after a reset.
+    /// The names of the fields with fences, one for each instance. After a reset, an instance has a new name.
     pub async fn fences(&self, conn: &mut MultiplexedConnection) -> Vec<String> {
         let mut fences: Vec<String> = issue(conn, "HKEYS", &self.state).await;
         fences.retain(|field| field.starts_with("f:"));
@@ -84,13 +84,12 @@ impl JournalKeys {
         }
     }
 
-    /// Gives this lease to an instance that does nothing with it, for ten minutes. A longer lease would not count as
-    /// one.
+    /// Gives the lease to an instance that does not fold, for ten minutes. A longer lease would be ignored.
     pub async fn hold_lease(&self, conn: &mut MultiplexedConnection) {
         let () = issue(conn, "SET", (&self.lease, "another", "PX", 600_000)).await;
     }
 
-    /// Frees this lease, or that of a killed instance.
+    /// Frees the lease, which [`Self::hold_lease`] or a killed instance holds.
     pub async fn free_lease(&self, conn: &mut MultiplexedConnection) {
         let () = issue(conn, "DEL", &self.lease).await;
     }

@@ -11,7 +11,7 @@ use tower_pulse_model::slice::Precision;
 use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot, Problem};
 use tower_pulse_model::tier::tier_for;
 
-/// Gives access to a store, which the face hides.
+/// Gives access to the store of a `Pulse`, which the crate `tower-pulse` hides.
 pub trait StoreOf {
     /// The store, with the methods that an instance uses.
     fn backend(&self) -> Arc<dyn Store>;
@@ -46,7 +46,7 @@ pub trait StoreReads: Store {
         Ok(slices.map(|slice| (slice.start, slice.count)).collect())
     }
 
-    /// All contexts, those that only other programs have recorded included.
+    /// All contexts, including those that only other programs have recorded.
     async fn snapshot(&self, now: i64) -> Result<Snapshot, StoreError> {
         let fleet = self.query().fleet(now).await?;
         let mut problems = fleet.problems.clone();

@@ -183,7 +183,7 @@ async fn garbage_beside_a_row_does_not_stop_it() {
     assert_eq!(row.expect("it is loaded").unwrap().unwrap().value.load, 1);
 }
 
-/// An answer that the book's removal of a row has overtaken leaves nothing behind.
+/// The book's functions remove a row during its load. The answer of this load then leaves nothing behind.
 #[tokio::test]
 async fn a_row_that_the_book_removes_during_its_load_is_gone() {
     let service = Service::redis().await;

@@ -246,7 +246,7 @@ async fn a_large_row_is_read_whole_and_by_many_at_once() {
     ];
     set(&service, "inv:1", rows[0].clone()).await;
     let mut connection = server.connection().await;
-    // Callers read few bytes each, and together more than one answer may have.
+    // Each caller reads few bytes, but all callers together read more than one answer may have.
     let mut quoted = vec![b'x'; 300_000];
     (quoted[0], quoted[299_999]) = (b'"', b'"');
     set(&service, "inv:2", quoted).await;

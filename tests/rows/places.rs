@@ -1,4 +1,5 @@
-//! How many rows are loaded at once, by the daemon and for callers.
+//! How many rows are loaded at once, by the daemon (the task that refreshes due rows) and for callers. Each load takes
+//! a *place*.
 
 use std::time::Duration;
 
@@ -86,7 +87,7 @@ pub async fn a_caller_that_is_dropped_frees_its_place(service: &Service) {
     gated.iter().for_each(JoinHandle::abort);
     open_gates(service);
     assert!(last.await.unwrap());
-    // Callers do not wait for the other rows.
+    // The rows of the dropped callers, whose loads had not begun, are never loaded.
     assert_eq!(database.order()[2..], ["last"]);
     until("no load is left", async || database.running() == 0).await;
     assert_eq!(database.most(), 2);
@@ -111,7 +112,8 @@ pub async fn the_daemon_and_callers_take_turns(service: &Service) {
     service.until("all rows are loaded", are_loaded).await;
     let order = database.order();
     let first = |start: &str| order.iter().position(|id| id.starts_with(start)).unwrap();
-    // Neither the daemon nor callers wait until the other has no more rows.
+    // The daemon does not wait until all callers have their rows, nor do callers wait until the daemon has loaded all
+    // due rows.
     assert!(first("due") < 60 && first("caller") < 60, "{order:?}");
     assert_eq!(database.most(), 2);
 }
@@ -130,7 +132,7 @@ pub async fn a_loader_may_ask_its_own_cache(service: &Service) {
     ] {
         database.set(id, Mode::Asks(cache.clone(), others));
     }
-    // Another caller waits for the place, to load a row that the load in this place will ask for.
+    // The load of `a` has the only place. Meanwhile, another caller waits to load `b`, which `a` asks for next.
     let gate = database.gate("a");
     let first = spawn(&cache, "a".to_owned());
     until("the place is taken", async || database.running() == 1).await;

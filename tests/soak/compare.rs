@@ -13,9 +13,9 @@ use crate::traffic::Ledger;
 pub struct Compared {
     pub answered: i64,
     pub stored: i64,
-    /// Sent before a kill and not answered: it may be stored as well.
+    /// The amount that was sent before a kill and not answered. It may be stored as well.
     pub unheard: i64,
-    /// Answered within the last interval before a kill: it may be missing.
+    /// The amount that was answered within the last interval before a kill. It may be missing.
     pub at_kills: i64,
 }
 

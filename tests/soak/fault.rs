@@ -11,7 +11,7 @@ use crate::rig::wait::until;
 #[derive(Debug)]
 pub struct Site {
     pub server: RedisServer,
-    /// Between the instances and the server.
+    /// The proxy between the instances and the server.
     pub proxy: Proxy,
     pub fleet: Vec<Instance>,
 }

@@ -62,7 +62,7 @@ fn sorted(mut changes: Vec<Change>) -> Vec<Change> {
     changes
 }
 
-/// Two instances that may judge, once there is a journal.
+/// Begins a journal. Returns two folders that may judge.
 async fn judges(fixture: &Fixture) -> [TestFolder; 2] {
     fixture.store.hello().await.unwrap();
     ["one", "two"].map(|name| fixture.folder(name, None))

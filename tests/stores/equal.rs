@@ -155,7 +155,7 @@ impl Pair {
         let seq = self.last.as_ref().map_or(1, |call| call.seq + 1);
         let call = call("a", seq, batch);
         let [a, b] = self.fixtures.each_ref().map(|of| of.writer.apply(&call));
-        // Only exported statistics have hours that end.
+        // Samples are late only for exported statistics, as only their hours end.
         let without_late = |outcome| match outcome {
             ApplyOutcome::Merged(merged) => ApplyOutcome::Merged(MergeReport { late: 0, ..merged }),
             other => other,

@@ -18,8 +18,8 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
     let (clock, manual_clock) = Clock::manual(NOW);
     let builder = Pulse::builder().clock(clock).app_version("1.0");
     let (pulse, tasks) = builder.redis(server.url()).build_with_tasks().unwrap();
-    // The version has its mark, so that each heartbeat names it. For a minute, an instance asks whether the store still
-    // has its newest call.
+    // Makes the version's mark, so that each later heartbeat names the version. Passes a minute, in which the instance
+    // asks whether the store still has its newest call.
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     manual_clock.advance(Duration::from_secs(62));
@@ -29,9 +29,9 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
     for task in tasks.into_iter().filter(|task| own.contains(&task.name())) {
         tokio::spawn(task);
     }
-    // Only heartbeats contact the store now. The task notes the contact and begins to sleep for a second of the clock
-    // in one go, so this waits for the contact. With the server's counts, the clock could move before the task has read
-    // its answer.
+    // Only heartbeats contact the store now. The task notes the contact and begins to sleep without a pause between the
+    // two, so this waits for the contact. If it waited for the server's counts instead, the clock could move before the
+    // task has read its answer.
     let second = async || {
         manual_clock.advance(Duration::from_secs(1));
         let contact_age = || pulse.health().store.contact_age_seconds;

@@ -60,7 +60,7 @@ async fn months_show_what_was_served(mut fixture: Fixture) {
     let began = fixture.now();
     let mut asked_at = NOW;
     let mut step = 0;
-    // Goes on until months have passed, however the waits were drawn.
+    // Takes at least 80 steps, and more until a month has passed, as the waits are random.
     while step < 80 || fixture.now() - NOW <= 30 * DAY {
         step += 1;
         fixture.advance(match rng.u32(..8) {

@@ -13,7 +13,7 @@ use crate::stores::fixture::{Fixture, NOW, posts, ranked, redis_store, spec};
 /// The most ids of a ranking by default.
 const IDS: u32 = 10_000;
 const CALLS: u32 = 20;
-/// The longest period by the shortest interval.
+/// A ranking with the longest period in slices of the shortest interval.
 const LONGEST: RankingSpec = spec(60, 1_500, 100_000);
 /// Rounds after which upkeep must be done: it must not be more than a few seconds behind.
 const MOST_ROUNDS: u32 = 100;
@@ -28,7 +28,7 @@ for n = 1, ids do
   redis.call('ZADD', KEYS[1], n % 7 + 1 + (n % 2 == 0 and 3 or 0), id)
 end";
 
-/// Counts the ids of the totals, and those whose total is not that of the second slice alone.
+/// Counts the ids of the totals, and the ids whose total differs from their count in the second slice.
 const WRONG: &str = "
 local wrong, seen = 0, 0
 for _, key in ipairs(redis.call('KEYS', 'stats_posts')) do
@@ -196,7 +196,7 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
         assert_eq!(top, expected);
         let warnings = fixture.status().await.ranking_warnings;
         assert_eq!(warnings.len(), usize::from(is_told), "{warnings:?}");
-        // Each other instance tells them too.
+        // Another instance reports the same warnings.
         if let Some(server) = &fixture.server {
             let other = redis_store(&server.url(), "pulse:");
             let told = other.upkeep().status(fixture.now()).await.unwrap();

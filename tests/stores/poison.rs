@@ -148,7 +148,7 @@ async fn a_text_that_is_not_an_hour_counts_as_a_missing_hour() {
         assert_eq!(fixture.hours(&context).await, (Some(1.0), None));
         fixture.hit(&context, NOW, MS).await;
         assert_eq!(fixture.hours(&context).await, (Some(2.0), None));
-        // A call with samples of the last hour does not take the set for that hour's.
+        // A call with samples of the last hour does not mistake the set of this hour for the set of the last hour.
         let () = fixture.issue("SET", (&start, garbage)).await;
         fixture.hit(&context, LAST_HOUR, MS).await;
         assert_eq!(fixture.hours(&context).await, (Some(2.0), Some(1.0)));

@@ -96,7 +96,8 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
             append_payload(&fixture, &long, 10).await;
         }
         append_payload(&fixture, &huge, 7).await;
-        // A position that lies about the length, a field of another program, and no number of requests.
+        // An entry whose position states a wrong length, with a field of another program and without a number of
+        // requests.
         append(&fixture, 1, &[("foreign", &huge)]).await;
         // Fields that take far more memory than their bytes.
         append(&fixture, 1, &vec![("f", &b"x"[..]); 120_000]).await;

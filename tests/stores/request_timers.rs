@@ -49,7 +49,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share() {
     let names: Vec<_> = (0..20).map(|n| format!("unnamed {n}")).collect();
     let many: Vec<_> = names.iter().map(|name| &**name).zip(1..).collect();
     batch.add(&"GET /2".into(), Kind::Http, now, &request(&many, 5));
-    // A window can have a timer whose request was never recorded, and no request.
+    // A window can have the timers of a request without the request itself, if that was never recorded.
     let mut late = request(&[("render", 7)], 0);
     late.times = Default::default();
     batch.add(&"GET /4".into(), Kind::Http, now, &late);

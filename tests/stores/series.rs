@@ -250,7 +250,7 @@ async fn a_series_tells_its_window_and_a_row_no_requests_from_nothing_recorded()
     let mean = page.get("/api/paths?window=5m&series=mean").await;
     let mean = mean["paths"][0]["series"].as_array().unwrap();
     assert_eq!(mean[begin..], [json!(0.0123), Value::Null, Value::Null]);
-    // The error is that of the window, not that of the slices before it.
+    // The stated `error` is 0, because the window is empty: slices before the window do not count.
     fixture.advance(900);
     let empty = page.get("/api/series?window=5m&metric=p95").await;
     let expected = (&json!([]), &json!(0.0));

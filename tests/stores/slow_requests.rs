@@ -83,7 +83,8 @@ async fn are_told_over_http(builder: Builder) {
     let report = get("path?context=POST+/report").await;
     let hour = report["slowest_requests"]["hour"].as_array().unwrap();
     assert_eq!(hour[..], requests[..5]);
-    // All of these requests failed, and the last ten were the slowest.
+    // All of these requests failed. The last ten ended at the same moment, so the five slowest of them count as the
+    // newest.
     let failed = &report["failed_requests"];
     assert_eq!(failed["hour"].as_array().unwrap()[..], requests[..5]);
     assert_eq!(failed["last_hour"], json!([]));
@@ -109,7 +110,7 @@ async fn of_a_store_in_memory() {
 
 #[tokio::test]
 async fn of_redis_where_neither_query_nor_other_headers_are_stored() {
-    // Texts are searched for in what `DUMP` gives.
+    // Without compression, because the test searches for texts in what `DUMP` returns.
     let redis = RedisServer::builder().arg("--rdbcompression", "no");
     let redis = redis.start().await;
     are_told_over_http(Pulse::builder().redis(redis.url())).await;

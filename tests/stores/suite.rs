@@ -108,7 +108,7 @@ pub async fn each_call_is_folded_once(fixture: &mut Fixture) {
     assert_eq!(send("x", 2, 1).await, MERGED);
     assert_eq!(send("x", 1, 0).await, ApplyOutcome::Duplicate);
     assert_eq!(send("x", 5, 4).await, ApplyOutcome::Gap { fence: 2 });
-    // After a gap, an instance gives the fence as the previous call, as the calls between are lost.
+    // After a gap, an instance names the call of the fence as the previous one, as the calls between are lost.
     assert_eq!(send("x", 5, 2).await, MERGED);
     // The fence of an instance that has never appended is 0.
     assert_eq!(send("y", 5, 4).await, ApplyOutcome::Gap { fence: 0 });
@@ -577,7 +577,7 @@ pub async fn cleaning_forgets_contexts_without_recent_samples(fixture: &mut Fixt
     fixture.merge_clean(batch).await;
     fixture.advance(day + 60);
     fixture.hit("GET /new", NOW + day, MS).await;
-    // An old sample makes no context idle.
+    // A later call with an older sample does not make the context idle.
     fixture.hit("GET /new", NOW - 8 * day, MS).await;
     let cleaned = fixture.clean().await;
     assert_eq!(cleaned.contexts, 0);

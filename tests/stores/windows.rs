@@ -409,7 +409,8 @@ async fn windows_show_what_was_served(
             _ => rng.i64(1..90),
         });
         let now = fixture.now();
-        // A counter drops the slice that its newest one pushes out: its series are checked before a clock is ahead.
+        // A newest slice ahead of the clock pushes a slice out of a counter that the window still has. So series of
+        // counters are checked only before clocks are ahead.
         let has_series = step < steps / 2;
         // Later, samples may come after their half hour was rolled up.
         let most_late = if has_series { 1_500 } else { 3_000 };

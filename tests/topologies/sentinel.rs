@@ -54,7 +54,7 @@ async fn calls_that_a_primary_acknowledged_while_it_was_cut_off_are_replayed() {
         .assert_exact();
 }
 
-/// The frozen primary executes the calls that it had received when it goes on. The fleet's figures do not have these
+/// When the frozen primary goes on, it executes the calls that it had received. The fleet's figures do not have these
 /// calls.
 #[tokio::test]
 async fn a_primary_that_freezes_is_left() {

@@ -20,7 +20,8 @@ use crate::topologies::user::User;
 /// After the end of a fault, all that was recorded must be readable again within this time.
 const READABLE: Duration = Duration::from_secs(10);
 
-/// Covers what a primary acknowledges while it is cut off for half a minute: 15,000 requests a second, in 50 calls.
+/// Covers what a primary acknowledges while it is cut off for half a minute, with 15,000 requests and 50 calls per
+/// second.
 const REPLAY_BYTES: usize = 32 << 20;
 
 /// A service under load, and the longest time until its figures could be read again.

@@ -193,8 +193,8 @@ impl RedisCluster {
         slot.expect("a slot")
     }
 
-    /// The place of the node that owns a slot, by what the nodes say of themselves. `None` while the slot has no owner,
-    /// or none that answers.
+    /// The index of the node that owns a slot, as the nodes themselves report. `None` while the slot has no owner or
+    /// its owner does not answer.
     pub async fn find_owner(&self, slot: u16) -> Option<usize> {
         let mut owners = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
@@ -212,7 +212,7 @@ impl RedisCluster {
         owners.into_iter().max().map(|(_, at)| at)
     }
 
-    /// The place of the node that owns a slot, once there is one.
+    /// The index of the node that owns a slot. Waits until the slot has an owner.
     pub async fn owner(&self, slot: u16) -> usize {
         let mut owner = None;
         until("the slot has an owner", async || {
@@ -228,7 +228,7 @@ impl RedisCluster {
         self.nodes[self.owner(slot).await].server.connection().await
     }
 
-    /// The place of a primary other than the owner of a slot.
+    /// The index of a primary other than the owner of a slot.
     pub async fn other_primary(&self, slot: u16) -> usize {
         let owner = self.owner(slot).await;
         for (at, node) in self.nodes.iter().enumerate() {
@@ -301,7 +301,7 @@ impl RedisCluster {
         true
     }
 
-    /// Lets a replica take the place of the owner of a slot, once the replica has all data.
+    /// Lets a replica replace the owner of a slot, once the replica has all data.
     pub async fn fail_over(&self, slot: u16) {
         let owner = self.owner(slot).await;
         let replica = self.replica_of(owner).await;
@@ -320,7 +320,7 @@ impl RedisCluster {
         .await;
     }
 
-    /// The place of a replica of a node.
+    /// The index of a replica of a node.
     async fn replica_of(&self, primary: usize) -> usize {
         let id = &self.nodes[primary].id;
         let mut replica = None;
@@ -337,7 +337,7 @@ impl RedisCluster {
         replica.expect("waited for it")
     }
 
-    /// Kills the owner of a slot, and waits until a replica has taken its place. Returns the killed node's place.
+    /// Kills the owner of a slot, and waits until a replica owns the slot. Returns the killed node's index.
     pub async fn kill_owner(&self, slot: u16) -> usize {
         let owner = self.owner(slot).await;
         self.nodes[owner].server.kill_9();

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// One keep-alive connection. It reconnects after the server has closed it in order.
+/// One keep-alive connection. The next request connects again after an answer that ends the connection, or after an
+/// exchange that failed or was abandoned.
 ///
 /// The connection has no timeout: an answer that never comes hangs the test.
 #[derive(Debug)]

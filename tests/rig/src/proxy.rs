@@ -179,7 +179,7 @@ impl Drop for Proxy {
 enum Broken {
     /// At once, with RST to the client.
     Reset,
-    /// In order, so that the client still reads the bytes that were sent.
+    /// Without RST, so that the client still reads the bytes that were sent.
     Closed,
 }
 
@@ -217,7 +217,7 @@ async fn serve(mut client: TcpStream, shared: Arc<ProxyState>, mut cuts: watch::
         end = relay(&mut client, &shared) => end,
     };
     if end == Err(Broken::Reset) {
-        // The upstream side is closed in order, so that what was forwarded still arrives.
+        // The upstream side is closed without RST, so that what was forwarded still arrives.
         let _ = client.set_zero_linger();
     }
 }

@@ -151,14 +151,14 @@ impl Sentinels {
             .collect()
     }
 
-    /// The place of the server that a Sentinel names as the primary.
+    /// The index of the server that a Sentinel names as the primary.
     async fn named_by(&self, sentinel: &Sentinel) -> Option<usize> {
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
         let (_, port): (String, u16) = sentinel.ask(&words).await.ok()?;
         self.servers.iter().position(|it| it.way.port() == port)
     }
 
-    /// The place of the server that all Sentinels name as the primary, once they agree.
+    /// The index of the server that all Sentinels name as the primary, once they agree.
     pub async fn primary(&self) -> usize {
         let mut primary = None;
         until("the Sentinels agree", async || {
@@ -174,7 +174,7 @@ impl Sentinels {
         primary.expect("waited for it")
     }
 
-    /// Lets a Sentinel replace the primary by a replica. Returns the place of the new primary.
+    /// Lets a Sentinel replace the primary by a replica. Returns the index of the new primary.
     pub async fn fail_over(&self) -> usize {
         let before = self.primary().await;
         let sentinel = &self.sentinels[0];
@@ -186,7 +186,7 @@ impl Sentinels {
         self.another_primary(before).await
     }
 
-    /// Waits until the Sentinels name another primary, which says itself that it is one.
+    /// Waits until the Sentinels name another primary, and that server reports itself as a primary.
     pub async fn another_primary(&self, before: usize) -> usize {
         let mut after = before;
         until("there is another primary", async || {

@@ -95,7 +95,7 @@ fn type_of<'a>(line: &'a str, internal: &str) -> Option<&'a str> {
         .rsplit_once(" for ")
         .map_or(line, |(_, implementer)| implementer);
     let start = item.find(&format!("{internal}::"))?;
-    // Not an argument of a function, nor of a type.
+    // A type that is only an argument of a function or of another type does not own the item.
     let (before, path) = item.split_at(start);
     if before.ends_with('<') || before.contains('(') {
         return None;
