@@ -1,4 +1,5 @@
-//! The tests of the package `tower-pulse` that share a process: a module is a suite. `tests/README.md` says what is where.
+//! The tests of the package `tower-pulse` that share a process. Each module is a suite; `tests/README.md` lists the
+//! suites.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

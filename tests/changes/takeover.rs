@@ -28,9 +28,9 @@ fn minute(traffic: &mut Traffic, start: i64) -> Vec<Request> {
     requests
 }
 
-/// Passes the same minutes in a fleet on this store, which `judge` disturbs, and in an undisturbed fleet in memory.
-/// `judge` judges the minute of this number in the first fleet. Checks that both fleets answer with the same changes and
-/// watched pages after each minute.
+/// Passes the same minutes in a fleet on this store and in a fleet in memory. `judge` judges each minute of the first
+/// fleet, by its number, and disturbs this fleet. Checks that both fleets answer with the same changes and `watched`
+/// pages after each minute.
 async fn verdicts_stay(
     backend: Backend,
     instances: usize,

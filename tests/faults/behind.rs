@@ -1,4 +1,4 @@
-//! `as_of` and `complete` follow the oldest sample that is not in the store, for any cause.
+//! `as_of` and `complete` depend on the oldest sample that is not in the store, whatever keeps it out.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ async fn nothing_is_current_while_a_call_is_under_way() {
     }
     proxy.heal();
     pass(&pulse, &hand, 5 * SECOND);
-    // A request during the call is newer.
+    // A request during the call is newer, so it must not change `as_of`.
     request(&pulse);
     pulse.simulation().drain();
     until("it can be read", async || {

@@ -89,7 +89,7 @@ async fn another_instance_folds_soon_after_a_shutdown() {
     let load = second.load(seed());
     second.flushed_again().await;
     first.pulse.shutdown().await.unwrap();
-    // A shutdown frees the lease, which need not expire first.
+    // A shutdown frees the lease, so the other instance need not wait until the lease expires.
     assert_ne!(keys.folder(conn).await, Some(first.health().instance));
     let instance = second.health().instance;
     until("the other one folds", async || {

@@ -1,5 +1,5 @@
-//! A file that is removed, renamed, replaced or overwritten while the service runs: nothing that was recorded is lost
-//! where it still can be read, another file is never overwritten, and health says where the store is.
+//! A file that is removed, renamed, replaced or overwritten while the service runs: recorded data that can still be
+//! read is not lost, another file is never overwritten, and health says where the store is.
 
 use std::fs::File;
 use std::io;

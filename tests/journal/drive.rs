@@ -21,7 +21,7 @@ use crate::stores::fixture::{MS, NOW, aggregate_of};
 pub const LEASE: &str = "pulse:lease:fold";
 const JOURNAL_BYTES: u64 = 64 << 20;
 const REPLAY_BYTES: usize = 1 << 20;
-/// The most calls of one turn.
+/// The most calls of one turn of a process: one flush or one fold.
 const MAX_CALLS: usize = 10_000;
 
 pub struct Drive {

@@ -1,5 +1,5 @@
-//! The processes of a [`World`](crate::journal::world::World) share a ground: a store whose clock stands still between steps,
-//! and whose data can be taken back to an earlier moment.
+//! The processes of a [`World`](crate::journal::world::World) share a *ground*: a store whose clock stands still
+//! between steps, and whose data can be reset to an earlier moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

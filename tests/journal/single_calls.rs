@@ -238,7 +238,7 @@ fn a_hole_is_closed_only_over_entries_that_are_gone() {
     assert_eq!(after, before);
     let stale = Step::Stale("v2".to_owned());
     assert_eq!(close("v1", "v3"), stale, "another version");
-    // Also on a server that is out of memory.
+    // This also works on a server that is out of memory.
     drive.delete("pulse:journal");
     drive.limit_memory("1");
     assert_eq!(close("v2", "v3"), Step::Done(()));
@@ -323,7 +323,7 @@ fn an_entry_is_set_aside_once() {
     assert_eq!(set_aside("v1", "v2", 0), Step::Done(()));
     let stale = Step::Stale("v2".to_owned());
     assert_eq!(set_aside("v1", "v2", 0), stale);
-    // Also on a server that is out of memory.
+    // This also works on a server that is out of memory.
     drive.limit_memory("1");
     assert_eq!(set_aside("v2", "v3", 1), Step::Done(()));
     drive.limit_memory("0");

@@ -63,8 +63,8 @@ async fn a_dropped_body_is_aborted() {
     assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
-/// A server drops a body that must not be sent, one that has reached its promised length, and one whose trailers were
-/// sent.
+/// A server drops three kinds of bodies without reading their end: bodies that must not be sent, that have reached
+/// their promised length, or whose trailers were sent.
 #[tokio::test]
 async fn a_body_that_is_delivered_without_an_end_is_complete() {
     for (method, status) in [

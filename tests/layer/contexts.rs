@@ -28,7 +28,7 @@ async fn a_context_is_the_method_and_the_whole_template_of_nested_routers() {
         "GET /api/v1/users/1",
         "GET /api/v1/users/2",
         "POST /api/v1/users/7",
-        // A method that is not allowed keeps its template.
+        // If the method is not allowed, the context still has the route's template.
         "DELETE /api/v1/users/7",
         "BREW /any",
         "PROPFIND /any",

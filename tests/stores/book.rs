@@ -99,7 +99,7 @@ async fn a_set_without_an_hour_counts_as_this_hours() {
     assert_eq!(fixture.hours("/p").await, (Some(1.0), Some(1.0)));
     fixture.hit("/p", NOW, MS).await;
     assert_eq!(fixture.hours("/p").await, (Some(2.0), Some(1.0)));
-    // The set has an hour now, and becomes the last one in the next hour.
+    // The last hit has given the set an hour, so the set becomes the last one in the next hour.
     fixture.advance(HOUR);
     fixture.hit("/p", NOW + HOUR, MS).await;
     assert_eq!(fixture.hours("/p").await, (Some(1.0), Some(2.0)));

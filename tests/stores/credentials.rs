@@ -44,7 +44,7 @@ async fn each_connection_asks_for_the_credentials_of_now() {
     let server = server("first").await;
     let (store, asked) = store(&server, &["first", "second"]);
     store.hello().await.unwrap();
-    // A connection outlives its password.
+    // A connection stays valid after its user's password is replaced.
     set_password(&server, "second").await;
     store.hello().await.unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), 1);

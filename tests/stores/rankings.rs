@@ -388,7 +388,7 @@ async fn numbers_of_other_programs_that_are_no_integers_never_stop_the_fold() {
     assert!(top(&fixture).await.contains(&("a".to_owned(), 3)));
 }
 
-/// The keys of all slices expire when no instance runs for long. Their counts must leave the sums too.
+/// If no instance runs for a long time, the keys of all slices expire. Their counts must leave the sums too.
 #[tokio::test]
 async fn sums_of_slices_that_are_gone_go_with_the_window() {
     let mut fixture = alone().await;

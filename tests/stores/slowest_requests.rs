@@ -38,7 +38,8 @@ impl Fleet {
         Self { pulses, app, hand }
     }
 
-    /// Fills the list of all with slow requests of one page. Two other pages have a few faster requests.
+    /// Fills the list of the slowest requests of all contexts with requests of one page. Two other pages have a few
+    /// faster requests.
     async fn record(&self) {
         let millis = Duration::from_millis;
         let [first, second] = &self.pulses;

@@ -409,8 +409,8 @@ async fn windows_show_what_was_served(
             _ => rng.i64(1..90),
         });
         let now = fixture.now();
-        // A newest slice ahead of the clock pushes a slice out of a counter that the window still has. So series of
-        // counters are checked only before clocks are ahead.
+        // If a clock is ahead, a counter's newest slice pushes out a slice that a window still shows. So series are
+        // checked only before clocks are ahead.
         let has_series = step < steps / 2;
         // Later, samples may come after their half hour was rolled up.
         let most_late = if has_series { 1_500 } else { 3_000 };

@@ -47,9 +47,9 @@ fn pages(payload: &[u8]) -> i64 {
     requests
 }
 
-/// Deletes the journal alone, which health reports as a hole in bytes, or `state` alone, which is a reset: the
-/// journal is orphaned, and the calls in doubt are counted as lost. Every other time no instance folds, so that
-/// the exact number of missing requests is known.
+/// Deletes the journal alone or `state` alone. Health reports a deleted journal as a hole in bytes. A deleted `state`
+/// is a reset: the journal is orphaned, and the calls in doubt are counted as lost. Every other time no instance folds,
+/// so that the exact number of missing requests is known.
 pub async fn deleted(is_state: bool, times: u64, seed: u64) -> Report {
     let key = if is_state {
         keys().state

@@ -19,7 +19,7 @@ const CANDIDATES: usize = 3;
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(7);
 /// Deadline for anything else.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Contexts in each step, so that a round has several steps, however fast the server is.
+/// The number of contexts in each step: few, so that a round has several steps, however fast the server is.
 const STEP: &str = "8";
 /// Delay of each answer to the folder, so that a round lasts long enough for a signal to interrupt it.
 const DELAY: Duration = Duration::from_millis(12);

@@ -50,7 +50,8 @@ impl Clients {
 }
 
 /// Starts the demo under a prefix of its own, with a flush each `interval` milliseconds, lets it serve for some
-/// milliseconds, and ends it with `end`. Returns the times of the answers, in order, and the number of requests in Redis.
+/// milliseconds, and ends it with `end`. Returns the times of the answers, in order, and the number of requests in
+/// Redis.
 async fn one(
     server: &RedisServer,
     round: u64,

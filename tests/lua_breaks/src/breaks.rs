@@ -1,8 +1,8 @@
-//! The breaks: each takes one promise away from a script.
+//! The breaks: each change makes a script violate one of its guarantees.
 
 use std::path::{Path, PathBuf};
 
-/// A change to one place of a script that violates a promise.
+/// A change to one place of a script, which violates a guarantee.
 pub(crate) struct Break {
     /// The script, without `.lua`.
     pub(crate) script: &'static str,

@@ -13,7 +13,7 @@ pub fn built() -> PathBuf {
     built_example("demo")
 }
 
-/// The example of this name, as [`built`] gives the demo.
+/// The example of this name, built in the same way as [`built`]'s demo.
 pub fn built_example(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let profile = exe.parent().unwrap().parent().unwrap();

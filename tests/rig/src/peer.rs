@@ -1,4 +1,4 @@
-//! A peer that speaks the server's protocol, and sends the answers of a test.
+//! A peer that speaks the server's protocol, and sends the answers that a test chooses.
 
 use std::io;
 use std::sync::Arc;

@@ -89,7 +89,8 @@ async fn open(shop: &Shop, kind: &str, context: Option<&str>) -> (Page, String) 
 async fn explain(shop: &Shop, incident: &Incident) -> Page {
     let (page, change) = open(shop, incident.kind, incident.context).await;
     let began = shop.incident_began();
-    // What changed, since when, which page to fix first? For a bad instance, the instance instead of a page.
+    // What changed, since when, which page to fix first? If an instance is bad, the answer names the instance instead
+    // of a page.
     let instance = incident.instances.first().copied().unwrap_or_default();
     let (named, key) = match incident.context {
         Some(context) => ("", format!("row.dataset.key === '{context}'")),
@@ -244,7 +245,7 @@ async fn failures_are_explained() {
         format!("$$('{REQUEST} td[data-column=status]').every((one) => /^5/.test(one.innerText))");
     let are_new = format!("((ages) => ages.length && ages.every((age) => age < 3600))({ages})");
     seen(&page, REQUEST, &format!("{fail} && {are_new}")).await;
-    // About a quarter of the timer's runs fail since then. The screen may show the previous range at first.
+    // About a quarter of the timer's runs have failed since then. The screen may show the previous range at first.
     page.show("path?context=POST%20%2Fcheckout&range=1h").await;
     let cell = "table[data-table=time-goes] tr[data-key=payment] td[data-column=error_share]";
     page.until(&format!(
@@ -298,7 +299,7 @@ async fn a_bad_instance_is_explained_and_has_a_page() {
         "{ratios:?}"
     );
     for chart in ["requests", "latency"] {
-        // The line of the mean of the other instances.
+        // The chart has a line for the mean of the other instances.
         let line =
             format!("$('[data-chart={chart}] .plot path.c-mean').getAttribute('d').length > 50");
         page.until(&line).await;

@@ -67,7 +67,7 @@ async fn rows(page: &Page, name: &str) -> Vec<Value> {
     serde_json::from_str(&json).expect("a list")
 }
 
-/// An expression: the keys of a table's rows, in their order.
+/// A JavaScript expression for the keys of a table's rows, in their order.
 fn keys(table: &str) -> String {
     format!("$$('table[data-table={table}] tbody tr').map((row) => row.dataset.key)")
 }

@@ -20,7 +20,7 @@ const IS_AWAY: &str = "document.body.dataset.stale !== undefined && !$('#banner'
 const IS_BACK: &str = "document.body.dataset.stale === undefined && $('#banner').hidden
     && document.body.dataset.ready === 'true' && $('#status').dataset.status === 'ok'";
 const STATUS: &str = "$('#status').dataset.status";
-/// Exactly one banner or alert is shown, and the status is not `ok`.
+/// A JavaScript expression: whether exactly one banner or alert is shown, and the status is not `ok`.
 const IS_TOLD_ONCE: &str =
     "$$('.banner, [role=alert]').filter((element) => element.checkVisibility()
     && element.innerText.trim()).length === 1 && $('#status').dataset.status !== 'ok'";

@@ -176,7 +176,7 @@ async fn nothing_is_asked_while_paused_or_zoomed_or_frozen_and_a_frozen_range_st
     let is_silent = async || {
         page.until(IS_PAUSED).await;
         let before = page.polls().await.len();
-        // The polls of another tab measure the time.
+        // Another tab's polls show that enough time has passed for polls.
         until_polled(&clock, 6).await;
         assert_eq!(page.polls().await.len(), before, "the page polls");
     };
