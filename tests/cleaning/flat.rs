@@ -152,10 +152,10 @@ async fn three_days_of_traffic_leave_memory_flat() {
     println!("bytes of all keys and of the server after 48 and 72 h: {measured:?}");
     let per_context = measured[1][0] / CONTEXTS;
     assert!(per_context < 64 * 1024, "{per_context} bytes per context");
-    // Counters still get slices of an hour and longer until they have 120: a few hundred bytes a day per context. With
-    // a leak, memory would grow by half.
-    for (before, after) in measured[0].into_iter().zip(measured[1]) {
-        let growth = after as f64 / before as f64 - 1.0;
-        assert!(growth < 0.05, "{measured:?} grew by {growth:.3}");
+    // Counters still get slices of an hour and longer until they have 120: a few hundred bytes a day per context. The
+    // server's tables grow in steps. With a leak, memory would grow by half.
+    for (at, most) in [0.05, 0.08].into_iter().enumerate() {
+        let growth = measured[1][at] as f64 / measured[0][at] as f64 - 1.0;
+        assert!(growth < most, "{measured:?} grew by {growth:.3}");
     }
 }
