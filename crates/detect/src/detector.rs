@@ -331,7 +331,7 @@ impl Detector {
             now,
         };
         let alarms = self.state.alarms.iter();
-        let alarms = alarms.filter(|alarm| self.state.is_told(alarm, now));
+        let alarms = alarms.filter(|alarm| self.state.is_reported(alarm, now));
         let mut verdicts: Vec<_> = alarms.map(|alarm| ongoing.verdict(alarm)).collect();
         verdicts.order_by_key(|verdict| (verdict.context, verdict.kind as u8));
         verdicts

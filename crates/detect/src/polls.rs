@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_has_grown_is_named() {
+    fn the_part_that_has_grown_is_named() {
         let named = |then, now| suspected(then, now, false).expect("one is named");
         let computes = "it computes longer, 48 ms a request instead of 3.0 ms; a poll held a worker for 48 ms (0.98)";
         assert_eq!(named((3, 42), (48, 43)), computes);

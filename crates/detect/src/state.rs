@@ -235,7 +235,7 @@ impl DetectorState {
     }
 
     /// Whether an alarm is reported at the end of minute `now`: no further step is ongoing or has just ended.
-    pub(crate) fn is_told(&self, alarm: &Alarm, now: Tick) -> bool {
+    pub(crate) fn is_reported(&self, alarm: &Alarm, now: Tick) -> bool {
         let is_settling = self
             .ended(alarm.context, &[alarm.kind])
             .any(|ended| ended.from > alarm.since && now.saturating_sub(ended.to) < SETTLING);

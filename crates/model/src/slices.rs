@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_gives_what_had_to_go() {
+    fn merging_reports_the_dropped_values() {
         let (mut gone, mut merged) = (Vec::new(), slices(&[10, 30]));
         merged.merge(slices(&[5, 20, 30]), 2, |value| gone.push(value));
         assert_eq!((starts(&merged), gone), (vec![20, 30], vec![5, 10]));

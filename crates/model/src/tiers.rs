@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_is_kept_for_a_week_after_somebody_asked_for_it() {
+    fn a_history_is_kept_for_a_week_after_an_instance_asked_for_it() {
         let begun = History::agreed(None, Some(90), NOW, NOW - 60);
         assert_eq!(begun, Some(history(90, NOW - 60, NOW)));
         assert_eq!(History::agreed(None, None, NOW, NOW), None);

@@ -28,7 +28,7 @@ fn share(errors: f64, requests: f64) -> Share {
 }
 
 #[test]
-fn a_deviance_is_that_of_a_table_of_four_fields() {
+fn a_deviance_is_the_g_statistic_of_a_two_by_two_table() {
     let (a, b) = (share(10.0, 100.0), share(10.0, 1_000.0));
     // Twice the sum over the four fields: the observed count times the logarithm of observed by expected.
     let common = 20.0 / 1_100.0;
@@ -83,7 +83,7 @@ fn errors_that_come_in_clusters_say_less() {
 }
 
 #[test]
-fn an_increase_is_of_a_hundredth_and_of_twice_as_many_at_least() {
+fn an_increase_is_at_least_a_hundredth_and_a_doubling() {
     let many = |then, now| found(&[(50, (10_000, then)), (5, (10_000, now))]).is_some();
     assert!(many(10, 120) && !many(10, 90), "from a thousandth");
     assert!(many(500, 1_010) && !many(500, 900), "from a twentieth");

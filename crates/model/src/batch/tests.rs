@@ -170,7 +170,7 @@ fn an_hour_that_a_merge_drops_is_late_in_its_context_only() {
 }
 
 #[test]
-fn a_part_has_as_many_names_as_it_may_cost() {
+fn a_part_costs_at_most_what_was_asked_for() {
     let mut batch = Batch::new(Precisions::new([60], 120));
     for name in ["a", "b", "c", "d"] {
         batch.add(&name.into(), Kind::Http, 0, &requests(1, 1_000));
