@@ -65,3 +65,19 @@ fn another_folder_completes_a_roll_up_that_was_interrupted() {
     drive.turn(&mut second);
     assert_counted(&drive, &names, 4);
 }
+
+/// Records say which slices are part of them, so that rolling up does not depend on the state.
+#[test]
+fn a_state_deleted_during_a_roll_up_costs_no_folded_request() {
+    let (drive, names) = with_an_ended_minute();
+    let mut first = drive.folder("first");
+    assert!(drive.until(&mut first, is_roll_up).is_some());
+    drive.deliver(&first);
+    drive.delete("pulse:state");
+    drive.delete("pulse:journal");
+    drive.pass(1);
+    drive.append(&names);
+    drive.take_over();
+    // Only the requests in the journal are gone.
+    assert_counted(&drive, &names, 2);
+}
