@@ -1,41 +1,84 @@
-//! The store in memory as the ground of a [`World`](crate::journal::world::World). As on a server, the scheduler drives
-//! instances call by call, so that each takes over from others half-way.
+//! A store of one process, in memory or in a file, as the ground of a [`World`](crate::journal::world::World). As on a
+//! server, the scheduler drives instances call by call, so that each takes over from others half-way.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
 use tower_pulse::{Clock, ManualClock};
-use tower_pulse_core::store::in_process::{Access, MemoryFields, State, StoredState};
+use tower_pulse_core::store::in_process::{
+    Access, InProcessStore, MemoryFields, State, StoredState,
+};
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Purpose, TablePage, TableRead};
 use tower_pulse_core::store::{Query, Store, Upkeep};
+use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 
 use crate::journal::data::precisions;
 use crate::journal::ground::{Ground, MAX_SAVED};
+use crate::rig::process::{TempDir, wait_until_released};
 use crate::rig::reads::StoreReads;
 
-/// A store in memory, its clock, and its saved states.
+/// A store, its clock, and its saved states.
 pub struct InProcess {
     io: Runtime,
-    store: Arc<MemoryStore>,
+    store: RefCell<Option<Arc<InProcessStore>>>,
+    /// The directory of the file and of its saved copies, unless the store is in memory.
+    dir: Option<TempDir>,
     saved: RefCell<[Option<State>; MAX_SAVED]>,
+    clock: Clock,
     manual_clock: ManualClock,
 }
 
 impl InProcess {
-    pub fn start() -> Self {
+    pub fn in_memory() -> Self {
         let (clock, manual_clock) = Clock::manual(0);
+        let store = Arc::new(MemoryStore::new(precisions(), clock.clone()));
         Self {
             io: Builder::new_current_thread().build().unwrap(),
-            store: Arc::new(MemoryStore::new(precisions(), clock)),
+            store: RefCell::new(Some(store)),
+            dir: None,
             saved: RefCell::default(),
+            clock,
             manual_clock,
         }
+    }
+
+    pub fn in_file() -> Self {
+        let mut ground = Self::in_memory();
+        ground.dir = Some(TempDir::new("journal"));
+        ground.reopen(|_| {});
+        ground
+    }
+
+    fn shared(&self) -> Arc<InProcessStore> {
+        self.store.borrow().clone().unwrap()
+    }
+
+    /// The path of the copy that was saved under a number, or of the store's file at 0. `None` in memory.
+    fn path(&self, number: usize) -> Option<PathBuf> {
+        let dir = self.dir.as_ref()?;
+        Some(dir.path().join(format!("{number}.redb")))
+    }
+
+    /// Closes the file, changes it, and opens it as the next process does.
+    fn reopen(&self, change: impl FnOnce(&Path)) {
+        let path = self.path(0).unwrap();
+        drop(self.store.take());
+        wait_until_released(&path);
+        change(&path);
+        let options = FileOptions::new(path).unwrap().with_context_counters();
+        let options = options.precisions(precisions()).clock(self.clock.clone());
+        let store = FileStore::open(options).unwrap();
+        *self.store.borrow_mut() = Some(Arc::new(store));
+        // The store's thread has opened the file when it answers.
+        self.kept();
     }
 
     /// Looks at the state, or changes it.
@@ -44,7 +87,8 @@ impl InProcess {
         access: Access,
         look: impl FnOnce(&mut State) -> T + Send + 'static,
     ) -> T {
-        let look = self.store.with(access, |state| Ok(look(state)));
+        let store = self.shared();
+        let look = store.with(access, |state| Ok(look(state)));
         self.io.block_on(look).unwrap()
     }
 
@@ -55,7 +99,8 @@ impl InProcess {
     /// The first page of a table.
     fn page(&self, table: Table) -> TablePage {
         let reads = [TableRead::Page(table, None)];
-        let read = self.store.tables().read_tables(Purpose::Fold, &reads);
+        let store = self.shared();
+        let read = store.tables().read_tables(Purpose::Fold, &reads);
         self.io.block_on(read).unwrap().page()
     }
 
@@ -72,7 +117,7 @@ impl InProcess {
 
 impl Ground for InProcess {
     fn store(&self) -> Arc<dyn Store> {
-        self.store.clone()
+        self.shared()
     }
 
     fn io(&self) -> &Runtime {
@@ -84,7 +129,7 @@ impl Ground for InProcess {
     }
 
     fn now(&self) -> i64 {
-        self.store.now()
+        self.clock.now_seconds()
     }
 
     fn clear(&self) {
@@ -92,6 +137,9 @@ impl Ground for InProcess {
     }
 
     fn lose_all(&self) {
+        if self.dir.is_some() {
+            return self.reopen(|file| fs::remove_file(file).unwrap());
+        }
         let generation = format!("memory-{:x}", fastrand::u64(..));
         let mut empty = State::new(generation, self.now(), Box::new(MemoryFields::default()));
         self.with(Access::Write, move |state| {
@@ -101,11 +149,19 @@ impl Ground for InProcess {
     }
 
     fn save(&self, number: usize) {
+        if let Some(copy) = self.path(number) {
+            self.io.block_on(self.shared().sync()).unwrap();
+            fs::copy(self.path(0).unwrap(), copy).unwrap();
+            return;
+        }
         let saved = self.with(Access::Read, |state| state.clone());
         self.saved.borrow_mut()[number - 1] = Some(saved);
     }
 
     fn restore(&self, number: usize) {
+        if let Some(copy) = self.path(number) {
+            return self.reopen(|file| fs::copy(copy, file).map(drop).unwrap());
+        }
         let saved = self.saved.borrow()[number - 1].clone().unwrap();
         self.with(Access::Write, move |state| *state = saved);
     }
@@ -126,7 +182,7 @@ impl Ground for InProcess {
     }
 
     fn counted(&self, what: &str) -> u64 {
-        let status = self.io.block_on(self.store.status(self.now())).unwrap();
+        let status = self.io.block_on(self.shared().status(self.now())).unwrap();
         let journal = self.kept().journal;
         match what {
             "late" => status.exceptions.late,
@@ -141,7 +197,7 @@ impl Ground for InProcess {
     }
 
     fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64> {
-        let slices = self.io.block_on(self.store.counter(name, precision));
+        let slices = self.io.block_on(self.shared().counter(name, precision));
         let slices = slices.unwrap().into_iter();
         slices.map(|(start, n)| (start.to_string(), n)).collect()
     }

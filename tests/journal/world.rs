@@ -60,7 +60,7 @@ pub struct World<'a> {
     pub expected: Expected,
     pub ledger: Ledger,
     lease_until: i64,
-    /// The instance that folds, if the store is in memory.
+    /// The instance that folds, if the store is in one process.
     holder: Option<String>,
     is_calm: bool,
     pub violations: Vec<String>,
@@ -297,9 +297,10 @@ impl<'a> World<'a> {
             true => Ok(Reply::Acquire(Acquired::HeldByOther)),
             false => self.data.run(request),
         };
-        let reply = reply.unwrap_or_else(|error| {
+        let mut reply = reply.unwrap_or_else(|error| {
             panic!("{name}: {request:?}: {error}\n{}", self.story.join("\n"))
         });
+        self.break_rule(request, &mut reply);
         if !matches!(request, Request::Read(..) | Request::LoadFields(..)) {
             self.say(format!("{name}: {} -> {}", short(request), short(&reply)));
         }
@@ -322,8 +323,8 @@ impl<'a> World<'a> {
         reply
     }
 
-    /// Whether another instance folds. Redis has a lease for this; for instances that share a store in memory, the
-    /// scheduler decides.
+    /// Whether another instance folds. Redis has a lease for this; for instances that share a store in one process,
+    /// the scheduler decides.
     fn is_held(&mut self, request: &Request) -> bool {
         let Request::Acquire(instance, _) = request else {
             return false;
