@@ -271,7 +271,10 @@ impl ReplayBuffer {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::RangeInclusive;
+
     use super::*;
+    use crate::clock::ManualClock;
     use tower_pulse_model::aggregate::Aggregate;
     use tower_pulse_model::batch::Batch;
     use tower_pulse_model::context::{ALL, Kind};
@@ -294,6 +297,17 @@ mod tests {
         }
     }
 
+    /// A buffer of this size with its clock.
+    fn buffer_of(max_bytes: usize) -> (ReplayBuffer, Clock, ManualClock) {
+        let (clock, hand) = Clock::manual(0);
+        (ReplayBuffer::new(max_bytes, SECOND), clock, hand)
+    }
+
+    /// Pushes calls that are acknowledged as soon as they are sent.
+    fn push(buffer: &mut ReplayBuffer, clock: &Clock, seqs: RangeInclusive<u64>) {
+        seqs.for_each(|seq| buffer.push(clock, call(seq), Moment::now(clock)));
+    }
+
     fn requests(n: u64) -> Amounts {
         Amounts::of_requests(n)
     }
@@ -308,8 +322,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_counted_as_lost_too() {
-        let (clock, _hand) = Clock::manual(0);
-        let mut buffer = ReplayBuffer::new(0, SECOND);
+        let (mut buffer, clock, _) = buffer_of(0);
         let mut sold = call(1);
         sold.batch = Batch::new(Precisions::default());
         sold.batch.count(&"sold".into(), 7, -9);
@@ -320,8 +333,7 @@ mod tests {
 
     #[test]
     fn old_calls_are_counted_by_the_minute_for_twelve_hours() {
-        let (clock, hand) = Clock::manual(0);
-        let mut buffer = ReplayBuffer::new(0, SECOND);
+        let (mut buffer, clock, hand) = buffer_of(0);
         // A call every 20 s, for 13 hours.
         let calls = 13 * 180;
         for seq in 1..=calls {
@@ -329,11 +341,8 @@ mod tests {
             hand.advance(20 * SECOND);
         }
         assert_eq!(buffer.counts.len(), 31, "ten minutes");
-        assert!(
-            buffer.old_counts.len() <= 12 * 60,
-            "{}",
-            buffer.old_counts.len()
-        );
+        let minutes = buffer.old_counts.len();
+        assert!(minutes <= 12 * 60, "{minutes}");
         // Of calls that were added up, the buffer does not know which ones the store lacks.
         let fence = buffer.old_counts.back().map_or(0, |count| count.seq) - 10;
         let lost = buffer.after(fence, &clock).lost.requests;
@@ -345,17 +354,11 @@ mod tests {
 
     #[test]
     fn what_is_behind_a_fence_is_added_up_and_stays() {
-        let (clock, hand) = Clock::manual(0);
-        let size = call(1).batch.approximate_bytes();
-        let mut buffer = ReplayBuffer::new(2 * size, SECOND);
+        let (mut buffer, clock, hand) = buffer_of(2 * call(1).batch.approximate_bytes());
         // In the end, calls 1 to 3 are added up by the minute, 4 and 5 are remembered separately, 6 and 7 are buffered.
-        for seq in 1..=3 {
-            buffer.push(&clock, call(seq), Moment::now(&clock));
-        }
+        push(&mut buffer, &clock, 1..=3);
         hand.advance(COUNT_RETENTION + SECOND);
-        for seq in 4..=7 {
-            buffer.push(&clock, call(seq), Moment::now(&clock));
-        }
+        push(&mut buffer, &clock, 4..=7);
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (2, 2));
         for (fence, behind) in [(0, 7), (3, 4), (5, 2), (6, 1), (7, 0), (0, 7)] {
             assert_eq!(buffer.amounts_behind(fence), requests(behind), "{fence}");
@@ -364,35 +367,26 @@ mod tests {
 
     #[test]
     fn of_many_calls_only_the_sum_is_known() {
-        let (clock, _hand) = Clock::manual(0);
-        let mut buffer = ReplayBuffer::new(0, SECOND);
-        for seq in 1..=3 * MAX_COUNTS as u64 {
-            buffer.push(&clock, call(seq), Moment::now(&clock));
-        }
+        let (mut buffer, clock, _) = buffer_of(0);
+        let calls = 3 * MAX_COUNTS as u64;
+        push(&mut buffer, &clock, 1..=calls);
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (MAX_COUNTS, 0));
-        assert_eq!(
-            buffer.after(0, &clock).lost,
-            requests(3 * MAX_COUNTS as u64)
-        );
+        assert_eq!(buffer.after(0, &clock).lost, requests(calls));
         assert_eq!(buffer.after(0, &clock).lost, requests(0));
     }
 
     #[test]
     fn what_is_too_old_or_too_much_is_counted_as_lost_once() {
-        let (clock, hand) = Clock::manual(0);
         let size = call(1).batch.approximate_bytes();
-        let mut buffer = ReplayBuffer::new(3 * size, SECOND);
+        let (mut buffer, clock, hand) = buffer_of(3 * size);
         buffer.push(&clock, call(1), Moment::now(&clock));
         hand.advance(Duration::from_secs(61));
-        for seq in 2..=5 {
-            buffer.push(&clock, call(seq), Moment::now(&clock));
-        }
+        push(&mut buffer, &clock, 2..=5);
         // Call 1 is too old, and there was no room for call 2.
         assert_eq!(buffer.after(0, &clock), plan(Some(3), 2));
         assert_eq!(buffer.after(0, &clock), plan(Some(3), 0));
-        let again = buffer
-            .call(3, 0, "h")
-            .map(|call| (call.previous, &*call.generation));
+        let again = buffer.call(3, 0, "h");
+        let again = again.map(|call| (call.previous, &*call.generation));
         assert_eq!(again, Some((0, "h")));
         assert_eq!(buffer.after(3, &clock).seq, Some(4));
         assert_eq!(buffer.after(5, &clock), plan(None, 0));
@@ -404,27 +398,24 @@ mod tests {
 
     #[test]
     fn calls_are_buffered_for_a_minute_and_counted_for_ten() {
-        let (clock, hand) = Clock::manual(0);
-        let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
-        let mut push = |seq| {
+        let (mut buffer, clock, hand) = buffer_of(1 << 20);
+        for (seq, seconds, counts, calls) in [
+            (1, 0, 0, 1),
+            (2, 60, 0, 2),
+            (3, 1, 1, 2),
+            (4, 539, 3, 1),
+            (5, 1, 2, 2),
+        ] {
+            hand.advance(seconds * SECOND);
             buffer.push(&clock, call(seq), Moment::now(&clock));
-            (buffer.counts.len(), buffer.calls.len())
-        };
-        assert_eq!(push(1), (0, 1));
-        hand.advance(60 * SECOND);
-        assert_eq!(push(2), (0, 2));
-        hand.advance(SECOND);
-        assert_eq!(push(3), (1, 2));
-        hand.advance(539 * SECOND);
-        assert_eq!(push(4), (3, 1));
-        hand.advance(SECOND);
-        assert_eq!(push(5), (2, 2));
+            let lengths = (buffer.counts.len(), buffer.calls.len());
+            assert_eq!(lengths, (counts, calls), "call {seq}");
+        }
     }
 
     #[test]
     fn what_the_store_has_is_neither_lost_nor_renewed() {
-        let (clock, hand) = Clock::manual(0);
-        let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+        let (mut buffer, clock, hand) = buffer_of(1 << 20);
         buffer.push(&clock, call(1), Moment::now(&clock));
         hand.advance(60 * SECOND);
         assert_eq!(buffer.after(1, &clock), plan(None, 0));
@@ -434,17 +425,14 @@ mod tests {
         assert_eq!(buffer.after(1, &clock).lost, requests(0));
 
         let mut counts = ReplayBuffer::new(0, SECOND);
-        for seq in [1, 2] {
-            counts.push(&clock, call(seq), Moment::now(&clock));
-        }
+        push(&mut counts, &clock, 1..=2);
         assert_eq!(counts.after(1, &clock), plan(None, 1));
         assert_eq!(counts.newest(), Some(1));
     }
 
     #[test]
     fn the_newest_is_asked_for_until_an_answer_comes_after_its_time() {
-        let (clock, hand) = Clock::manual(0);
-        let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+        let (mut buffer, clock, hand) = buffer_of(1 << 20);
         assert_eq!(buffer.newest(), None);
         buffer.push(&clock, call(1), Moment::now(&clock));
         hand.advance(Duration::from_secs(60));
@@ -470,9 +458,8 @@ mod tests {
 
     #[test]
     fn a_fence_that_was_removed_for_its_age_loses_nothing() {
-        let (clock, hand) = Clock::manual(0);
         for is_settled in [true, false] {
-            let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+            let (mut buffer, clock, hand) = buffer_of(1 << 20);
             buffer.push(&clock, call(1), Moment::now(&clock));
             hand.advance(Duration::from_secs(61));
             if is_settled {

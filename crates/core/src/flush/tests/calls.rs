@@ -3,8 +3,7 @@
 use futures_util::FutureExt;
 use tokio::time::timeout;
 
-use super::{Behaviour, Flushing, MS, SECOND, Scripted, at};
-use crate::clock::Clock;
+use super::{Behaviour, Flushing, MS, SECOND, at};
 use crate::error::StoreErrorKind;
 use crate::store::{Appended, Receipt};
 use crate::task::lock;
@@ -14,7 +13,7 @@ use tower_pulse_model::outcome::Outcome;
 #[tokio::test]
 async fn flushing_shows_what_is_taken_and_not_acknowledged() {
     let flushing = Flushing::new();
-    flushing.store.set(Behaviour::Hanging);
+    flushing.set(Behaviour::Hanging);
     flushing.record(3);
     assert!(timeout(MS, flushing.flusher.flush()).await.is_err());
     // The two series are the context and `<all>`.
@@ -22,12 +21,10 @@ async fn flushing_shows_what_is_taken_and_not_acknowledged() {
     assert_eq!(status.series, 2);
     assert!(status.in_doubt_age.is_some() && status.flushed_age.is_none());
     assert_eq!(lock(&flushing.flusher.state).amounts.requests, 3);
-    flushing.store.set(Behaviour::Fine);
-    let flushed = flushing.flusher.flush().await.expect("the store answers");
-    assert_eq!(
-        flushed.map(|flushed| (flushed.call.seq, flushed.call.instance)),
-        Some((1, status.instance))
-    );
+    flushing.set(Behaviour::Fine);
+    let flushed = flushing.flush(0).await.map(|flushed| flushed.call);
+    let flushed = flushed.map(|call| (call.seq, call.instance));
+    assert_eq!(flushed, Some((1, status.instance)));
     let status = flushing.flusher.status();
     assert_eq!((status.series, status.in_doubt_age), (0, None));
     assert!(status.flushed_age.is_some() && status.contact_age.is_some());
@@ -50,71 +47,55 @@ async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
 #[tokio::test]
 async fn a_flush_of_nothing_asks_for_the_newest_call() {
     let flushing = Flushing::new();
-    flushing.flusher.flush().await.expect("no call is sent");
+    // The first flush sends no call.
+    flushing.flush(0).await;
     flushing.flush(1).await;
-    flushing
-        .store
-        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
-    assert!(flushing.flusher.flush().await.is_err());
-    assert!(flushing.last_error().is_some());
-    flushing.store.set(Behaviour::Fine);
-    flushing.flusher.flush().await.expect("the store answers");
-    assert_eq!(flushing.last_error(), None);
-    let calls = flushing.store.calls();
-    let calls: Vec<_> = calls
-        .iter()
-        .map(|(_, seq, requests)| (*seq, *requests))
-        .collect();
-    assert_eq!(calls, [(1, 1), (1, 0), (1, 0)]);
+    flushing.set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    flushing.fail_to_flush(0).await;
+    assert!(flushing.counters().last_error.is_some());
+    flushing.set(Behaviour::Fine);
+    flushing.flush(0).await;
+    assert_eq!(flushing.counters().last_error, None);
+    assert_eq!(flushing.store.sizes(), [(1, 1), (1, 0), (1, 0)]);
 }
 
 #[tokio::test]
 async fn a_call_has_16_contexts_and_the_last_ones_64() {
     let flushing = Flushing::new();
     let record = || {
-        for number in 0..200 {
-            let entry = flushing
-                .recorder
-                .entry(Kind::Timer, &format!("job {number}"));
+        for name in (0..200).map(|number| format!("job {number}")) {
+            let entry = flushing.recorder.entry(Kind::Timer, &name);
             entry.record_measured(MS, Outcome::Success, false);
         }
     };
-    let contexts = || -> Vec<_> {
+    // The number of contexts of the first call since the last look.
+    let contexts = || {
         let mut appended = lock(&flushing.store.appended);
-        appended
-            .drain(..)
-            .map(|(_, call)| call.batch.contexts.len())
-            .collect()
+        let calls: Vec<_> = appended.drain(..).collect();
+        calls[0].1.batch.contexts.len()
     };
     record();
-    flushing.flusher.flush().await.expect("the store answers");
-    let first = contexts()[0];
+    flushing.flush(0).await;
+    let first = contexts();
     assert!((16..=24).contains(&first), "{first}");
     record();
     assert!(flushing.flusher.finish(SECOND).await.is_ok());
-    let last = contexts()[0];
+    let last = contexts();
     assert!((64..=80).contains(&last), "{last}");
 }
 
 #[tokio::test]
 async fn entries_that_no_instance_folds_are_reported_to_the_folder() {
     let led = Flushing::new();
-    led.record(1);
-    led.flusher.flush().await.expect("the store answers");
+    led.flush(1).await;
     assert!(!led.is_leaderless().await);
-    *lock(&led.store.answers) = [Appended::Full].into();
-    led.record(1);
-    let error = led.flusher.flush().await.expect_err("it is full");
-    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    led.answer([Appended::Full]);
+    assert_eq!(led.fail_to_flush(1).await, StoreErrorKind::Refused);
     assert!(led.is_leaderless().await);
 
-    let store = Scripted {
-        is_leaderless: true,
-        ..Scripted::default()
-    };
-    let leaderless = Flushing::of(store, Clock::system(), None);
-    leaderless.record(1);
-    leaderless.flusher.flush().await.expect("the store answers");
+    let leaderless = Flushing::new();
+    leaderless.answer([Appended::Done(Receipt::default())]);
+    leaderless.flush(1).await;
     assert!(leaderless.is_leaderless().await);
 }
 
@@ -126,7 +107,7 @@ async fn a_flush_of_nothing_reports_an_entry_that_no_instance_folds() {
         has_leader,
     };
     let flushing = Flushing::new();
-    *lock(&flushing.store.answers) = [Appended::Done(receipt(0, true))].into();
+    flushing.answer([Appended::Done(receipt(0, true))]);
     flushing.flush(1).await;
     for (folded, has_leader, is_reported) in [
         (99, true, false),
@@ -134,9 +115,8 @@ async fn a_flush_of_nothing_reports_an_entry_that_no_instance_folds() {
         (100, false, false),
         (101, false, false),
     ] {
-        let answer = Appended::Duplicate(receipt(folded, has_leader));
-        *lock(&flushing.store.answers) = [answer].into();
-        flushing.flusher.flush().await.expect("the store answers");
+        flushing.answer([Appended::Duplicate(receipt(folded, has_leader))]);
+        flushing.flush(0).await;
         assert_eq!(flushing.is_leaderless().await, is_reported, "{folded}");
     }
 }

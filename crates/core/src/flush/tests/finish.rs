@@ -1,27 +1,31 @@
 //! The last flush: what a shutdown sends, and what it counts as lost.
 
+use std::time::Duration;
+
 use futures_util::FutureExt;
 use tokio::time::timeout;
 
 use super::{Behaviour, Flushing, MS, SECOND};
 use crate::error::StoreErrorKind;
-use crate::task::Stop;
+
+impl Flushing {
+    /// Shuts down. Returns how many requests are lost, and why.
+    async fn finish_in_vain(&self, timeout: Duration) -> (u64, StoreErrorKind) {
+        let lost = self.flusher.finish(timeout).await.expect_err("it fails");
+        (lost.lost.requests, lost.error.kind())
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_counts_what_it_could_not_flush_as_lost() {
     let flushing = Flushing::new();
-    flushing.record(1);
-    flushing.flusher.flush().await.expect("the store answers");
-    flushing
-        .store
-        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
-    flushing.record(3);
-    assert!(flushing.flusher.flush().await.is_err());
+    flushing.flush(1).await;
+    flushing.set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    flushing.fail_to_flush(3).await;
     flushing.record(2);
     let calls = flushing.store.calls().len();
-    let lost = flushing.flusher.finish(10 * SECOND).await;
-    let lost = lost.map_err(|lost| (lost.lost.requests, lost.error.kind()));
-    assert_eq!(lost, Err((5, StoreErrorKind::Unreachable)));
+    let lost = flushing.finish_in_vain(10 * SECOND).await;
+    assert_eq!(lost, (5, StoreErrorKind::Unreachable));
     assert_eq!(flushing.lost(), 5);
     let tries = flushing.store.calls().len() - calls;
     assert!((10..100).contains(&tries), "{tries}");
@@ -33,18 +37,17 @@ async fn a_shutdown_counts_what_it_could_not_flush_as_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_nobody_polls_is_lost_until_it_is_sent_after_all() {
     let flushing = Flushing::new();
-    flushing.store.set(Behaviour::Hanging);
+    flushing.set(Behaviour::Hanging);
     flushing.record(3);
     let mut held = Box::pin(flushing.flusher.flush());
     assert!(timeout(MS, &mut held).await.is_err());
     flushing.record(2);
-    let lost = flushing.flusher.finish(SECOND).await;
-    let lost = lost.map_err(|lost| (lost.lost.requests, lost.error.kind()));
-    assert_eq!(lost, Err((5, StoreErrorKind::TimedOut)));
+    let lost = flushing.finish_in_vain(SECOND).await;
+    assert_eq!(lost, (5, StoreErrorKind::TimedOut));
     assert_eq!(flushing.lost(), 5);
     drop(held);
-    flushing.store.set(Behaviour::Fine);
-    flushing.flusher.flush().await.expect("the store answers");
+    flushing.set(Behaviour::Fine);
+    flushing.flush(0).await;
     assert_eq!(flushing.lost(), 2);
     assert!(flushing.flusher.finish(SECOND).await.is_ok());
     assert_eq!(flushing.lost(), 2);
@@ -53,17 +56,14 @@ async fn a_flush_that_nobody_polls_is_lost_until_it_is_sent_after_all() {
 #[tokio::test(start_paused = true)]
 async fn a_flush_sends_what_a_dropped_shutdown_had_taken() {
     let flushing = Flushing::new();
-    flushing
-        .store
-        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    flushing.set(Behaviour::Failing(StoreErrorKind::Unreachable));
     flushing.record(1);
     let shutdown = flushing.flusher.finish(SECOND);
     assert!(timeout(MS, shutdown).await.is_err());
-    let error = flushing.flusher.flush().await.map(|_| ());
-    let kind = error.map_err(|error| error.kind());
-    assert_eq!(kind, Err(StoreErrorKind::Unreachable));
-    flushing.store.set(Behaviour::Fine);
-    let flushed = flushing.flusher.flush().await.expect("the store answers");
+    let kind = flushing.fail_to_flush(0).await;
+    assert_eq!(kind, StoreErrorKind::Unreachable);
+    flushing.set(Behaviour::Fine);
+    let flushed = flushing.flush(0).await;
     assert_eq!(flushed.map(|flushed| flushed.call.seq), Some(1));
     // The shutdown may have sent the call twice before the shutdown was dropped.
     let calls = flushing.store.calls().len();
@@ -79,7 +79,7 @@ async fn a_shutdown_that_was_begun_flushes_what_is_pending_itself() {
     let sending = flushing.flusher.sending.lock().await;
     assert!(flushing.flusher.finish(SECOND).now_or_never().is_none());
     drop(sending);
-    assert!(flushing.flusher.flush().await.is_err());
+    flushing.fail_to_flush(0).await;
     assert_eq!(flushing.store.calls(), []);
 }
 
@@ -87,18 +87,16 @@ async fn a_shutdown_that_was_begun_flushes_what_is_pending_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_flusher_without_a_pulse_flushes_once_more() {
     let flushing = Flushing::new();
-    let (stop, stopped) = Stop::new();
-    let task = tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped));
+    let (stop, task) = flushing.start();
     tokio::task::yield_now().await;
     flushing.record(2);
     drop(stop);
     task.await.expect("the task ends");
-    let requests: u64 = flushing.store.calls().iter().map(|call| call.2).sum();
+    let requests: u64 = flushing.store.sizes().iter().map(|call| call.1).sum();
     assert_eq!(requests, 2);
 
     let stopping = Flushing::new();
-    let (stop, stopped) = Stop::new();
-    let task = tokio::spawn(stopping.flusher.clone().flush_at_intervals(stopped));
+    let (stop, task) = stopping.start();
     tokio::task::yield_now().await;
     stopping.record(2);
     stop.stop();

@@ -8,25 +8,26 @@ mod replay;
 mod schedule;
 
 use std::collections::VecDeque;
-use std::future::pending;
+use std::future::{pending, ready};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::{FlushOptions, Flusher};
-use crate::clock::Clock;
+use super::{FlushOptions, Flushed, Flusher};
+use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::recorder::{Limits, Recorder};
+use crate::recorder::{FlushCounters, Limits, Recorder};
 use crate::store::StoreFuture;
 use crate::store::locality::{IN_PROCESS, Locality};
 use crate::store::{
     Append, Appended, AppendedCall, Cleaned, FencedBatch, Fleet, Generation, Heartbeat, Pass,
     Position, Readable, Receipt, Store, StoreStatus, Upkeep,
 };
-use crate::task::lock;
+use crate::task::{Stop, lock};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::Precisions;
@@ -39,7 +40,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const NOW: i64 = 1_700_000_000;
 
 /// How the store answers.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 enum Behaviour {
     #[default]
     Fine,
@@ -48,34 +49,20 @@ enum Behaviour {
 }
 
 /// A store that has no data, and acknowledges every call unless its behaviour or its answers say otherwise.
+#[derive(Default)]
 struct Scripted {
     precisions: Precisions,
-    generation: Mutex<Generation>,
+    /// The generation; `None` for a fresh one of no age.
+    generation: Mutex<Option<Generation>>,
     behaviour: Mutex<Behaviour>,
     /// The answers to the next calls; later ones are acknowledged.
     answers: Mutex<VecDeque<Appended>>,
     appended: Mutex<Vec<(Instant, FencedBatch)>>,
     heartbeats: Mutex<Vec<(Instant, Heartbeat)>>,
     instances: AtomicU64,
-    is_leaderless: bool,
 }
 
-impl Default for Scripted {
-    fn default() -> Self {
-        Self {
-            precisions: Precisions::default(),
-            generation: Mutex::new(generation("first", 0, true)),
-            behaviour: Mutex::default(),
-            answers: Mutex::default(),
-            appended: Mutex::default(),
-            heartbeats: Mutex::default(),
-            instances: AtomicU64::new(0),
-            is_leaderless: false,
-        }
-    }
-}
-
-fn generation(id: &str, age: u64, is_fresh: bool) -> Generation {
+fn generation_of(id: &str, age: u64, is_fresh: bool) -> Generation {
     Generation {
         id: id.to_owned(),
         age,
@@ -92,48 +79,47 @@ impl Scripted {
         }
     }
 
-    fn set(&self, behaviour: Behaviour) {
-        *lock(&self.behaviour) = behaviour;
-    }
-
     fn answer<'a, T: Send + 'a>(&self, value: T) -> StoreFuture<'a, T> {
-        match *lock(&self.behaviour) {
-            Behaviour::Fine => Box::pin(std::future::ready(Ok(value))),
-            Behaviour::Failing(kind) => {
-                let error = StoreError::new(kind, "the store fails");
-                Box::pin(std::future::ready(Err(error)))
-            }
-            Behaviour::Hanging => Box::pin(pending()),
-        }
+        let answer = match *lock(&self.behaviour) {
+            Behaviour::Fine => Ok(value),
+            Behaviour::Failing(kind) => Err(StoreError::new(kind, "the store fails")),
+            Behaviour::Hanging => return Box::pin(pending()),
+        };
+        Box::pin(ready(answer))
     }
 
     /// The instance, number and size of each call.
     fn calls(&self) -> Vec<(String, u64, u64)> {
+        let sent = |call: &FencedBatch| (call.instance.clone(), call.seq, call.batch.requests());
         let appended = lock(&self.appended);
-        let calls = appended.iter().map(|(_, call)| call);
-        calls
-            .map(|call| (call.instance.clone(), call.seq, call.batch.requests()))
-            .collect()
+        appended.iter().map(|(_, call)| sent(call)).collect()
     }
 
-    /// The times between calls.
-    fn gaps(&self) -> Vec<Duration> {
-        let appended = lock(&self.appended);
-        let pairs = appended.windows(2);
-        pairs.map(|pair| pair[1].0 - pair[0].0).collect()
+    /// The number and size of each call.
+    fn sizes(&self) -> Vec<(u64, u64)> {
+        let calls = self.calls().into_iter();
+        calls.map(|(_, seq, requests)| (seq, requests)).collect()
     }
+}
+
+/// The times between calls.
+fn gaps<T>(calls: &Mutex<Vec<(Instant, T)>>) -> Vec<Duration> {
+    let calls = lock(calls);
+    let pairs = calls.windows(2);
+    pairs.map(|pair| pair[1].0 - pair[0].0).collect()
 }
 
 impl Append for Scripted {
     fn hello(&self) -> StoreFuture<'_, Generation> {
         let generation = lock(&self.generation).clone();
-        Box::pin(std::future::ready(Ok(generation)))
+        let generation = generation.unwrap_or_else(|| generation_of("first", 0, true));
+        Box::pin(ready(Ok(generation)))
     }
 
     fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended> {
         lock(&self.appended).push((Instant::now(), call.clone()));
         let done = Appended::Done(Receipt {
-            has_leader: !self.is_leaderless,
+            has_leader: true,
             ..Receipt::default()
         });
         let answer = lock(&self.answers).pop_front();
@@ -202,30 +188,27 @@ struct Flushing {
 }
 
 impl Flushing {
-    fn of(store: Scripted, clock: Clock, interval: Option<Duration>) -> Self {
-        Self::named(None, store, clock, interval)
+    fn new() -> Self {
+        Self::with(None, Clock::system(), None)
     }
 
-    fn named(
-        name: Option<&str>,
-        store: Scripted,
-        clock: Clock,
-        interval: Option<Duration>,
-    ) -> Self {
+    /// Flushes at this interval of a clock that stands at `NOW`.
+    fn at_interval(interval: Option<Duration>) -> (Self, ManualClock) {
+        let (clock, manual_clock) = Clock::manual(NOW);
+        (Self::with(None, clock, interval), manual_clock)
+    }
+
+    fn with(name: Option<&str>, clock: Clock, interval: Option<Duration>) -> Self {
+        let (store, leaderless) = (Arc::new(Scripted::default()), Arc::new(Notify::new()));
         let limits = Limits::new(100_000, 1);
-        let (store, leaderless) = (Arc::new(store), Arc::new(Notify::new()));
         let recorder = Arc::new(Recorder::new(clock, Precisions::default(), limits));
         let options = FlushOptions {
             interval,
             replay_bytes: 1 << 20,
             name: name.map(str::to_owned),
         };
-        let flusher = Flusher::new(
-            recorder.clone(),
-            store.clone(),
-            &options,
-            leaderless.clone(),
-        );
+        let (of, to) = (recorder.clone(), store.clone());
+        let flusher = Flusher::new(of, to, &options, leaderless.clone());
         Self {
             store,
             recorder,
@@ -234,8 +217,13 @@ impl Flushing {
         }
     }
 
-    fn new() -> Self {
-        Self::of(Scripted::default(), Clock::system(), None)
+    fn set(&self, behaviour: Behaviour) {
+        *lock(&self.store.behaviour) = behaviour;
+    }
+
+    /// Sets the answers to the next calls.
+    fn answer(&self, answers: impl Into<VecDeque<Appended>>) {
+        *lock(&self.store.answers) = answers.into();
     }
 
     fn record(&self, requests: usize) {
@@ -244,31 +232,35 @@ impl Flushing {
     }
 
     /// Records this many requests and flushes them.
-    async fn flush(&self, requests: usize) {
+    async fn flush(&self, requests: usize) -> Option<Flushed> {
         self.record(requests);
-        self.flusher.flush().await.expect("the store answers");
+        self.flusher.flush().await.expect("the store answers")
+    }
+
+    /// Records this many requests and flushes in vain.
+    async fn fail_to_flush(&self, requests: usize) -> StoreErrorKind {
+        self.record(requests);
+        self.flusher.flush().await.expect_err("it fails").kind()
+    }
+
+    /// Flushes at intervals until the signal is sent.
+    fn start(&self) -> (Stop, JoinHandle<()>) {
+        let (stop, stopped) = Stop::new();
+        let flusher = self.flusher.clone();
+        (stop, tokio::spawn(flusher.flush_at_intervals(stopped)))
+    }
+
+    fn counters(&self) -> FlushCounters {
+        self.recorder.drain.counters(|counters| counters.clone())
     }
 
     fn lost(&self) -> u64 {
-        self.recorder
-            .drain
-            .counters(|counters| counters.lost.requests)
-    }
-
-    fn last_error(&self) -> Option<String> {
-        let drain = &self.recorder.drain;
-        drain.counters(|counters| counters.last_error.clone())
-    }
-
-    fn resets(&self) -> u64 {
-        let drain = &self.recorder.drain;
-        drain.counters(|counters| counters.store_resets)
+        self.counters().lost.requests
     }
 
     /// Whether the folder has been notified of entries that wait.
     async fn is_leaderless(&self) -> bool {
-        timeout(Duration::ZERO, self.leaderless.notified())
-            .await
-            .is_ok()
+        let notified = self.leaderless.notified();
+        timeout(Duration::ZERO, notified).await.is_ok()
     }
 }

@@ -3,19 +3,16 @@
 use super::{Flushing, at};
 use crate::error::StoreErrorKind;
 use crate::store::{Appended, Receipt};
-use crate::task::lock;
 
 #[tokio::test]
 async fn a_store_that_asks_for_the_same_call_again_and_again_is_a_failure() {
     let flushing = Flushing::new();
-    flushing.record(1);
-    *lock(&flushing.store.answers) = [Appended::Gap { fence: 0 }; 3].into();
-    flushing.flusher.flush().await.expect("three are allowed");
+    // Three questions are allowed.
+    flushing.answer([Appended::Gap { fence: 0 }; 3]);
+    flushing.flush(1).await;
     assert_eq!(flushing.store.calls().len(), 4);
-    flushing.record(1);
-    *lock(&flushing.store.answers) = [Appended::Gap { fence: 1 }; 9].into();
-    let error = flushing.flusher.flush().await.expect_err("it gives up");
-    assert_eq!(error.kind(), StoreErrorKind::Unexpected);
+    flushing.answer([Appended::Gap { fence: 1 }; 9]);
+    assert_eq!(flushing.fail_to_flush(1).await, StoreErrorKind::Unexpected);
     assert_eq!(flushing.store.calls().len(), 8);
 }
 
@@ -24,11 +21,8 @@ async fn a_store_that_loses_the_same_call_again_and_again_is_a_failure() {
     let flushing = Flushing::new();
     flushing.flush(1).await;
     let done = Appended::Done(Receipt::default());
-    let answers = [Appended::Gap { fence: 0 }, done].repeat(9);
-    *lock(&flushing.store.answers) = answers.into();
-    flushing.record(1);
-    let error = flushing.flusher.flush().await.expect_err("it gives up");
-    assert_eq!(error.kind(), StoreErrorKind::Unexpected);
+    flushing.answer([Appended::Gap { fence: 0 }, done].repeat(9));
+    assert_eq!(flushing.fail_to_flush(1).await, StoreErrorKind::Unexpected);
     // Five rounds of two calls: three rounds that may be in vain, one for the call in the replay buffer, and the one
     // beyond the limit.
     assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
@@ -41,20 +35,11 @@ async fn calls_that_the_store_lacks_are_replayed_and_counted() {
     flushing.flush(2).await;
     assert_eq!(flushing.flusher.replays(), 0);
     let done = Appended::Done(Receipt::default());
-    let answers = [Appended::Gap { fence: 0 }, done, Appended::Gap { fence: 1 }];
-    *lock(&flushing.store.answers) = answers.into();
+    flushing.answer([Appended::Gap { fence: 0 }, done, Appended::Gap { fence: 1 }]);
     flushing.flush(3).await;
-    let calls = flushing.store.calls();
-    let calls: Vec<_> = calls
-        .iter()
-        .map(|(_, seq, requests)| (*seq, *requests))
-        .collect();
     let expected = [(1, 1), (2, 2), (3, 3), (1, 1), (3, 3), (2, 2), (3, 3)];
-    assert_eq!(calls, expected);
-    let replayed = flushing
-        .recorder
-        .drain
-        .counters(|counters| counters.replayed);
+    assert_eq!(flushing.store.sizes(), expected);
+    let replayed = flushing.counters().replayed;
     assert_eq!((flushing.flusher.replays(), replayed), (2, 2));
 }
 
@@ -64,9 +49,8 @@ async fn a_store_that_loses_the_newest_call_again_and_again_is_not_asked_forever
     flushing.flush(1).await;
     flushing.flush(1).await;
     let done = Appended::Done(Receipt::default());
-    let answers = [Appended::Gap { fence: 1 }, done].repeat(20);
-    *lock(&flushing.store.answers) = answers.into();
-    flushing.flusher.flush().await.expect("the store answers");
+    flushing.answer([Appended::Gap { fence: 1 }, done].repeat(20));
+    flushing.flush(0).await;
     // Each question is followed by a replay.
     assert_eq!(flushing.store.calls().len(), 2 + 2 * 6);
 }
@@ -81,16 +65,15 @@ async fn a_replayed_call_is_waited_for_at_its_new_position() {
         })
     };
     let flushing = Flushing::new();
-    *lock(&flushing.store.answers) = [done(100), done(200)].into();
+    flushing.answer([done(100), done(200)]);
     flushing.flush(1).await;
     flushing.flush(1).await;
     let gap = |fence| Appended::Gap { fence };
-    *lock(&flushing.store.answers) = [gap(0), done(300), gap(1), done(400)].into();
-    let flushed = flushing.flusher.flush().await.expect("the store answers");
+    flushing.answer([gap(0), done(300), gap(1), done(400)]);
+    let flushed = flushing.flush(0).await;
     let newest = flushed.map(|flushed| (flushed.call.seq, flushed.call.position));
     assert_eq!(newest, Some((2, at(400))));
-    *lock(&flushing.store.answers) = [gap(0), Appended::Full].into();
-    let error = flushing.flusher.flush().await.expect_err("it is full");
-    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    flushing.answer([gap(0), Appended::Full]);
+    assert_eq!(flushing.fail_to_flush(0).await, StoreErrorKind::Refused);
     assert!(flushing.is_leaderless().await);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Behaviour, Flushing, MS, NOW, SECOND, Scripted};
+use super::{Behaviour, Flushing, MS, NOW, SECOND, gaps};
 use crate::clock::{Clock, ManualClock};
 use crate::error::StoreErrorKind;
 use crate::flush::INSTANCES_PER_SECOND;
@@ -21,7 +21,7 @@ fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration 
     let waits = [0, NOW].map(|start| {
         let (clock, manual_clock) = Clock::manual(start);
         manual_clock.advance(Duration::from_millis(millis));
-        let mut flushing = Flushing::of(Scripted::default(), clock, interval);
+        let mut flushing = Flushing::with(None, clock, interval);
         let flusher = Arc::get_mut(&mut flushing.flusher).expect("it has no other owner");
         flusher.phase = 0.5;
         if flusher.is_interval_free {
@@ -55,14 +55,10 @@ fn a_large_fleet_flushes_all_over_its_interval() {
 #[tokio::test]
 async fn the_interval_grows_with_the_fleet_unless_it_is_set() {
     for (interval, expected) in [(None, [1, 1, 2, 10]), (Some(3 * SECOND), [3; 4])] {
-        let flushing = Flushing::of(Scripted::default(), Clock::system(), interval);
+        let flushing = Flushing::with(None, Clock::system(), interval);
         for (instances, seconds) in [0, 400, 401, 10_000].into_iter().zip(expected) {
             flushing.store.instances.store(instances, Ordering::Relaxed);
-            flushing
-                .flusher
-                .refresh_fleet()
-                .await
-                .expect("the store answers");
+            assert!(flushing.flusher.refresh_fleet().await.is_ok());
             let status = flushing.flusher.status();
             assert_eq!(status.interval, seconds * SECOND, "{instances} instances");
             assert_eq!(status.fleet.instances, instances);
@@ -100,8 +96,7 @@ async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(
 
 #[tokio::test]
 async fn contexts_that_are_all_busy_do_not_shorten_the_interval() {
-    let (clock, manual_clock) = Clock::manual(NOW);
-    let flushing = Flushing::of(Scripted::default(), clock, Some(60 * SECOND));
+    let (flushing, manual_clock) = Flushing::at_interval(Some(60 * SECOND));
     let entry = |n: u32| flushing.recorder.entry(Kind::Http, &format!("GET /{n}"));
     let entries: Vec<_> = (0..2_000).map(entry).collect();
     let flushed = flushes(&flushing, &manual_clock, |_| {
@@ -116,8 +111,7 @@ async fn contexts_that_are_all_busy_do_not_shorten_the_interval() {
 
 #[tokio::test]
 async fn the_shown_interval_is_that_of_a_ranking_that_flushes_early() {
-    let (clock, manual_clock) = Clock::manual(NOW);
-    let flushing = Flushing::of(Scripted::default(), clock, Some(60 * SECOND));
+    let (flushing, manual_clock) = Flushing::at_interval(Some(60 * SECOND));
     let spec = RankingSpec {
         interval: 3_600,
         slices: 1,
@@ -131,11 +125,8 @@ async fn the_shown_interval_is_that_of_a_ranking_that_flushes_early() {
         (0..ids).for_each(|id| ranking.add(&format!("{second} {id}"), 1));
         let shown = flushing.flusher.status().last_interval;
         let is_early = (5..=41).contains(&second);
-        assert_eq!(
-            shown,
-            if is_early { 4 * SECOND } else { 60 * SECOND },
-            "in second {second}"
-        );
+        let expected = if is_early { 4 } else { 60 };
+        assert_eq!(shown, expected * SECOND, "in second {second}");
     });
     assert_eq!(flushed.await, [4, 8, 12, 16, 20, 41, 101]);
 }
@@ -143,14 +134,11 @@ async fn the_shown_interval_is_that_of_a_ranking_that_flushes_early() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_flush_is_tried_again_after_up_to_a_second() {
     let flushing = Flushing::new();
-    flushing
-        .store
-        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    flushing.set(Behaviour::Failing(StoreErrorKind::Unreachable));
     flushing.record(1);
-    let (_stop, stopped) = Stop::new();
-    tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped));
+    let _stop = flushing.start();
     sleep(100 * SECOND).await;
-    let gaps = flushing.store.gaps();
+    let gaps = gaps(&flushing.store.appended);
     for (number, gap) in gaps.iter().enumerate() {
         let longest = (50 * MS * 2u32.pow(number.min(8) as u32)).min(SECOND);
         // Timers have a resolution of a millisecond.
@@ -158,66 +146,51 @@ async fn a_failed_flush_is_tried_again_after_up_to_a_second() {
     }
     // The gaps are half a second on average.
     assert!((120..400).contains(&gaps.len()), "{}", gaps.len());
-    let errors = flushing
-        .recorder
-        .drain
-        .counters(|counters| counters.flush_errors);
+    let errors = flushing.counters().flush_errors;
     assert_eq!(errors as usize, gaps.len() + 1);
-    flushing.store.set(Behaviour::Fine);
+    flushing.set(Behaviour::Fine);
     sleep(2 * SECOND).await;
     assert_eq!(flushing.flusher.status().series, 0);
-    assert_eq!(flushing.last_error(), None);
+    assert_eq!(flushing.counters().last_error, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_denied_flusher_tries_again_every_two_seconds() {
     let flushing = Flushing::new();
-    flushing
-        .store
-        .set(Behaviour::Failing(StoreErrorKind::Forbidden));
+    flushing.set(Behaviour::Failing(StoreErrorKind::Forbidden));
     flushing.record(1);
-    let (_stop, stopped) = Stop::new();
-    tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped));
+    let _stop = flushing.start();
     // The first attempt is made after at most a second, plus a millisecond of the timer.
     sleep(7 * SECOND + 500 * MS).await;
-    assert_eq!(flushing.store.gaps(), [2 * SECOND; 3]);
+    assert_eq!(gaps(&flushing.store.appended), [2 * SECOND; 3]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn heartbeats_say_that_the_store_answers_unless_flushes_fail() {
+    let start = |flushing: &Flushing| {
+        let (stop, stopped) = Stop::new();
+        tokio::spawn((flushing.flusher.clone()).heartbeat_at_intervals(stopped.admission()));
+        stop
+    };
     let flushing = Flushing::new();
-    let (_stop, stopped) = Stop::new();
-    tokio::spawn((flushing.flusher.clone()).heartbeat_at_intervals(stopped.admission()));
+    let _stop = start(&flushing);
     assert_eq!(flushing.flusher.status().contact_age, None);
     sleep(10 * SECOND - MS).await;
     assert!(flushing.flusher.status().contact_age.is_some());
-    let gaps = |flushing: &Flushing| -> Vec<Duration> {
-        let heartbeats = lock(&flushing.store.heartbeats);
-        let pairs = heartbeats.windows(2);
-        pairs.map(|pair| pair[1].0 - pair[0].0).collect()
-    };
-    assert_eq!(gaps(&flushing), [SECOND; 9]);
+    assert_eq!(gaps(&flushing.store.heartbeats), [SECOND; 9]);
     let instance = flushing.flusher.status().instance;
     assert_eq!(lock(&flushing.store.heartbeats)[0].1.instance, instance);
 
-    flushing
-        .store
-        .set(Behaviour::Failing(StoreErrorKind::Forbidden));
+    flushing.set(Behaviour::Failing(StoreErrorKind::Forbidden));
     sleep(7 * SECOND).await;
-    assert_eq!(
-        gaps(&flushing)[9..],
-        [SECOND, 2 * SECOND, 2 * SECOND, 2 * SECOND]
-    );
+    let later = gaps(&flushing.store.heartbeats).split_off(9);
+    assert_eq!(later, [1, 2, 2, 2].map(|seconds| seconds * SECOND));
 
     let failing = Flushing::new();
-    failing
-        .store
-        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
-    failing.record(1);
-    assert!(failing.flusher.flush().await.is_err());
-    failing.store.set(Behaviour::Fine);
-    let (_stop, stopped) = Stop::new();
-    tokio::spawn((failing.flusher.clone()).heartbeat_at_intervals(stopped.admission()));
+    failing.set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    failing.fail_to_flush(1).await;
+    failing.set(Behaviour::Fine);
+    let _stop = start(&failing);
     sleep(10 * SECOND).await;
     assert_eq!(failing.flusher.status().contact_age, None);
 }
