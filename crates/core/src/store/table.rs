@@ -223,8 +223,7 @@ mod tests {
             let name = pack(table);
             assert_eq!(unpack::<Table>(&name).as_ref(), Some(table));
             assert_eq!(unpack::<Table>(&name[..name.len() - 1]), None);
-            let others = tables.iter().filter(|other| *other != table);
-            for other in others {
+            for other in tables.iter().filter(|other| *other != table) {
                 assert!(!pack(other).starts_with(&name), "{table:?} {other:?}");
             }
         }

@@ -9,6 +9,7 @@ mod schedule;
 mod steps;
 
 use std::collections::VecDeque;
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,11 +31,10 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::tier::FINEST;
 
-use crate::store::StoreFuture;
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, TablePage, TableRead, TableReader};
 use crate::store::{
-    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Store,
+    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Store, StoreFuture,
 };
 use crate::task::{Stop, lock};
 
@@ -89,8 +89,8 @@ enum Incident {
 struct Scripted {
     precisions: Precisions,
     entries: Mutex<Vec<Entry>>,
-    /// Entries of one read; 0 for all.
-    entries_per_read: usize,
+    /// Entries of one read; `None` for all.
+    entries_per_read: Option<usize>,
     /// Whether a context has records in every slice.
     is_recorded: bool,
     /// The position of the newest entry that was ever appended, if the journal has lost it. `None`: it is the last of
@@ -136,7 +136,22 @@ fn entry(offset: u64, contexts: &[&str], appended_at: i64) -> Entry {
     }
 }
 
+/// An entry that ends at `offset`, with this batch.
+fn entry_of(offset: u64, batch: &Batch) -> Entry {
+    Entry {
+        payload: pack_batch(batch),
+        ..entry(offset, &[], NOW)
+    }
+}
+
 impl Scripted {
+    fn of(entries: Vec<Entry>) -> Self {
+        Self {
+            entries: Mutex::new(entries),
+            ..Self::default()
+        }
+    }
+
     fn set(&self, behaviour: Behaviour) {
         *lock(&self.behaviour) = behaviour;
     }
@@ -148,16 +163,15 @@ impl Scripted {
             Behaviour::Failing(kind) => Err(StoreError::new(kind, "the journal fails")),
             _ => Ok(value),
         };
-        Box::pin(std::future::ready(answer))
+        Box::pin(ready(answer))
     }
 
     /// The calls that are not reads, without their times.
     fn changes(&self) -> Vec<Call> {
         let mut calls = lock(&self.calls);
+        let is_change = |call: &Call| !matches!(call, Call::Acquire | Call::Read | Call::Load(_));
         let calls = calls.drain(..).map(|(_, call)| call);
-        calls
-            .filter(|call| !matches!(call, Call::Acquire | Call::Read | Call::Load(_)))
-            .collect()
+        calls.filter(is_change).collect()
     }
 
     /// The times of the calls of one kind.
@@ -165,6 +179,11 @@ impl Scripted {
         let calls = lock(&self.calls);
         let times = calls.iter().filter(|(_, call)| call == of);
         times.map(|(at, _)| *at).collect()
+    }
+
+    /// The number of calls of one kind.
+    fn count(&self, of: &Call) -> usize {
+        self.times(of).len()
     }
 
     /// The times between the calls of one kind.
@@ -196,19 +215,14 @@ impl Journal for Scripted {
         from: Position,
         bytes: u64,
     ) -> StoreFuture<'a, Step<Entries>> {
-        assert!(
-            (MIB / 8..=MIB).contains(&bytes),
-            "a read of {bytes} bytes takes too long, or needs too many reads"
-        );
+        // A longer read takes too long, and shorter ones are too many.
+        let is_moderate = (MIB / 8..=MIB).contains(&bytes);
+        assert!(is_moderate, "a read of {bytes} bytes");
         let entries = lock(&self.entries);
         let round_end = lock(&self.progress).round_end;
-        let left = entries.iter().filter(|entry| {
-            entry.position > from && round_end.is_none_or(|round_end| entry.position <= round_end)
-        });
-        let most = match self.entries_per_read {
-            0 => usize::MAX,
-            entries => entries,
-        };
+        let is_left = |at| at > from && round_end.is_none_or(|round_end| at <= round_end);
+        let left = entries.iter().filter(|entry| is_left(entry.position));
+        let most = self.entries_per_read.unwrap_or(usize::MAX);
         let newest = entries.last().map(|entry| entry.position);
         let step = match *lock(&self.behaviour) {
             Behaviour::Stolen => Step::Stale("another".to_owned()),
@@ -229,13 +243,13 @@ impl Journal for Scripted {
         }
         if step.version != progress.version {
             let step = Step::Stale(progress.version.clone());
-            return Box::pin(std::future::ready(Ok(step)));
+            return Box::pin(ready(Ok(step)));
         }
         let offset = step.round_end.map(|round_end| round_end.offset);
         if let Some(kind) = lock(&self.failing_steps).pop_front() {
             lock(&self.calls).push((Instant::now(), Call::Fold(offset, step.hole_bytes)));
             let error = StoreError::new(kind, "the step fails");
-            return Box::pin(std::future::ready(Err(error)));
+            return Box::pin(ready(Err(error)));
         }
         lock(&self.additions).push((*step.additions).clone());
         let slices = step.fields.iter();
@@ -249,7 +263,7 @@ impl Journal for Scripted {
         }
         if let Some(Incident::LostAnswer) = incident {
             let error = StoreError::new(StoreErrorKind::TimedOut, "the answer is lost");
-            return Box::pin(std::future::ready(Err(error)));
+            return Box::pin(ready(Err(error)));
         }
         self.answer(Call::Fold(offset, step.hole_bytes), Step::Done(()))
     }
@@ -266,7 +280,7 @@ impl Journal for Scripted {
         let slices = slices.filter_map(|(table, ids)| Some((table.slice()?, ids.len())));
         let slices: Vec<_> = slices.collect();
         if slices.is_empty() {
-            return Box::pin(std::future::ready(Ok(values)));
+            return Box::pin(ready(Ok(values)));
         }
         let finest = slices.iter().filter(|(at, _)| at.0 == FINEST.seconds);
         self.answer(Call::Load(finest.map(|(_, ids)| ids).sum()), values)
@@ -320,7 +334,7 @@ impl TableReader for Scripted {
             _ => unreachable!("a folder reads pages, counts, values and the state"),
         };
         let answers = Answers::new(reads.iter().map(answer).collect());
-        Box::pin(std::future::ready(Ok(answers)))
+        Box::pin(ready(Ok(answers)))
     }
 }
 
@@ -382,13 +396,8 @@ impl Folding {
         let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(150 * MS);
         let (journal, leaderless) = (Arc::new(journal), Arc::new(Notify::new()));
-        let folder = Folder::new(
-            journal.clone(),
-            clock,
-            "folder".to_owned(),
-            FoldLimits::remembering(max_records),
-            leaderless.clone(),
-        );
+        let (name, limits) = ("folder".to_owned(), FoldLimits::remembering(max_records));
+        let folder = Folder::new(journal.clone(), clock, name, limits, leaderless.clone());
         Self {
             journal,
             leaderless,
@@ -400,15 +409,20 @@ impl Folding {
     /// Folds these entries, read one by one.
     fn one_by_one(entries: Vec<Entry>) -> Self {
         let journal = Scripted {
-            entries: Mutex::new(entries),
-            entries_per_read: 1,
-            ..Scripted::default()
+            entries_per_read: Some(1),
+            ..Scripted::of(entries)
         };
         Self::of(journal, 100)
     }
 
     async fn fold(&self) -> Leader {
         self.folder.fold().await.expect("the journal answers")
+    }
+
+    /// Appends this entry and folds it.
+    async fn fold_next(&self, entry: Entry) {
+        lock(&self.journal.entries).push(entry);
+        assert_eq!(self.fold().await, Leader::This);
     }
 
     /// Folds at intervals until the signal is sent.

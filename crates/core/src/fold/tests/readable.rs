@@ -24,13 +24,10 @@ async fn a_call_is_waited_for_until_it_can_be_read_or_is_lost() {
         lock(&folding.journal.calls).clear();
         let readable = folding.folder.until_readable(&call(7)).await;
         assert_eq!(readable.ok(), Some(is_readable));
-        let gaps = folding.journal.gaps(&Call::Readable);
-        assert_eq!(
-            gaps,
-            [5, 10, 20, 40, 80, 100, 100].map(|millis| millis * MS)
-        );
+        let expected = [5, 10, 20, 40, 80, 100, 100].map(|millis| millis * MS);
+        assert_eq!(folding.journal.gaps(&Call::Readable), expected);
         // Before each check, the instance tries to acquire the lease.
-        assert_eq!(folding.journal.times(&Call::Acquire).len(), 8);
+        assert_eq!(folding.journal.count(&Call::Acquire), 8);
     }
 }
 
@@ -41,7 +38,7 @@ async fn an_instance_that_waits_for_its_call_folds_it() {
         lock(&folding.journal.readable).push(Readable::Yes);
         let readable = folding.folder.until_readable(&call(position)).await;
         assert_eq!(readable.ok(), Some(true));
-        folding.journal.times(&Call::Read).len()
+        folding.journal.count(&Call::Read)
     };
     assert_eq!(readable(100).await, 1);
     assert_eq!(lock(&folding.journal.progress).committed, at(100));

@@ -13,9 +13,8 @@ async fn with_records_everywhere() -> Folding {
         is_recorded: true,
         ..Scripted::default()
     };
-    lock(&journal.entries).push(entry(100, &["GET /"], NOW));
     let folding = Folding::of(journal, 100);
-    assert_eq!(folding.fold().await, Leader::This);
+    folding.fold_next(entry(100, &["GET /"], NOW)).await;
     folding
 }
 
@@ -50,9 +49,8 @@ async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many(
         let folding = Folding::of(Scripted::default(), max_records);
         for (offset, loaded) in [(1_000, 2), (2_000, loaded)] {
             let entry = entry(offset, &["GET /", "GET /a"], NOW);
-            lock(&folding.journal.entries).push(entry);
-            assert_eq!(folding.fold().await, Leader::This);
-            let loads = folding.journal.times(&Call::Load(2)).len();
+            folding.fold_next(entry).await;
+            let loads = folding.journal.count(&Call::Load(2));
             assert_eq!(2 * loads, loaded, "{max_records} records");
             folding.journal.changes();
         }
@@ -61,13 +59,9 @@ async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many(
     // The first minute is forgotten when the third one comes.
     for (number, (minute, loads)) in (1..).zip([(0, 1), (1, 1), (0, 0), (2, 1), (1, 0), (0, 1)]) {
         let entry = entry(1_000 * number, &["GET /"], NOW + 60 * minute);
-        lock(&folding.journal.entries).push(entry);
-        assert_eq!(folding.fold().await, Leader::This);
-        assert_eq!(
-            folding.journal.times(&Call::Load(1)).len(),
-            loads,
-            "entry {number}"
-        );
+        folding.fold_next(entry).await;
+        let loaded = folding.journal.count(&Call::Load(1));
+        assert_eq!(loaded, loads, "entry {number}");
         folding.journal.changes();
     }
 }

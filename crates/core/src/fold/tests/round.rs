@@ -1,9 +1,9 @@
 //! The entries of a round, and its end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use super::{Call, Folding, MIB, NOW, Scripted, at, entry};
+use super::{Call, Folding, MIB, NOW, Scripted, at, entry, entry_of};
 use crate::fold::Leader;
 use crate::fold::plan::NAMES_AT_ONCE;
 use crate::store::journal::Entry;
@@ -11,41 +11,41 @@ use crate::task::lock;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
-use tower_pulse_model::entry::{ENTRY_VERSION, pack as pack_batch};
+use tower_pulse_model::entry::ENTRY_VERSION;
 use tower_pulse_model::slice::Precisions;
 
-/// An entry that no version can read.
-fn garbled(offset: u64) -> Entry {
-    Entry {
-        payload: b"garbage".to_vec(),
-        ..entry(offset, &[], NOW)
+impl Folding {
+    /// The changes, with 0 for all bytes that are missing.
+    fn changes(&self) -> Vec<Call> {
+        let calls = self.journal.changes().into_iter();
+        let change = |call| match call {
+            Call::Fold(round_end, _) => Call::Fold(round_end, 0),
+            other => other,
+        };
+        calls.map(change).collect()
     }
+}
+
+/// The fold of a whole round.
+fn round(end: u64) -> Call {
+    Call::Fold(Some(end), 0)
 }
 
 #[tokio::test]
 async fn a_round_has_all_entries_that_there_are() {
     let entries = [1_000, 2_000, 3_000].map(|offset| entry(offset, &["GET /"], NOW));
-    let missing = |entries: &[Entry]| {
-        3_000
-            - entries
-                .iter()
-                .map(|e| e.payload.len() as u64 + 1)
-                .sum::<u64>()
-    };
-    for entries_per_read in [0, 1] {
+    let lengths = entries.iter().map(|entry| entry.payload.len() as u64 + 1);
+    let missing = 3_000 - lengths.sum::<u64>();
+    for (entries_per_read, reads) in [(None, 1), (Some(1), 3)] {
         let journal = Scripted {
-            entries: Mutex::new(entries.to_vec()),
             entries_per_read,
-            ..Scripted::default()
+            ..Scripted::of(entries.to_vec())
         };
         let folding = Folding::of(journal, 100);
         assert_eq!(folding.fold().await, Leader::This);
-        let reads = folding.journal.times(&Call::Read).len();
-        assert_eq!(reads, if entries_per_read == 0 { 1 } else { 3 });
-        assert_eq!(
-            folding.journal.changes(),
-            [Call::Fold(Some(3_000), missing(&entries))]
-        );
+        assert_eq!(folding.journal.count(&Call::Read), reads);
+        let fold = Call::Fold(Some(3_000), missing);
+        assert_eq!(folding.journal.changes(), [fold]);
     }
 }
 
@@ -55,15 +55,7 @@ async fn a_round_ends_at_32_mib() {
     let folding = Folding::one_by_one(offsets.map(|offset| entry(offset, &["GET /"], NOW)).into());
     lock(&folding.journal.progress).committed = at(10 * MIB);
     assert_eq!(folding.fold().await, Leader::This);
-    let rounds = folding
-        .journal
-        .changes()
-        .into_iter()
-        .map(|call| match call {
-            Call::Fold(round_end, _) => round_end,
-            other => panic!("{other:?}"),
-        });
-    assert!(rounds.eq([Some(42 * MIB), Some(43 * MIB)]));
+    assert_eq!(folding.changes(), [round(42 * MIB), round(43 * MIB)]);
 }
 
 #[tokio::test]
@@ -74,11 +66,7 @@ async fn other_tasks_run_while_a_large_entry_is_folded() {
     for name in 0..1_500 {
         batch.add(&format!("GET /{name}").into(), Kind::Http, NOW, &one);
     }
-    let large = Entry {
-        payload: pack_batch(&batch),
-        ..entry(200_000, &[], NOW)
-    };
-    let folding = Folding::one_by_one(vec![large]);
+    let folding = Folding::one_by_one(vec![entry_of(200_000, &batch)]);
     let turns = Arc::new(AtomicUsize::new(0));
     let other = tokio::spawn({
         let turns = turns.clone();
@@ -99,31 +87,25 @@ async fn other_tasks_run_while_a_large_entry_is_folded() {
 /// An entry is not divided, and a round that was begun keeps its end.
 #[tokio::test]
 async fn a_round_ends_at_16_384_names() {
-    for begun in [None, Some(at(2_200_000))] {
+    for (begun, ends) in [
+        (None, &[1_700_000, 2_200_000][..]),
+        (Some(at(2_200_000)), &[2_200_000]),
+    ] {
         let entries = (1..=22).map(|number| {
             let mut batch = Batch::new(Precisions::new([60], 120));
             for name in 0..1_000 {
                 batch.count(&format!("{number} {name}").into(), NOW, 1);
             }
-            Entry {
-                payload: pack_batch(&batch),
-                ..entry(100_000 * number, &[], NOW)
-            }
+            entry_of(100_000 * number, &batch)
         });
         let folding = Folding::one_by_one(entries.collect());
         lock(&folding.journal.progress).round_end = begun;
         assert_eq!(folding.fold().await, Leader::This);
-        let changes = folding.journal.changes();
-        let ends = changes.iter().filter_map(|call| match call {
-            Call::Fold(round_end, _) => *round_end,
-            other => panic!("{other:?}"),
-        });
-        let mut ends: Vec<u64> = ends.collect();
-        ends.dedup();
-        match begun {
-            Some(round_end) => assert_eq!(ends, [round_end.offset]),
-            None => assert_eq!(ends, [1_700_000, 2_200_000]),
-        }
+        let mut changes = folding.changes();
+        changes.retain(|change| *change != Call::Fold(None, 0));
+        changes.dedup();
+        let rounds = ends.iter().copied().map(round);
+        assert_eq!(changes, rounds.collect::<Vec<_>>());
     }
 }
 
@@ -134,10 +116,8 @@ async fn bytes_that_are_missing_before_and_after_an_entry_are_counted() {
     let folding = Folding::one_by_one(vec![only]);
     lock(&folding.journal.progress).round_end = Some(at(1_000));
     assert_eq!(folding.fold().await, Leader::This);
-    assert_eq!(
-        folding.journal.changes()[0],
-        Call::Fold(Some(1_000), 1_000 - length)
-    );
+    let fold = Call::Fold(Some(1_000), 1_000 - length);
+    assert_eq!(folding.journal.changes()[0], fold);
 }
 
 #[tokio::test]
@@ -148,32 +128,22 @@ async fn folding_continues_after_missing_last_entries() {
     };
     let folding = Folding::of(journal, 100);
     assert_eq!(folding.fold().await, Leader::This);
-    assert_eq!(
-        folding.journal.changes(),
-        [Call::CloseHole, Call::Fold(None, 0)]
-    );
+    let changes = folding.journal.changes();
+    assert_eq!(changes, [Call::CloseHole, Call::Fold(None, 0)]);
     assert_eq!(lock(&folding.journal.progress).committed, at(500));
 }
 
 #[tokio::test]
 async fn entries_before_a_garbled_one_are_folded_first() {
-    let (first, last) = (entry(100, &["GET /"], NOW), entry(300, &["GET /"], NOW));
-    let folding = Folding::one_by_one(vec![first.clone(), garbled(200), last.clone()]);
+    let mut entries = [100, 200, 300].map(|offset| entry(offset, &["GET /"], NOW));
+    entries[1].payload = b"garbage".to_vec();
+    let folding = Folding::one_by_one(entries.to_vec());
     assert_eq!(folding.fold().await, Leader::This);
-    let changes = folding.journal.changes();
-    let order: Vec<_> = changes
-        .iter()
-        .map(|call| match call {
-            Call::Fold(round_end, _) => *round_end,
-            Call::SetAside(offset) => Some(*offset),
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(order, [Some(100), Some(200), Some(300)]);
-    assert_eq!(changes[1], Call::SetAside(200));
+    let expected = [round(100), Call::SetAside(200), round(300)];
+    assert_eq!(folding.changes(), expected);
 
     // A round that was begun contains all three entries, so the garbled entry is set aside first.
-    let folding = Folding::one_by_one(vec![first, garbled(200), last]);
+    let folding = Folding::one_by_one(entries.to_vec());
     lock(&folding.journal.progress).round_end = Some(at(300));
     assert_eq!(folding.fold().await, Leader::This);
     assert_eq!(folding.journal.changes()[0], Call::SetAside(200));
@@ -188,19 +158,9 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
     let first = entry(100, &["GET /"], NOW);
     let folding = Folding::one_by_one(vec![first.clone(), newer(NOW - 600)]);
     assert_eq!(folding.fold().await, Leader::NewerVersion);
-    assert_eq!(folding.journal.times(&Call::Read).len(), 3);
-    let changes = folding.journal.changes();
-    assert!(
-        matches!(
-            changes[..],
-            [
-                Call::Fold(Some(100), _),
-                Call::WaitForNewer(200),
-                Call::Release
-            ]
-        ),
-        "{changes:?}"
-    );
+    assert_eq!(folding.journal.count(&Call::Read), 3);
+    let expected = [round(100), Call::WaitForNewer(200), Call::Release];
+    assert_eq!(folding.changes(), expected);
 
     // Although earlier entries of a newer version have waited long enough, a new one still waits.
     for (appended_at, is_set_aside) in [
@@ -213,19 +173,15 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
     ] {
         let folding = Folding::one_by_one(vec![first.clone(), newer(appended_at)]);
         lock(&folding.journal.progress).is_overdue = true;
-        let leader = folding.fold().await;
-        let changes = folding.journal.changes();
-        assert!(matches!(changes[0], Call::Fold(Some(100), _)));
-        match is_set_aside {
-            true => {
-                assert_eq!(changes[1], Call::SetAside(200), "{appended_at}");
-                assert!(matches!(changes[2], Call::Fold(Some(200), _)));
-                assert_eq!(leader, Leader::This);
-            }
-            false => {
-                assert_eq!(changes[1..], [Call::WaitForNewer(200), Call::Release]);
-                assert_eq!(leader, Leader::NewerVersion);
-            }
-        }
+        let (leader, changes) = match is_set_aside {
+            true => (Leader::This, [Call::SetAside(200), round(200)]),
+            false => (
+                Leader::NewerVersion,
+                [Call::WaitForNewer(200), Call::Release],
+            ),
+        };
+        assert_eq!(folding.fold().await, leader, "{appended_at}");
+        let [first, second] = changes;
+        assert_eq!(folding.changes(), [round(100), first, second]);
     }
 }

@@ -1,24 +1,22 @@
 //! The steps of a round: their sizes, repeated sends, and the trimming of entries.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::{Call, Folding, Incident, NOW, Scripted, at, entry};
+use super::{Call, Folding, Incident, NOW, Scripted, at, entry, entry_of};
 use crate::clock::Clock;
 use crate::error::StoreErrorKind;
 use crate::fold::{FoldLimits, Folder, Leader};
 use crate::task::lock;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::ALL;
-use tower_pulse_model::entry::pack as pack_batch;
 use tower_pulse_model::round::partition;
 use tower_pulse_model::slice::Precisions;
 
 #[tokio::test]
 async fn late_samples_are_added_once_with_the_partition_of_all() {
-    let mut late = entry(100, &[], NOW);
     let mut batch = Batch::new(Precisions::new([60], 120));
     batch.late = 3;
-    late.payload = pack_batch(&batch);
+    let late = entry_of(100, &batch);
     for (entries, is_all_done, added) in [
         (vec![late.clone()], false, (3, 0)),
         (vec![late], true, (0, 0)),
@@ -61,7 +59,7 @@ async fn the_version_tells_whether_a_step_without_an_answer_took_effect() {
         let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
         *lock(&folding.journal.incident) = Some(incident);
         assert_eq!(folding.fold().await, Leader::This);
-        assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
+        assert_eq!(folding.journal.count(&Call::Acquire), acquisitions);
         assert_eq!(lock(&folding.journal.progress).committed, at(100));
 
         // The same incidents in a step that only trims.
@@ -69,7 +67,7 @@ async fn the_version_tells_whether_a_step_without_an_answer_took_effect() {
         assert_eq!(folding.fold().await, Leader::This);
         *lock(&folding.journal.incident) = Some(incident);
         assert_eq!(folding.fold().await, Leader::This);
-        assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
+        assert_eq!(folding.journal.count(&Call::Acquire), acquisitions);
     }
 }
 
@@ -77,14 +75,10 @@ async fn the_version_tells_whether_a_step_without_an_answer_took_effect() {
 async fn a_round_leaves_up_to_64_entries_to_be_trimmed_later() {
     for (entries, trims) in [(128, 0), (129, 1), (193, 2)] {
         let entries = (1..=entries).map(|number| entry(1_000 * number, &["GET /"], NOW));
-        let journal = Scripted {
-            entries: Mutex::new(entries.collect()),
-            ..Scripted::default()
-        };
-        let folding = Folding::of(journal, 100);
+        let folding = Folding::of(Scripted::of(entries.collect()), 100);
         assert_eq!(folding.fold().await, Leader::This);
-        assert_eq!(folding.journal.times(&Call::Acquire).len(), 1);
-        assert_eq!(folding.journal.times(&Call::Fold(None, 0)).len(), trims);
+        assert_eq!(folding.journal.count(&Call::Acquire), 1);
+        assert_eq!(folding.journal.count(&Call::Fold(None, 0)), trims);
     }
 }
 
@@ -92,12 +86,9 @@ async fn a_round_leaves_up_to_64_entries_to_be_trimmed_later() {
 async fn counters_are_folded_in_steps_too() {
     let mut batch = Batch::new(Precisions::default());
     for number in 0..1_000 {
-        let name = format!("counter {number}").into();
-        batch.count(&name, NOW, 1);
+        batch.count(&format!("counter {number}").into(), NOW, 1);
     }
-    let mut counters = entry(10_000, &[], NOW);
-    counters.payload = pack_batch(&batch);
-    let folding = Folding::one_by_one(vec![counters]);
+    let folding = Folding::one_by_one(vec![entry_of(10_000, &batch)]);
     assert_eq!(folding.fold().await, Leader::This);
     let steps = lock(&folding.journal.additions).len();
     // Each counter has seven slices.
@@ -111,19 +102,16 @@ async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
     // The number of contexts of each step, for the first round and for the last round.
     let contexts_of_steps = async |step| {
         let journal = Arc::new(Scripted::default());
-        let (clock, _) = Clock::manual(NOW);
-        let instance = "folder".to_owned();
+        let (clock, instance) = (Clock::manual(NOW).0, "folder".to_owned());
         let limits = FoldLimits {
             step_contexts: step,
             ..FoldLimits::remembering(1)
         };
         let folder = Folder::new(journal.clone(), clock, instance, limits, Arc::default());
         let mut rounds = Vec::new();
-        for number in 1..=4 {
+        for offset in (1..=4).map(|number| 100_000 * number) {
             // Two entries, each with as many contexts as a call has.
-            let halves = names
-                .chunks(500)
-                .zip([100_000 * number, 100_000 * number + 50_000]);
+            let halves = names.chunks(500).zip([offset, offset + 50_000]);
             let halves = halves.map(|(names, offset)| entry(offset, names, NOW));
             lock(&journal.entries).extend(halves);
             assert!(folder.fold().await.is_ok());

@@ -152,33 +152,21 @@ mod tests {
         expected.sort_by(|(a, x), (b, y)| (y, b).cmp(&(x, a)));
         let mut state = State::new(String::new(), NOW, Box::new(MemoryFields::default()));
         state.tables.write(&write, NOW).unwrap();
-        for ranks in [
-            0..1,
-            0..7,
-            3..50,
-            98..100,
-            99..200,
-            0..usize::MAX,
-            100..101,
-            5..5,
-        ] {
+        let few = [0..1, 0..7, 3..50, 98..100, 5..5];
+        let beyond = [99..200, 0..usize::MAX, 100..101];
+        for ranks in few.into_iter().chain(beyond) {
             let within = expected.iter().skip(ranks.start);
             let within: Vec<_> = within.take(ranks.len()).cloned().collect();
             let read = TableRead::Ranks(table.clone(), ranks.clone());
             let answer = state.answer(&read, NOW).unwrap();
             assert_eq!(answer.numbers().collect::<Vec<_>>(), within, "{ranks:?}");
         }
-        let mut ids: Vec<_> = expected.iter().map(|(id, _)| id.clone()).collect();
-        let places = expected.iter().enumerate();
         let place = |score, rank| Some(pack(&RankingPlace { score, rank }));
-        let places = places.map(|(rank, (_, sum))| place(*sum, rank));
+        let places = expected.into_iter().enumerate();
+        let places = places.map(|(rank, (id, sum))| (id, place(sum, rank)));
         let mut places: Vec<_> = places.collect();
-        ids.push(b"none".to_vec());
-        places.push(None);
-        ids.push(ids[3].clone());
-        places.push(places[3].clone());
-        ids.reverse();
-        places.reverse();
+        places.extend([(b"none".to_vec(), None), places[3].clone()]);
+        let (ids, places): (Vec<_>, Vec<_>) = places.into_iter().rev().unzip();
         let answer = state.answer(&TableRead::Places(table, ids), NOW).unwrap();
         assert_eq!(answer.values, places);
     }

@@ -331,11 +331,11 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000;
 
-    /// A write of one field of ten bytes that expires after a thousand seconds.
-    fn write(table: Table) -> FieldWrites {
+    /// Writes one field of ten bytes that expires after a thousand seconds.
+    fn write(tables: &mut Tables, table: Table) {
         let mut write = FieldWrites::new(table, Some(1_000));
         write.set.push((vec![1; 8], vec![2; 2]));
-        write
+        tables.write(&write, NOW).unwrap();
     }
 
     fn empty() -> Tables {
@@ -353,16 +353,14 @@ mod tests {
 
     #[test]
     fn the_oldest_records_are_dropped_by_size_and_pending_ones_stay() {
-        let (mut tables, rolled) = (
-            empty(),
-            unpack(&pack(&(59_940i64, Vec::<i64>::new()))).unwrap(),
-        );
+        let rolled = unpack(&pack(&(59_940i64, Vec::<i64>::new()))).unwrap();
+        let mut tables = empty();
         let coarse = [(1_800, 57_600), (1_800, 59_400), (21_600, 43_200)];
         let minutes = (990..1_001).map(|minute| (60, 60 * minute));
         for at in minutes.chain(coarse) {
             // The second write replaces the first.
-            tables.write(&write(Table::records(at)), NOW).unwrap();
-            tables.write(&write(Table::records(at)), NOW).unwrap();
+            write(&mut tables, Table::records(at));
+            write(&mut tables, Table::records(at));
         }
         let one = MemoryFields::default().bytes_per_field() + 10;
         assert_eq!(tables.record_bytes, 14 * one);
@@ -377,22 +375,16 @@ mod tests {
         assert_eq!(slices(&tables), [&pending[..], &coarse[1..]].concat());
         retain(&mut tables, 0, &rolled);
         assert_eq!(slices(&tables), pending);
-        assert_eq!(
-            (tables.record_bytes, tables.revisions(NOW).count()),
-            (2 * one, 2)
-        );
+        assert_eq!(tables.record_bytes, 2 * one);
+        assert_eq!(tables.revisions(NOW).count(), 2);
     }
 
     #[test]
     fn the_oldest_reports_are_dropped_beyond_their_part() {
         let (mut tables, rolled) = (empty(), RolledUp::default());
         for minute in [NOW, NOW + 60, NOW + 120] {
-            tables
-                .write(&write(Table::InstanceMinutes { minute }), NOW)
-                .unwrap();
-            tables
-                .write(&write(Table::VersionMinutes { minute }), NOW)
-                .unwrap();
+            write(&mut tables, Table::InstanceMinutes { minute });
+            write(&mut tables, Table::VersionMinutes { minute });
         }
         let one = MemoryFields::default().bytes_per_field() + 10;
         retain(&mut tables, REPORTS_PART * 6 * one, &rolled);
@@ -407,26 +399,21 @@ mod tests {
         let (mut tables, rolled) = (empty(), RolledUp::default());
         let (at, other) = (Table::records((60, 60)), Table::Rankings);
         for table in [&at, &other] {
-            tables.write(&write(table.clone()), NOW).unwrap();
+            write(&mut tables, table.clone());
         }
-        tables
-            .write(&FieldWrites::expire(other.clone(), 2_000), NOW)
-            .unwrap();
-        assert_eq!(tables.count(&at, NOW + 999), 1);
-        assert_eq!(tables.revisions(NOW + 999).count(), 1);
-        assert_eq!(tables.count(&at, NOW + 1_000), 0);
-        assert_eq!(tables.revisions(NOW + 1_000).count(), 0);
+        let later = FieldWrites::expire(other.clone(), 2_000);
+        tables.write(&later, NOW).unwrap();
+        for (now, count) in [(NOW + 999, 1), (NOW + 1_000, 0)] {
+            assert_eq!(tables.count(&at, now), count);
+            assert_eq!(tables.revisions(now).count(), count);
+        }
         let mut removal = FieldWrites::new(at.clone(), Some(1_000));
         removal.removed.push(vec![9]);
-        tables.write(&removal, NOW + 1_000).unwrap();
-        tables
-            .write(&FieldWrites::expire(at.clone(), 1_000), NOW + 1_000)
-            .unwrap();
-        assert_eq!(
-            tables.count(&at, NOW + 1_000),
-            0,
-            "a table without fields does not exist"
-        );
+        for write in [removal, FieldWrites::expire(at.clone(), 1_000)] {
+            tables.write(&write, NOW + 1_000).unwrap();
+        }
+        let count = tables.count(&at, NOW + 1_000);
+        assert_eq!(count, 0, "a table without fields does not exist");
         tables.retain(&rolled, NOW + 1_000).unwrap();
         assert!(tables.by_name.keys().eq([&other]));
         assert_eq!((tables.record_bytes, tables.revisions(NOW).count()), (0, 0));
