@@ -182,10 +182,7 @@ mod tests {
         for (at, (name, text)) in modules[..FIRST_MODULES.len()].iter().enumerate() {
             for imported in imports(text, "from './") {
                 let is_before = FIRST_MODULES[..at].contains(&imported);
-                assert!(
-                    is_before,
-                    "{imported} stands behind {name}, which imports it"
-                );
+                assert!(is_before, "{imported} stands behind its importer {name}");
             }
             for line in text.lines() {
                 let declaration = line.strip_prefix("export ").unwrap_or(line);
@@ -193,7 +190,7 @@ mod tests {
                 let keywords = ["const ", "let ", "function ", "class "];
                 let rest = keywords
                     .iter()
-                    .find_map(|keyword| declaration.strip_prefix(keyword));
+                    .find_map(|one| declaration.strip_prefix(one));
                 if let Some(rest) = rest {
                     let end = |c: char| !c.is_alphanumeric() && c != '_' && c != '$';
                     let name = rest.split(end).next().unwrap_or_default();
@@ -203,10 +200,8 @@ mod tests {
         }
         for (name, text) in &modules {
             for line in text.lines() {
-                assert!(
-                    line.matches('`').count() % 2 == 0,
-                    "{name}: a text of two lines: {line}"
-                );
+                let is_closed = line.matches('`').count() % 2 == 0;
+                assert!(is_closed, "{name}: a text of two lines: {line}");
                 let has_alias = line.starts_with("import ") && line.contains(" as ");
                 assert!(!has_alias, "{name}: joined modules have no aliases: {line}");
             }

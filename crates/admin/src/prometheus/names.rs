@@ -149,10 +149,8 @@ mod tests {
         ];
         for (context, expected) in contexts {
             let labels = Names::OpenTelemetry.labels(context).into_iter();
-            let labels: Vec<_> = labels
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
-            assert_eq!(labels.join(" "), expected);
+            let labels = labels.map(|(name, value)| format!("{name}={value}"));
+            assert_eq!(labels.collect::<Vec<_>>().join(" "), expected);
         }
     }
 }

@@ -13,12 +13,13 @@ fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
 }
 
+fn router_of(access: Access) -> Router {
+    router(source(), access).expect("a secret or a rule")
+}
+
 async fn status(access: &Access, authorization: &str) -> u16 {
-    let router = router(source(Canned::default()).0, access.clone()).expect("a secret");
-    let mut request = request("/api/overview");
-    let value = authorization.parse().expect("a header");
-    request.headers_mut().insert(AUTHORIZATION, value);
-    let answered = send(&router, request).await;
+    let headers = [("authorization", authorization)];
+    let answered = ask(&router_of(access.clone()), "/api/overview", &headers).await;
     if answered.status == 401 {
         let challenge = "Basic realm=\"tower-pulse\", charset=\"UTF-8\"";
         assert_eq!(answered.header("www-authenticate"), challenge);
@@ -27,21 +28,23 @@ async fn status(access: &Access, authorization: &str) -> u16 {
     answered.status.as_u16()
 }
 
+async fn accepts_only<S: AsRef<str>>(access: Access, accepted: &[S], refused: &[S]) {
+    for (authorizations, expected) in [(accepted, 200), (refused, 401)] {
+        for authorization in authorizations.iter().map(AsRef::as_ref) {
+            let status = status(&access, authorization).await;
+            assert_eq!(status, expected, "{authorization}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_token_is_accepted_as_bearer_or_as_password() {
-    let access = Access::token("s3:cret ü");
-    assert_eq!(status(&access, &basic("anyone", "s3:cret ü")).await, 200);
-    assert_eq!(status(&access, &basic("", "s3:cret ü")).await, 200);
-    assert_eq!(status(&access, &basic("s3:cret ü", "")).await, 401);
-    let access = Access::token("s3cret");
-    assert_eq!(status(&access, "Bearer s3cret").await, 200);
-    assert_eq!(status(&access, "bearer  s3cret").await, 200);
-    // A token from a file may end with a line break.
-    assert_eq!(
-        status(&Access::token("s3cret\n"), "Bearer s3cret").await,
-        200
-    );
-    for wrong in [
+    let accepted = [basic("anyone", "s3:cret ü"), basic("", "s3:cret ü")];
+    let refused = [basic("s3:cret ü", "")];
+    accepts_only(Access::token("s3:cret ü"), &accepted, &refused).await;
+
+    let accepted = ["Bearer s3cret", "bearer  s3cret"];
+    let refused = [
         "Bearer s3cre",
         "Bearer s3crets",
         "Bearer",
@@ -51,53 +54,39 @@ async fn a_token_is_accepted_as_bearer_or_as_password() {
         "Basic s3cret",
         "Basic !!",
         "",
-    ] {
-        assert_eq!(status(&access, wrong).await, 401, "{wrong}");
-    }
+    ];
+    accepts_only(Access::token("s3cret"), &accepted, &refused).await;
+    // A token from a file may end with a line break.
+    accepts_only(Access::token("s3cret\n"), &accepted[..1], &[]).await;
 }
 
 #[tokio::test]
 async fn a_user_and_its_password_are_accepted() {
-    let access = Access::basic("ops", "pa:ss");
-    assert_eq!(status(&access, &basic("ops", "pa:ss")).await, 200);
-    assert_eq!(
-        status(&access, basic("ops", "pa:ss").trim_end_matches('=')).await,
-        200
-    );
-    for wrong in [
+    let right = basic("ops", "pa:ss");
+    let accepted = [right.trim_end_matches('=').to_owned(), right];
+    let refused = [
         basic("ops", "pa"),
         basic("Ops", "pa:ss"),
         basic("", ""),
-        "Bearer pa:ss".into(),
-    ] {
-        assert_eq!(status(&access, &wrong).await, 401, "{wrong}");
-    }
+        "Bearer pa:ss".to_owned(),
+    ];
+    accepts_only(Access::basic("ops", "pa:ss"), &accepted, &refused).await;
 }
 
 #[tokio::test]
 async fn two_authorization_headers_are_refused() {
-    let router = router(source(Canned::default()).0, Access::token("s3cret")).expect("a secret");
-    let mut request = request("/");
-    for value in ["Bearer s3cret", "Bearer other"] {
-        let value = value.parse().expect("a header");
-        request.headers_mut().append(AUTHORIZATION, value);
-    }
-    assert_eq!(send(&router, request).await.status, 401);
+    let headers = ["Bearer s3cret", "Bearer other"].map(|value| ("authorization", value));
+    let router = router_of(Access::token("s3cret"));
+    assert_eq!(ask(&router, "/", &headers).await.status, 401);
 }
 
 #[tokio::test]
 async fn a_custom_rule_decides() {
     let access = Access::custom(|parts| parts.headers.contains_key(AUTHORIZATION));
     assert_eq!(status(&access, "anything").await, 200);
-    let router = router(source(Canned::default()).0, access).expect("a rule");
-    let answered = get(&router, "/").await;
-    assert_eq!(
-        (
-            answered.status.as_u16(),
-            answered.header("www-authenticate")
-        ),
-        (403, "")
-    );
+    let answered = get(&router_of(access), "/").await;
+    assert_eq!(answered.status, 403);
+    assert_eq!(answered.header("www-authenticate"), "");
     assert!(answered.json()["error"].is_string());
 }
 
@@ -123,7 +112,7 @@ async fn an_asynchronous_rule_decides_in_time_or_is_unavailable() {
 
 #[tokio::test]
 async fn a_refused_request_learns_nothing() {
-    let router = router(source(Canned::default()).0, Access::token("s3cret")).expect("a secret");
+    let router = router_of(Access::token("s3cret"));
     let mut bodies = std::collections::BTreeSet::new();
     for uri in [
         "/",
@@ -150,11 +139,10 @@ fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
         Access::basic("ops", ""),
         Access::basic("a:b", "x"),
     ] {
-        let error = router::<()>(source(Canned::default()).0, access.clone()).expect_err("refused");
-        assert_eq!(error.field(), "access");
-        let error =
-            mounted::<()>(source(Canned::default()).0, access, "/pulse").expect_err("refused");
-        assert_eq!(error.field(), "access");
+        let alone = router::<()>(source(), access.clone());
+        for router in [alone, mounted(source(), access, "/pulse")] {
+            assert_eq!(router.expect_err("refused").field(), "access");
+        }
     }
     for access in [Access::token("s3cret"), Access::basic("s3cret", "s3cret")] {
         assert!(!format!("{access:?}").contains("s3cret"));

@@ -29,16 +29,13 @@ async fn counters_of_this_process_and_of_contexts_are_known_before_they_have_cou
         assert_eq!(json(&bench.router, &uri).await, none);
     }
     for unknown in ["no", "hits:GET+/nowhere", "no:hits", "%5Chits"] {
-        let answered = get(&bench.router, &format!("/api/counters?name={unknown}")).await;
-        assert_eq!(answered.status, 404, "{unknown}");
-        assert!(answered.json()["error"].is_string());
+        error(&bench.router, &format!("/api/counters?name={unknown}"), 404).await;
     }
     let all = json(&bench.router, "/api/counters").await;
-    let names = all["counters"].as_array().expect("rows").iter();
-    let names: Vec<_> = names
-        .map(|row| row["name"].as_str().expect("a name"))
-        .collect();
-    assert_eq!(names, ["declared", "logins", "odd\"\\\n}", "sales"]);
+    let rows = all["counters"].as_array().expect("rows");
+    let names = rows.iter().map(|row| row["name"].as_str().expect("a name"));
+    let expected = ["declared", "logins", "odd\"\\\n}", "sales"];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]
@@ -78,26 +75,23 @@ async fn invalid_parameters_are_named() {
         ("/api/series?to=5", "to"),
         ("/api/series?metric=p95&precision=1", "precision"),
     ] {
-        let answered = get(&bench.router, uri).await;
-        assert_eq!(answered.status, 400, "{uri}");
-        let answer = answered.json();
+        let answer = error(&bench.router, uri, 400).await;
         assert_eq!(answer["parameter"], parameter, "{uri}");
-        assert!(answer["error"].is_string(), "{uri}");
     }
-    let answer = get(&bench.router, "/api/series?metric=p95&precision=1")
-        .await
-        .json();
-    let message = answer["error"].as_str().expect("a message");
-    assert!(
-        message.ends_with("is 1: the metric allows 60, 300, 1800, 3600, 21600, 86400"),
-        "{message}"
-    );
-    let answer = get(&bench.router, "/api/series?precision=2").await.json();
-    let message = answer["error"].as_str().expect("a message");
-    assert!(
-        message.ends_with("allows 1, 5, 60, 300, 1800, 3600, 18000, 21600, 86400"),
-        "{message}"
-    );
+    for (asked, allowed) in [
+        (
+            "metric=p95&precision=1",
+            "is 1: the metric allows 60, 300, 1800, 3600, 21600, 86400",
+        ),
+        (
+            "precision=2",
+            "allows 1, 5, 60, 300, 1800, 3600, 18000, 21600, 86400",
+        ),
+    ] {
+        let answer = error(&bench.router, &format!("/api/series?{asked}"), 400).await;
+        let message = answer["error"].as_str().expect("a message");
+        assert!(message.ends_with(allowed), "{message}");
+    }
     let long = format!("/api/counters?name={}", "x".repeat(2_000));
     assert_eq!(get(&bench.router, &long).await.status, 400);
     // An invalid question is answered 400, even while the store fails.

@@ -1,23 +1,21 @@
 //! Methods, errors, bodies and ETags. `send` checks the headers that every response has.
 
-use http::Method;
-
 use super::*;
+
+const URIS: &[&str] = &[
+    "/",
+    "/api/paths",
+    "/assets/app.css",
+    #[cfg(feature = "prometheus")]
+    "/metrics",
+];
 
 #[tokio::test]
 async fn only_get_and_head_are_served() {
     let bench = bench();
     for method in [Method::POST, Method::DELETE, Method::OPTIONS] {
-        for uri in [
-            "/",
-            "/api/paths",
-            "/assets/app.css",
-            #[cfg(feature = "prometheus")]
-            "/metrics",
-        ] {
-            let mut request = request(uri);
-            *request.method_mut() = method.clone();
-            let answered = send(&bench.router, request).await;
+        for uri in URIS {
+            let answered = call(&bench.router, method.clone(), uri).await;
             assert_eq!(answered.status, 405, "{method} {uri}");
             assert_eq!(answered.header("allow"), "GET, HEAD");
             assert!(answered.json()["error"].is_string());
@@ -28,27 +26,13 @@ async fn only_get_and_head_are_served() {
 #[tokio::test]
 async fn head_is_get_without_the_body() {
     let bench = bench();
-    for uri in [
-        "/",
-        "/api/paths",
-        "/assets/app.css",
-        #[cfg(feature = "prometheus")]
-        "/metrics",
-        "/nothing",
-    ] {
+    for uri in URIS.iter().chain(&["/nothing"]) {
         let full = get(&bench.router, uri).await;
-        let mut request = request(uri);
-        *request.method_mut() = Method::HEAD;
-        let head = send(&bench.router, request).await;
-        assert_eq!(
-            (head.status, head.body.as_str()),
-            (full.status, ""),
-            "{uri}"
-        );
-        let mut headers = head.headers.clone();
-        headers.remove("content-length");
-        assert_eq!(headers, full.headers, "{uri}");
-        assert_eq!(head.header("content-length"), full.length.to_string());
+        let mut head = call(&bench.router, Method::HEAD, uri).await;
+        assert_eq!((head.status, &*head.body), (full.status, ""), "{uri}");
+        let length = head.headers.remove("content-length").expect("a length");
+        assert_eq!(length, full.length.to_string().as_str());
+        assert_eq!(head.headers, full.headers, "{uri}");
     }
 }
 
@@ -67,9 +51,7 @@ async fn unknown_paths_are_answered_in_json() {
         "//",
         "/%",
     ] {
-        let answered = get(&bench.router, uri).await;
-        assert_eq!(answered.status, 404, "{uri}");
-        assert!(answered.json()["error"].is_string());
+        error(&bench.router, uri, 404).await;
     }
 }
 
@@ -113,11 +95,8 @@ async fn an_unchanged_answer_is_not_sent_again() {
             "*".into(),
         ] {
             let again = ask(uri, &condition).await;
-            assert_eq!(
-                (again.status.as_u16(), again.body.as_str()),
-                (304, ""),
-                "{condition}"
-            );
+            let shown = (again.status.as_u16(), &*again.body);
+            assert_eq!(shown, (304, ""), "{condition}");
             assert_eq!(again.header("etag").trim_start_matches("W/"), etag);
             assert_eq!(again.header("cache-control"), cache);
         }

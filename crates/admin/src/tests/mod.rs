@@ -23,7 +23,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use flate2::read::GzDecoder;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
@@ -35,8 +35,7 @@ use tower_pulse_core::clock::{Clock, ManualClock};
 use tower_pulse_core::flush::FlushOptions;
 use tower_pulse_core::handle::{Handle, HandleOptions};
 use tower_pulse_core::health::{Health, Status};
-use tower_pulse_core::query::answers::Reader;
-use tower_pulse_core::query::{Process, reader};
+use tower_pulse_core::query::{self, Process};
 use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::recorder::{Limits, Unrecorded};
 use tower_pulse_core::store::Store;
@@ -57,55 +56,51 @@ pub(super) struct Fixture {
 }
 
 pub(super) fn bench() -> Fixture {
-    let (source, store, manual_clock) = source(Canned::default());
-    let router = router(source, Access::open()).expect("open");
+    let (clock, manual_clock) = Clock::manual(NOW);
+    let store = Arc::new(Canned::default());
+    let source = source_with(store.clone(), clock, Targets::default(), health);
     Fixture {
-        router,
+        router: router(source, Access::open()).expect("open"),
         store,
         manual_clock,
     }
 }
 
-pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
-    let store = Arc::new(store);
-    let (clock, manual_clock) = Clock::manual(NOW);
-    (source_of(store.clone(), clock), store, manual_clock)
+/// The source of an instance with a canned store.
+pub(super) fn source() -> Source {
+    source_of(Targets::default(), health)
 }
 
-/// The answers of a store, with the canned state of this process.
-pub(super) fn query_of(
-    store: Arc<dyn Store>,
-    clock: Clock,
-    target: Option<Duration>,
-    process: CannedProcess,
-) -> Reader {
-    let targets = Targets {
-        all: target,
-        ..Targets::default()
-    };
-    query_with(store, clock, targets, process)
+/// Like [`source`], with these targets and the health of this process.
+pub(super) fn source_of(targets: Targets, health: fn() -> Health) -> Source {
+    let store = Arc::new(Canned::default());
+    source_with(store, Clock::manual(NOW).0, targets, health)
 }
 
-/// Like [`query_of`], with the given targets.
-pub(super) fn query_with(
+fn source_with(
     store: Arc<dyn Store>,
     clock: Clock,
     targets: Targets,
-    process: CannedProcess,
-) -> Reader {
-    let process = Some(Arc::new(process) as Arc<dyn Process>);
-    reader(tower_pulse_core::query::Source::new(
-        store,
-        clock,
-        targets,
-        64 << 20,
-        Default::default(),
-        process,
-    ))
+    health: fn() -> Health,
+) -> Source {
+    let process = Some(Arc::new(CannedProcess(health)) as Arc<dyn Process>);
+    let notices = Default::default();
+    let query = query::Source::new(store, clock, targets, 64 << 20, notices, process);
+    Source {
+        query: query::reader(query),
+        service: None,
+        trace_url: None,
+        app_version: None,
+        instance: Some(Instance {
+            posts: Arc::new(crate::PostLimit::new(Clock::manual(NOW).0)),
+            write: handle(),
+            totals: Arc::new(totals),
+        }),
+    }
 }
 
 /// The canned state of this process.
-pub(super) struct CannedProcess(pub(super) fn() -> Health);
+struct CannedProcess(fn() -> Health);
 
 impl Process for CannedProcess {
     fn health(&self) -> Health {
@@ -129,10 +124,6 @@ impl Process for CannedProcess {
     fn row_caches(&self) -> tower_pulse_core::row_lists::RowCaches {
         Default::default()
     }
-}
-
-pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
-    source_with(query_of(store, clock, None, CannedProcess(health)))
 }
 
 /// A handle of an instance with a store of its own.
@@ -162,20 +153,6 @@ fn handle() -> Handle {
         notices: Default::default(),
     };
     Handle::new(options, store).0
-}
-
-pub(super) fn source_with(query: Reader) -> Source {
-    Source {
-        query,
-        service: None,
-        trace_url: None,
-        app_version: None,
-        instance: Some(Instance {
-            posts: Arc::new(crate::PostLimit::new(Clock::manual(NOW).0)),
-            write: handle(),
-            totals: Arc::new(totals),
-        }),
-    }
 }
 
 /// A ranking that the store has too, and a ranking without additions.
@@ -226,7 +203,7 @@ pub(super) fn health() -> Health {
 
 /// A context whose name tries to break out of a label, a timer, and `<all>`.
 fn totals() -> Vec<(Arc<str>, Totals)> {
-    let totals = |kind, outcome| {
+    let row = |name: &str, kind, outcome: Outcome| {
         let mut totals = Totals::new(kind);
         totals.count = 3;
         totals.nanos = 1_500_000_000;
@@ -236,20 +213,14 @@ fn totals() -> Vec<(Arc<str>, Totals)> {
         totals.buckets[0] = 1;
         totals.buckets[4] = 1;
         totals.buckets[17] = 1;
-        totals
+        (name.into(), totals)
     };
     vec![
-        (
-            "GET /b\"\\\n}".into(),
-            totals(Kind::Http, Outcome::ServerError),
-        ),
-        ("GET /a".into(), totals(Kind::Http, Outcome::Success)),
-        (
-            "<unmatched>".into(),
-            totals(Kind::Http, Outcome::ClientError),
-        ),
-        ("db:find".into(), totals(Kind::Timer, Outcome::Completed)),
-        ("<all>".into(), totals(Kind::All, Outcome::Success)),
+        row("GET /b\"\\\n}", Kind::Http, Outcome::ServerError),
+        row("GET /a", Kind::Http, Outcome::Success),
+        row("<unmatched>", Kind::Http, Outcome::ClientError),
+        row("db:find", Kind::Timer, Outcome::Completed),
+        row("<all>", Kind::All, Outcome::Success),
     ]
 }
 
@@ -288,10 +259,8 @@ impl Answered {
 pub(super) async fn send(router: &Router, request: Request<Body>) -> Answered {
     let shown = format!("{} {}", request.method(), request.uri());
     let response = router.clone().oneshot(request).await.expect("infallible");
-    assert!(
-        response.extensions().get::<Unrecorded>().is_some(),
-        "{shown} would be recorded"
-    );
+    let is_recorded = response.extensions().get::<Unrecorded>().is_none();
+    assert!(!is_recorded, "{shown} would be recorded");
     let (parts, body) = response.into_parts();
     let body = body.collect().await.expect("a body").to_bytes();
     let length = body.len();
@@ -312,19 +281,13 @@ pub(super) async fn send(router: &Router, request: Request<Body>) -> Answered {
     };
     let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                   connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    assert_eq!(
-        answered.header("content-security-policy"),
-        policy,
-        "{shown}"
-    );
-    assert_eq!(answered.header("x-content-type-options"), "nosniff");
-    assert_eq!(answered.header("referrer-policy"), "no-referrer");
-    assert_eq!(answered.header("x-frame-options"), "DENY");
+    let header = |name| answered.header(name);
+    assert_eq!(header("content-security-policy"), policy, "{shown}");
+    assert_eq!(header("x-content-type-options"), "nosniff");
+    assert_eq!(header("referrer-policy"), "no-referrer");
+    assert_eq!(header("x-frame-options"), "DENY");
     let caching = ["no-store", "no-cache", FOR_EVER];
-    assert!(
-        caching.contains(&answered.header("cache-control")),
-        "{shown}"
-    );
+    assert!(caching.contains(&header("cache-control")), "{shown}");
     answered
 }
 
@@ -335,6 +298,13 @@ pub(super) fn request(uri: &str) -> Request<Body> {
 
 pub(super) async fn get(router: &Router, uri: &str) -> Answered {
     send(router, request(uri)).await
+}
+
+/// Sends a request of another method than GET.
+pub(super) async fn call(router: &Router, method: Method, uri: &str) -> Answered {
+    let mut request = request(uri);
+    *request.method_mut() = method;
+    send(router, request).await
 }
 
 /// Sends a GET with headers.
@@ -352,4 +322,13 @@ pub(super) async fn json(router: &Router, uri: &str) -> Value {
     let answered = get(router, uri).await;
     assert_eq!(answered.status, 200, "{uri}: {}", answered.body);
     answered.json()
+}
+
+/// The JSON of an error with this status.
+pub(super) async fn error(router: &Router, uri: &str, status: u16) -> Value {
+    let answered = get(router, uri).await;
+    assert_eq!(answered.status, status, "{uri}");
+    let answer = answered.json();
+    assert!(answer["error"].is_string(), "{uri}");
+    answer
 }

@@ -9,11 +9,8 @@ use super::*;
 async fn page_works(router: &Router, uri: &str, base: &str) {
     let page = get(router, uri).await;
     assert_eq!(page.status, 200, "{uri}");
-    assert!(
-        page.body.contains(&format!("content=\"{base}\"")),
-        "{uri}: {}",
-        page.body
-    );
+    let base_of_page = format!("content=\"{base}\"");
+    assert!(page.body.contains(&base_of_page), "{uri}: {}", page.body);
     assert!(!page.body.contains("{{"));
     let folder = &uri[..=uri.rfind('/').expect("a slash")];
     let absolute = |relative: &str| format!("{folder}{relative}").replace("/./", "/");
@@ -27,16 +24,13 @@ async fn page_works(router: &Router, uri: &str, base: &str) {
     let module = format!("{assets}/screen_path.js");
     for file in urls.iter().chain([&module]) {
         let answered = get(router, file).await;
-        assert_eq!(
-            (answered.status.as_u16(), answered.header("cache-control")),
-            (200, FOR_EVER),
-            "{file}"
-        );
+        assert_eq!(answered.status, 200, "{file}");
+        assert_eq!(answered.header("cache-control"), FOR_EVER, "{file}");
     }
 }
 
 fn mount(path: &str) -> Router {
-    mounted(source(Canned::default()).0, Access::open(), path).expect("a fine path")
+    mounted(source(), Access::open(), path).expect("a fine path")
 }
 
 #[tokio::test]
@@ -51,10 +45,8 @@ async fn the_router_can_be_merged_or_served_alone() {
     for elsewhere in ["/", "/admin", "/admin/pulsed"] {
         let response = merged.clone().oneshot(request(elsewhere)).await;
         let response = response.expect("infallible");
-        assert!(
-            response.extensions().get::<Unrecorded>().is_none(),
-            "{elsewhere}"
-        );
+        let is_recorded = response.extensions().get::<Unrecorded>().is_none();
+        assert!(is_recorded, "{elsewhere}");
         assert_eq!(response.status(), 200, "{elsewhere}");
     }
 
@@ -71,7 +63,7 @@ fn invalid_mount_paths_are_refused() {
         "", "/", "//", "pulse", "/pulse/", "/a//b", "/{id}", "/a}", "/:a", "/a/*b", "/a b", "/a?b",
         "/a#b", "/../a", "/.", "/ü", "/a\n",
     ] {
-        let mounted = mounted::<()>(source(Canned::default()).0, Access::open(), path);
+        let mounted = mounted::<()>(source(), Access::open(), path);
         let error = mounted.expect_err(path);
         assert_eq!(error.field(), "mount");
         // A user who nests `mount("/", …)` meets this text as a panic.
@@ -96,32 +88,29 @@ async fn title_and_config(source: Source, access: Access) -> (String, Value) {
         part.replace("&#39;", "'").replace("&amp;", "&")
     };
     let config = part("<meta name=\"pulse-config\" content=\"", "\"");
-    (
-        part("<title>", "</title>"),
-        serde_json::from_str(&config).expect("JSON"),
-    )
+    let config = serde_json::from_str(&config).expect("JSON");
+    (part("<title>", "</title>"), config)
 }
 
 #[tokio::test]
 async fn the_page_knows_who_may_write() {
-    let may_write = async |source: Source, permission: Permission| {
+    let mut dashboard = source();
+    dashboard.instance = None;
+    for (source, permission, may_write) in [
+        (source(), Permission::write(), true),
+        (source(), Permission::read(), false),
+        (dashboard, Permission::write(), false),
+    ] {
         let access = Access::custom(move |_| permission.clone());
         let (_, config) = title_and_config(source, access).await;
-        config["may_write"].as_bool()
-    };
-    let instance = || source(Canned::default()).0;
-    assert_eq!(may_write(instance(), Permission::write()).await, Some(true));
-    assert_eq!(may_write(instance(), Permission::read()).await, Some(false));
-    let mut dashboard = instance();
-    dashboard.instance = None;
-    assert_eq!(may_write(dashboard, Permission::write()).await, Some(false));
+        assert_eq!(config["may_write"], may_write);
+    }
 }
 
 #[tokio::test]
 async fn the_page_has_the_configuration() {
-    let (title, config) = title_and_config(source(Canned::default()).0, Access::open()).await;
+    let (title, config) = title_and_config(source(), Access::open()).await;
     assert_eq!(title, "tower-pulse");
-    let row_cache = cfg!(feature = "row-cache");
     let expected = serde_json::json!({
         "service": null,
         "version": null,
@@ -131,15 +120,16 @@ async fn the_page_has_the_configuration() {
         "is_instance": true,
         "may_write": true,
         "rankings": cfg!(feature = "rankings"),
-        "row_cache": row_cache,
+        "row_cache": cfg!(feature = "row-cache"),
         "enough": { "requests": 20, "p99": 100 },
     });
     assert_eq!(config, expected);
 
-    let target = Some(std::time::Duration::from_millis(100));
-    let (clock, _) = Clock::manual(NOW);
-    let store = Arc::new(Canned::default());
-    let mut source = source_with(query_of(store, clock, target, CannedProcess(health)));
+    let targets = Targets {
+        all: Some(Duration::from_millis(100)),
+        ..Targets::default()
+    };
+    let mut source = source_of(targets, health);
     source.service = Some("a \"shop\" <&'b".to_owned());
     source.app_version = Some("1.4.2".into());
     // Text that looks like a placeholder of the page stays as it is.
@@ -147,12 +137,8 @@ async fn the_page_has_the_configuration() {
     source.trace_url = Some(url.to_owned());
     let (title, config) = title_and_config(source, Access::open()).await;
     assert_eq!(title, "a \"shop\" <&'b 1.4.2 · tower-pulse");
-    let shown = (&config["service"], &config["version"], &config["target"]);
-    let expected = (
-        &"a \"shop\" <&'b".into(),
-        &"1.4.2".into(),
-        &serde_json::json!(0.1),
-    );
-    assert_eq!(shown, expected);
+    assert_eq!(config["service"], "a \"shop\" <&'b");
+    assert_eq!(config["version"], "1.4.2");
+    assert_eq!(config["target"], 0.1);
     assert_eq!(config["trace_url"], url);
 }

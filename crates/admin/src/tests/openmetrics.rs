@@ -37,12 +37,8 @@ fn router() -> Router {
         exemplars.add(&exemplar("failed", 90, 1_700_000_001_000), true);
         exemplars.add(&exemplar(LONGEST_ID, 60_000, 1_699_999_999_007), false);
         totals.exemplars = Some(Arc::new(exemplars));
-        let (counted, bad) = (7, 3);
-        totals.target = Some(TargetTotals {
-            counted,
-            bad,
-            ..TargetTotals::new(0.4)
-        });
+        let target = totals.target.insert(TargetTotals::new(0.4));
+        (target.counted, target.bad) = (7, 3);
         let mut timer = Totals::new(Kind::Timer);
         timer.buckets[6] = 1;
         let unmatched = Totals::new(Kind::Http);
@@ -61,21 +57,14 @@ fn router() -> Router {
         ],
         ..Targets::default()
     };
-    let (clock, _) = Clock::manual(NOW);
-    let process = CannedProcess(health);
-    let query = query_with(Arc::new(Canned::default()), clock, targets, process);
-    let mut source = source_with(query);
+    let mut source = source_of(targets, health);
     source.instance.as_mut().expect("an instance").totals = Arc::new(totals);
     super::router(source, Access::open()).expect("open")
 }
 
 /// The lines that begin with one of `beginnings`.
 fn lines<'a>(text: &'a str, beginnings: &[&str]) -> Vec<&'a str> {
-    let is_one = |line: &&str| {
-        beginnings
-            .iter()
-            .any(|beginning| line.starts_with(beginning))
-    };
+    let is_one = |line: &&str| beginnings.iter().any(|one| line.starts_with(one));
     text.lines().filter(is_one).collect()
 }
 
@@ -84,10 +73,8 @@ async fn openmetrics_is_the_same_with_exemplars_and_an_end() {
     let router = router();
     let plain = get(&router, "/metrics").await;
     let open = ask(&router, "/metrics", &[ACCEPT]).await;
-    assert_eq!(
-        open.header("content-type"),
-        "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    );
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(open.header("content-type"), content_type);
     assert_eq!(open.header("vary"), "accept");
     assert!(open.body.ends_with("\n# EOF\n") && !plain.body.contains("# EOF"));
     assert!(!plain.body.contains(" # {"), "exemplars");
@@ -127,27 +114,21 @@ async fn an_exemplar_stands_in_the_bucket_that_has_its_duration() {
     let bucket = format!("pulse_request_duration_seconds_bucket{context},le=\"");
     let errors = format!("pulse_errors_total{context}}}");
     let of = |beginning: &str| lines(&open, &[beginning]).join("\n");
-    assert_eq!(
-        of(&errors),
-        format!("{errors} 1 # {{trace_id=\"failed\"}} 0.09 1700000001.000")
-    );
+    let newer = "# {trace_id=\"failed\"} 0.09 1700000001.000";
+    assert_eq!(of(&errors), format!("{errors} 1 {newer}"));
     // 60 and 90 ms are both in the bucket from 50 to 100 ms, which has the newer one as its exemplar.
-    let newer = "7 # {trace_id=\"failed\"} 0.09 1700000001.000";
-    assert!(lines(&open, &[&format!("{bucket}0.1\"}} 6 ")])[0].ends_with(&newer[2..]));
+    assert!(of(&format!("{bucket}0.1\"}} 6 ")).ends_with(newer));
     let escaped = LONGEST_ID.replace('\\', "\\\\").replace('"', "\\\"");
-    assert_eq!(
-        of(&format!("{bucket}+Inf\"")),
-        format!("{bucket}+Inf\"}} 7 # {{trace_id=\"{escaped}\"}} 60 1699999999.007")
-    );
+    let last = format!("{bucket}+Inf\"}}");
+    let longest = format!("{last} 7 # {{trace_id=\"{escaped}\"}} 60 1699999999.007");
+    assert_eq!(of(&last), longest);
     assert_eq!("trace_id".len() + LONGEST_ID.len(), 72, "128 at most");
     assert_eq!(open.matches(" # {").count(), 3, "nowhere else");
 
     // OpenTelemetry's bounds put 60 and 90 ms into different buckets.
-    let named = ask(&router, "/metrics?names=opentelemetry", &[ACCEPT])
-        .await
-        .body;
+    let named = ask(&router, "/metrics?names=opentelemetry", &[ACCEPT]).await;
     let head = "http_server_request_duration_seconds_bucket{http_request_method=\"POST\",http_route=\"/checkout\",le=\"";
-    let of = |bound: &str| lines(&named, &[&format!("{head}{bound}\"}}")]).join("\n");
+    let of = |bound: &str| lines(&named.body, &[&format!("{head}{bound}\"}}")]).join("\n");
     assert!(of("0.075").ends_with("} 4 # {trace_id=\"4bf92f3577b34da6\"} 0.06 1700000000.123"));
     assert!(of("0.1").ends_with("} 6 # {trace_id=\"failed\"} 0.09 1700000001.000"));
 }
@@ -156,64 +137,41 @@ async fn an_exemplar_stands_in_the_bucket_that_has_its_duration() {
 async fn opentelemetrys_names_are_a_choice_of_the_scraper() {
     let router = router();
     let named = get(&router, "/metrics?names=opentelemetry").await;
-    assert_eq!(
-        named.header("content-type"),
-        "text/plain; version=0.0.4; charset=utf-8"
-    );
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    assert_eq!(named.header("content-type"), content_type);
     let text = named.body;
     let route = "http_request_method=\"POST\",http_route=\"/checkout\"";
     let name = "http_server_request_duration_seconds";
-    let bounds: Vec<_> = lines(&text, &[&format!("{name}_bucket{{{route}")])
-        .into_iter()
-        .map(|line| line.split('"').nth(5).expect("a bound"))
-        .collect();
+    let buckets = lines(&text, &[&format!("{name}_bucket{{{route}")]).into_iter();
+    let bounds = buckets.map(|line| line.split('"').nth(5).expect("a bound"));
     // The bounds that the conventions advise.
     let advised = "0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 +Inf";
-    assert_eq!(bounds.join(" "), advised);
-    let counts = lines(
-        &text,
-        &[
-            &format!("{name}_count"),
-            "pulse_errors_total",
-            "http_server_active",
-        ],
-    );
+    assert_eq!(bounds.collect::<Vec<_>>().join(" "), advised);
+    let count = format!("{name}_count");
+    let counts = lines(&text, &[&count, "pulse_errors_total", "http_server_active"]);
     let expected = [
         "pulse_errors_total{otel_metric_overflow=\"true\"} 0".to_owned(),
         "pulse_errors_total 0".to_owned(),
         format!("pulse_errors_total{{{route}}} 1"),
         "pulse_errors_total{context=\"static\"} 0".to_owned(),
-        format!("{name}_count{{otel_metric_overflow=\"true\"}} 0"),
-        format!("{name}_count 0"),
-        format!("{name}_count{{{route}}} 7"),
-        format!("{name}_count{{context=\"static\"}} 0"),
+        format!("{count}{{otel_metric_overflow=\"true\"}} 0"),
+        format!("{count} 0"),
+        format!("{count}{{{route}}} 7"),
+        format!("{count}{{context=\"static\"}} 0"),
         "http_server_active_requests 2".to_owned(),
     ];
     assert_eq!(counts, expected);
-    let requests = lines(&text, &["pulse_requests_total{"]);
-    assert_eq!(
-        requests,
-        [
-            format!("pulse_requests_total{{{route},outcome=\"2xx\"}} 1"),
-            format!("pulse_requests_total{{{route},outcome=\"5xx\"}} 1"),
-        ]
-    );
+    let requests = |outcome| format!("pulse_requests_total{{{route},outcome=\"{outcome}\"}} 1");
+    let expected = ["2xx", "5xx"].map(requests);
+    assert_eq!(lines(&text, &["pulse_requests_total{"]), expected);
     // The conventions for HTTP have no names for timers.
-    assert_eq!(
-        lines(
-            &text,
-            &["pulse_timer_duration_seconds_count{context=\"db:find\"} 1"]
-        )
-        .len(),
-        1
-    );
+    let timer = "pulse_timer_duration_seconds_count{context=\"db:find\"} 1";
+    assert_eq!(lines(&text, &[timer]).len(), 1);
     for old in ["pulse_request_duration_seconds", "pulse_in_flight"] {
         assert!(!text.contains(old), "{old} is there too");
     }
-    assert_eq!(
-        get(&router, "/metrics?names=pulse").await.body,
-        get(&router, "/metrics").await.body
-    );
+    let pulse = get(&router, "/metrics?names=pulse").await;
+    assert_eq!(pulse.body, get(&router, "/metrics").await.body);
 }
 
 #[tokio::test]
@@ -248,19 +206,16 @@ async fn the_answer_is_bounded_by_the_number_of_contexts() {
         totals.exemplars = Some(Arc::new(exemplars));
         vec![("GET /api/v1/things/{id}".into(), totals)]
     };
-    let (mut source, _, _) = source(Canned::default());
+    let mut source = source();
     source.instance.as_mut().expect("an instance").totals = Arc::new(totals);
     let router = super::router(source, Access::open()).expect("open");
     for uri in ["/metrics", "/metrics?names=opentelemetry"] {
         let open = ask(&router, uri, &[ACCEPT]).await.body;
         let of_path = open.lines().filter(|line| line.contains("/api/v1/things"));
-        let of_path: Vec<_> = of_path.collect();
-        assert!((10..=LINES).contains(&of_path.len()), "{uri}: {of_path:#?}");
+        let lengths: Vec<_> = of_path.map(str::len).collect();
+        assert!((10..=LINES).contains(&lengths.len()), "{uri}: {open}");
         // A line has the names of its metric and its labels, a value, and an exemplar whose id is escaped.
         let most = 130 + 2 * 30 + 2 * LONGEST_ID.len() + 60;
-        assert!(
-            of_path.iter().all(|line| line.len() < most),
-            "{uri}: {open}"
-        );
+        assert!(lengths.iter().all(|length| *length < most), "{uri}: {open}");
     }
 }

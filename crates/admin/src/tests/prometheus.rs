@@ -72,9 +72,7 @@ fn with_journal() -> Health {
 /// Scrapers and alerts depend on the text, so it is compared byte for byte: totals, labels and figures of the fleet.
 #[tokio::test]
 async fn the_text_equals_the_stored_text() {
-    let (clock, _) = Clock::manual(NOW);
-    let store = Arc::new(Canned::default());
-    let mut source = source_with(query_of(store, clock, None, CannedProcess(with_journal)));
+    let mut source = source_of(Targets::default(), with_journal);
     source.instance.as_mut().expect("an instance").totals = Arc::new(various_totals);
     let router = router(source, Access::open()).expect("open");
     let answered = get(&router, "/metrics").await;
@@ -91,7 +89,7 @@ async fn the_text_equals_the_stored_text() {
 /// Collecting the totals blocks until another task of the same thread has run.
 #[tokio::test]
 async fn writing_leaves_the_thread_to_other_tasks() {
-    let (mut source, _, _) = source(Canned::default());
+    let mut source = source();
     let is_asked = Arc::new(Notify::new());
     let (proceed, may_proceed) = mpsc::channel();
     let may_proceed = Mutex::new(may_proceed);

@@ -59,9 +59,7 @@ async fn a_failing_store_is_503_and_asked_again_after_a_second() {
     let bench = bench();
     bench.store.set(FaultMode::Failing);
     for uri in STORE_READERS {
-        let answered = get(&bench.router, uri).await;
-        assert_eq!(answered.status, 503, "{uri}");
-        let answer = answered.json();
+        let answer = error(&bench.router, uri, 503).await;
         let message = answer["error"].as_str().expect("a message");
         assert!(message.contains("connection refused"), "{message}");
     }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use http::Method;
 use serde_json::json;
 
 use super::store::FaultMode;
@@ -10,13 +9,15 @@ use super::*;
 
 /// The URL with these questions, encoded as a browser does.
 fn screen(asks: &[&str]) -> String {
-    let encoded =
-        |ask: &str| -> String { ask.bytes().map(|byte| format!("%{byte:02X}")).collect() };
-    let asks: Vec<_> = asks
-        .iter()
-        .map(|ask| format!("ask={}", encoded(ask)))
-        .collect();
-    format!("/api/screen?{}", asks.join("&"))
+    let encoded = |byte| format!("%{byte:02X}");
+    let encoded = |ask: &str| -> String { ask.bytes().map(encoded).collect() };
+    let asks = asks.iter().map(|ask| format!("ask={}", encoded(ask)));
+    format!("/api/screen?{}", asks.collect::<Vec<_>>().join("&"))
+}
+
+/// The statuses of the answers to three questions.
+fn statuses(answer: &Value) -> [Value; 3] {
+    [0, 1, 2].map(|at| answer["answers"][at]["status"].clone())
 }
 
 /// A question for every endpoint, and questions that are refused.
@@ -59,11 +60,8 @@ async fn each_answer_is_that_of_its_endpoint() {
         let expected = json!({"status": single.status.as_u16(), "body": body});
         assert_eq!(answer, &expected, "{ask}");
     }
+    assert_eq!(statuses[..12], [200; 12]);
     assert_eq!(statuses[12..], [404, 400, 404, 400]);
-    assert!(
-        statuses[..12].iter().all(|status| *status == 200),
-        "{statuses:?}"
-    );
 }
 
 #[tokio::test]
@@ -82,8 +80,8 @@ async fn what_cannot_be_asked_is_refused_in_its_place() {
         ("paths/", 404, Value::Null),
     ] {
         let answer = json(&router, &screen(&["slowest", ask, "health"])).await;
-        let statuses = [0, 1, 2].map(|at| answer["answers"][at]["status"].clone());
-        assert_eq!(statuses, [json!(200), json!(status), json!(200)], "{ask}");
+        let expected = [200, status, 200];
+        assert_eq!(statuses(&answer), expected, "{ask}");
         let body = &answer["answers"][1]["body"];
         assert!(body["error"].is_string(), "{ask}");
         assert_eq!(body["parameter"], parameter, "{ask}");
@@ -93,17 +91,11 @@ async fn what_cannot_be_asked_is_refused_in_its_place() {
         screen(&["health"; 17]),
         "/api/screen?ask=%zz".to_owned(),
     ] {
-        let answered = get(&router, &uri).await;
-        assert_eq!(
-            (answered.status.as_u16(), &answered.json()["parameter"]),
-            (400, &json!("ask")),
-            "{uri}"
-        );
+        assert_eq!(error(&router, &uri, 400).await["parameter"], "ask", "{uri}");
     }
     assert_eq!(get(&router, "/api/screen/").await.status, 404);
-    let mut post = request("/api/screen?ask=marks");
-    *post.method_mut() = Method::POST;
-    assert_eq!(send(&router, post).await.status, 405);
+    let post = call(&router, Method::POST, "/api/screen?ask=marks").await;
+    assert_eq!(post.status, 405);
 }
 
 #[tokio::test]
@@ -132,8 +124,7 @@ async fn a_store_that_is_away_is_said_in_each_place() {
     let bench = bench();
     bench.store.set(FaultMode::Failing);
     let answer = json(&bench.router, &screen(&["overview", "health", "paths"])).await;
-    let statuses = [0, 1, 2].map(|at| answer["answers"][at]["status"].clone());
-    assert_eq!(statuses, [json!(503), json!(200), json!(503)]);
+    assert_eq!(statuses(&answer), [503, 200, 503]);
     let answer = json(&bench.router, &screen(&["overview", "paths"])).await;
     assert_eq!(answer["as_of"], Value::Null);
     bench.store.set(FaultMode::Fine);

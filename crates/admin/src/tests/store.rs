@@ -50,6 +50,9 @@ pub(crate) enum FaultMode {
     Hanging,
 }
 
+/// The text of all failures.
+const REFUSED: &str = "redis://cache:6379: connection refused";
+
 #[derive(Default)]
 pub(crate) struct Canned {
     fault: Mutex<FaultMode>,
@@ -74,10 +77,9 @@ fn sums() -> Aggregate {
     let millis = [1, 1, 1, 1, 1, 900, 1_100, 700];
     for (at, millis) in millis.into_iter().enumerate() {
         sums.times.record(millis * 1_000_000);
-        let outcome = if at < 2 {
-            Outcome::ServerError
-        } else {
-            Outcome::Success
+        let outcome = match at {
+            0 | 1 => Outcome::ServerError,
+            _ => Outcome::Success,
         };
         sums.outcomes.record(outcome, outcome.is_error());
     }
@@ -103,10 +105,7 @@ impl Canned {
             let fault = *self.fault.lock().expect("no panic");
             match fault {
                 FaultMode::Fine => Ok(value),
-                FaultMode::Failing => Err(StoreError::new(
-                    StoreErrorKind::Unreachable,
-                    "redis://cache:6379: connection refused",
-                )),
+                FaultMode::Failing => Err(StoreError::new(StoreErrorKind::Unreachable, REFUSED)),
                 FaultMode::Hanging => pending().await,
             }
         })
@@ -158,24 +157,16 @@ impl Query for Canned {
     }
 
     fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot> {
+        // Three slices that are unreadable or have just ended, four of the ten that count, and one that is too old.
+        let ago = [0, 1, 2, 3, 4, 11, 12, 13];
+        let counts = [900, 300, 200, 3, 5, 4, 8, 500];
+        let slices = ago.into_iter().zip(counts);
+        let slices = slices.map(|(ago, n)| SliceCount::new(now - ago, n));
         self.answer(FleetSnapshot {
             taken_at: now,
             contexts: 4,
             timers: 1,
-            // In this order: two slices after `as_of`, one that has just ended, four of the ten of the rate, and an
-            // older one.
-            recent: [
-                (0, 900),
-                (-1, 300),
-                (-2, 200),
-                (-3, 3),
-                (-4, 5),
-                (-11, 4),
-                (-12, 8),
-                (-13, 500),
-            ]
-            .map(|(before, n)| SliceCount::new(now + before, n))
-            .to_vec(),
+            recent: slices.collect(),
             instances: 2,
             alive: ["abc", "def"].map(alive).to_vec(),
             in_flight: 4,
@@ -209,12 +200,8 @@ impl Query for Canned {
     }
 
     fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>> {
-        let names = query.names.iter().cloned();
-        self.answer(
-            names
-                .map(|name| CounterSeries::new(name, Vec::new()))
-                .collect(),
-        )
+        let series = |name: &String| CounterSeries::new(name, Vec::new());
+        self.answer(query.names.iter().map(series).collect())
     }
 
     fn counter_names<'a>(&'a self, _: &'a [u32]) -> StoreFuture<'a, Vec<String>> {
