@@ -155,72 +155,42 @@ impl ContextHandle {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use http::StatusCode;
 
     use super::*;
-    use crate::clock::{Clock, ManualClock};
-    use crate::recorder::{Limits, Recorder};
-    use tower_pulse_model::batch::Batch;
-    use tower_pulse_model::context::{ContextId, Kind};
-    use tower_pulse_model::slice::Precisions;
-    use tower_pulse_model::slow_request::{FAILED_PER_SECOND, SlowRequest, SlowRequests};
-
-    const NOW: i64 = 1_700_000_000;
-
-    /// A recorder with 100 requests of a second to `GET /`, so that only longer ones are slow.
-    fn recorder() -> (Recorder, ManualClock) {
-        let (clock, manual_clock) = Clock::manual(NOW);
-        let recorder = Recorder::new(clock, Precisions::default(), Limits::new(9, 9));
-        for _ in 0..5 {
-            (0..20).for_each(|_| record(&recorder, 1_000, 200));
-            drained(&recorder);
-        }
-        manual_clock.advance(Duration::from_secs(1));
-        drained(&recorder);
-        (recorder, manual_clock)
-    }
-
-    fn record(recorder: &Recorder, millis: u64, status: u16) {
-        let status = StatusCode::from_u16(status).expect("a status");
-        recorder.record_request("GET /", Duration::from_millis(millis), status.into());
-    }
-
-    fn drained(recorder: &Recorder) -> Batch {
-        recorder.drain();
-        recorder.drain.take()
-    }
-
-    /// The listed requests of a context.
-    fn listed(batch: &Batch, context: &ContextId) -> Vec<SlowRequest> {
-        let lists = batch.contexts.get(context).map(|delta| &delta.slowest);
-        let lists = lists.into_iter().flat_map(|lists| lists.iter());
-        lists.flat_map(|(_, list)| list.iter().cloned()).collect()
-    }
-
-    fn root() -> ContextId {
-        ContextId::new(Kind::Http, "GET /")
-    }
+    use crate::recorder::tests::{NOW, TestRecorder, listed, root};
+    use tower_pulse_model::context::Kind;
+    use tower_pulse_model::slow_request::{FAILED_PER_SECOND, SlowRequests};
 
     #[test]
     fn a_storm_of_errors_lists_five_of_each_second() {
-        let (recorder, manual_clock) = recorder();
-        let recorder = Arc::new(recorder);
+        let recorder = TestRecorder::new(9);
+        let record = |millis, status: StatusCode| {
+            let duration = Duration::from_millis(millis);
+            recorder.record_request("GET /", duration, status.into());
+        };
+        // After a hundred requests of a second, only longer ones are slow.
+        for _ in 0..5 {
+            (0..20).for_each(|_| record(1_000, StatusCode::OK));
+            recorder.drain();
+        }
+        recorder.advance(1_000);
+        recorder.drained();
         let mut merged = SlowRequests::of(Kind::Http);
         for second in 0..3 {
             std::thread::scope(|scope| {
                 for _ in 0..4 {
-                    scope.spawn(|| (0..500).for_each(|_| record(&recorder, 2, 502)));
+                    scope.spawn(|| (0..500).for_each(|_| record(2, StatusCode::BAD_GATEWAY)));
                 }
             });
-            let batch = drained(&recorder);
-            let requests = listed(&batch, &root());
+            let batch = recorder.drained();
+            let lists = listed(&batch, &root()).into_iter();
+            let requests: Vec<_> = lists.flat_map(|(_, list)| list).collect();
             assert_eq!(requests.len(), FAILED_PER_SECOND, "second {second}");
-            let delta = batch.contexts.get(&root()).expect("its additions");
-            assert_eq!(delta.requests(), 2_000, "and all are counted");
+            let counted = batch.contexts.get(&root()).map(|delta| delta.requests());
+            assert_eq!(counted, Some(2_000), "and all are counted");
             requests.into_iter().for_each(|request| merged.add(request));
-            manual_clock.advance(Duration::from_secs(1));
+            recorder.advance(1_000);
             recorder.drain();
         }
         let newest: Vec<_> = merged.failed().map(|r| r.ended / 1_000 - NOW).collect();

@@ -125,87 +125,68 @@ impl ReportCollector {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::clock::{Clock, ManualClock};
-    use crate::recorder::{Limits, Recorder};
-    use tower_pulse_model::outcome::Outcome;
-    use tower_pulse_model::slice::Precisions;
+    use crate::recorder::Limits;
+    use crate::recorder::tests::{NOW, TestRecorder};
 
-    /// The start of a minute.
-    const NOW: i64 = 1_700_000_040;
-
-    fn recorder(version: Option<&str>) -> (Recorder, ManualClock) {
-        let (clock, manual_clock) = Clock::manual(NOW);
-        let limits = Limits {
+    fn recorder(version: Option<&str>) -> TestRecorder {
+        let recorder = TestRecorder::with_limits(Limits {
             app_version: version.map(Arc::from),
             ..Limits::new(99, 9)
-        };
-        let recorder = Recorder::new(clock, Precisions::default(), limits);
+        });
         recorder.drain.set_instance("a");
-        (recorder, manual_clock)
+        recorder
     }
 
     fn fleet(instances: u64, versions: &[&str]) -> Fleet {
-        let versions = versions.iter().map(|version| Arc::from(*version));
         Fleet {
             instances,
-            versions: versions.collect(),
+            versions: versions.iter().map(|version| Arc::from(*version)).collect(),
         }
     }
 
-    fn record(recorder: &Recorder, context: &str, count: usize) {
-        for _ in 0..count {
-            let millisecond = Duration::from_millis(1);
-            recorder.record_request(context, millisecond, Outcome::Cancelled.into());
-        }
-    }
-
-    /// Moves the clock to the second, and drains. Returns the minutes that were reported, with the requests of each
-    /// context.
-    fn drain_at(recorder: &Recorder, clock: &ManualClock, second: i64) -> Vec<(i64, Vec<u64>)> {
-        clock.set_wall(NOW + second);
+    /// Moves the clock to the second, and drains.
+    fn drain_at(recorder: &TestRecorder, second: i64) {
+        recorder.clock.set_wall(NOW + second);
         recorder.drain();
-        reports(recorder)
     }
 
-    fn reports(recorder: &Recorder) -> Vec<(i64, Vec<u64>)> {
+    /// The minutes that were reported, with the requests of each context.
+    fn reports(recorder: &TestRecorder) -> Vec<(i64, Vec<u64>)> {
         let counts = |report: &MinuteReport| {
             let contexts = report.contexts.iter();
             contexts.map(|(_, sums)| sums.times.count).collect()
         };
-        let reports = recorder.drain.take().reports;
-        let reports = reports.iter();
-        reports
-            .map(|report| (report.minute - NOW, counts(report)))
-            .collect()
+        let batch = recorder.drain.take();
+        let reports = batch.reports.iter();
+        let reports = reports.map(|report| (report.minute - NOW, counts(report)));
+        reports.collect()
     }
 
     #[test]
     fn a_lone_instance_without_a_version_reports_nothing() {
-        let (recorder, clock) = recorder(None);
+        let recorder = recorder(None);
         recorder.drain.set_fleet(fleet(1, &["1", "2"]));
         for second in 0..200 {
-            record(&recorder, "GET /", 1);
-            assert_eq!(drain_at(&recorder, &clock, second), []);
+            recorder.requests("GET /", [1]);
+            drain_at(&recorder, second);
+            assert_eq!(reports(&recorder), []);
         }
         // With a second instance, minutes are reported.
         recorder.drain.set_fleet(fleet(2, &[]));
-        record(&recorder, "GET /", 1);
-        assert_eq!(drain_at(&recorder, &clock, 240), [(180, vec![1])]);
+        recorder.requests("GET /", [1]);
+        drain_at(&recorder, 240);
+        assert_eq!(reports(&recorder), [(180, vec![1])]);
     }
 
     #[test]
     fn a_report_that_is_put_back_stays() {
-        let (recorder, clock) = recorder(Some("1"));
-        record(&recorder, "GET /", 1);
-        clock.set_wall(NOW + 60);
-        recorder.drain();
+        let recorder = recorder(Some("1"));
+        recorder.requests("GET /", [1]);
+        drain_at(&recorder, 60);
         let batch = recorder.drain.take();
-        record(&recorder, "GET /", 1);
-        clock.set_wall(NOW + 120);
-        recorder.drain();
+        recorder.requests("GET /", [1]);
+        drain_at(&recorder, 120);
         recorder.put_back(batch);
         assert_eq!(reports(&recorder), [(0, vec![1]), (60, vec![1])]);
     }

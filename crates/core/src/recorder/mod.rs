@@ -33,6 +33,8 @@ mod shards;
 mod slow;
 mod slow_drain;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod timer;
 mod timer_cells;
 pub mod totals;

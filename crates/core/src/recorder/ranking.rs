@@ -223,36 +223,20 @@ impl Collected {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::clock::Clock;
-    use crate::recorder::{Limits, Recorder};
+    use crate::recorder::tests::{TestRecorder, spec};
     use tower_pulse_model::amounts::Amounts;
-    use tower_pulse_model::slice::Precisions;
 
-    const NOW: i64 = 1_700_000_040;
-
-    fn recorder() -> (Recorder, crate::clock::ManualClock) {
-        let (clock, manual_clock) = Clock::manual(NOW);
-        let limits = Limits::new(9, 9);
-        let recorder = Recorder::new(clock, Precisions::default(), limits);
-        (recorder, manual_clock)
-    }
-
-    fn spec(max_ids: u32) -> RankingSpec {
-        RankingSpec {
-            interval: 60,
-            slices: 3,
-            max_ids,
-        }
+    /// A recorder with the ranking "posts" of this many ids.
+    fn posts(max_ids: u32) -> (TestRecorder, Arc<RankingEntry>) {
+        let recorder = TestRecorder::new(9);
+        let posts = recorder.ranking("posts", spec(max_ids));
+        (recorder, posts.expect("it is the first"))
     }
 
     /// The pending sums of a ranking by id and slice, and how much was dropped.
-    fn taken(recorder: &Recorder) -> (Vec<(String, bool, Vec<i64>)>, u64) {
-        recorder.drain();
-        let mut batch = recorder.drain.take();
-        let Some(delta) = batch.rankings.remove("posts") else {
+    fn taken(recorder: &TestRecorder) -> (Vec<(String, bool, Vec<i64>)>, u64) {
+        let Some(delta) = recorder.drained().rankings.remove("posts") else {
             return (Vec::new(), 0);
         };
         let ids = delta.ids.iter().map(|(id, delta)| {
@@ -262,13 +246,17 @@ mod tests {
         (ids.collect(), delta.dropped)
     }
 
+    /// The number of ids in the shards.
+    fn held(entry: &RankingEntry) -> usize {
+        entry.shards.iter().map(|shard| lock(&shard.0).len()).sum()
+    }
+
     #[test]
     fn a_removal_takes_earlier_additions_with_it_also_those_that_are_drained() {
-        let (recorder, manual_clock) = recorder();
-        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
+        let (recorder, entry) = posts(9);
         entry.add("a", 5);
         recorder.drain();
-        manual_clock.advance(Duration::from_secs(60));
+        recorder.advance(60_000);
         entry.add("a", 7);
         std::thread::scope(|scope| drop(scope.spawn(|| entry.add("a", 9))));
         entry.remove("a");
@@ -278,14 +266,10 @@ mod tests {
 
     #[test]
     fn no_more_ids_wait_than_a_ranking_has_room_for() {
-        let (recorder, _) = recorder();
-        let entry = recorder
-            .ranking("posts", spec(40))
-            .expect("it is the first");
+        let (recorder, entry) = posts(40);
         for n in 1..=1_000 {
             entry.add(&format!("{n:04}"), n);
-            let held: usize = entry.shards.iter().map(|shard| lock(&shard.0).len()).sum();
-            let held = held + lock(&entry.collected).delta.ids.len();
+            let held = held(&entry) + lock(&entry.collected).delta.ids.len();
             assert!(held <= 40 + entry.shard_ids * entry.shards.len(), "{held}");
         }
         let (ids, dropped) = taken(&recorder);
@@ -295,31 +279,22 @@ mod tests {
 
     #[test]
     fn an_id_that_nothing_is_added_to_is_forgotten() {
-        let (recorder, _) = recorder();
-        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
+        let (recorder, entry) = posts(9);
         entry.add("a", 1);
-        let held = || {
-            entry
-                .shards
-                .iter()
-                .map(|shard| lock(&shard.0).len())
-                .sum::<usize>()
-        };
         for _ in 0..IDLE_DRAINS {
             recorder.drain();
-            assert_eq!(held(), 1);
+            assert_eq!(held(&entry), 1);
         }
         recorder.drain();
-        assert_eq!(held(), 0);
+        assert_eq!(held(&entry), 0);
     }
 
     #[test]
     fn ids_are_cleaned_as_contexts_are() {
-        let (recorder, _) = recorder();
-        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
-        entry.add("", 1);
-        entry.add("a\n", 1);
-        entry.add(&"x".repeat(300), 1);
+        let (recorder, entry) = posts(9);
+        for id in ["", "a\n", &"x".repeat(300)] {
+            entry.add(id, 1);
+        }
         let ids: Vec<_> = taken(&recorder).0.into_iter().map(|(id, ..)| id).collect();
         assert_eq!(ids[..2], ["<empty>", "a\\n"]);
         assert!(ids[2].len() <= 256);
@@ -327,8 +302,7 @@ mod tests {
 
     #[test]
     fn what_is_added_after_the_end_is_counted_as_dropped() {
-        let (recorder, _) = recorder();
-        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
+        let (recorder, entry) = posts(9);
         recorder.recording.close();
         (0..3).for_each(|_| entry.add("a", 5));
         assert_eq!(taken(&recorder), (vec![], 0));
@@ -341,21 +315,19 @@ mod tests {
 
     #[test]
     fn a_name_has_one_configuration_and_a_process_few_rankings() {
-        let (recorder, _) = recorder();
-        let first = recorder.ranking("posts", spec(9)).expect("it is the first");
+        let (recorder, first) = posts(9);
         let again = recorder.ranking("posts", spec(9)).expect("it is the same");
         assert!(Arc::ptr_eq(&first, &again));
-        let error = recorder.ranking("posts", spec(8)).expect_err("another one");
-        assert!(
-            error
-                .to_string()
-                .contains("180 s, an interval of 60 s and 9 ids")
-        );
+        let refused = |name, max_ids| {
+            let refused = recorder.ranking(name, spec(max_ids));
+            refused.expect_err("it is refused").to_string()
+        };
+        assert!(refused("posts", 8).contains("180 s, an interval of 60 s and 9 ids"));
         for n in 1..MAX_RANKINGS {
             assert!(recorder.ranking(&n.to_string(), spec(9)).is_ok());
         }
-        let error = recorder.ranking("more", spec(9)).expect_err("too many");
-        assert!(error.to_string().contains("\"more\"") && error.to_string().contains("100"));
+        let error = refused("more", 9);
+        assert!(error.contains("\"more\"") && error.contains("100"));
         assert!(recorder.ranking("posts", spec(9)).is_ok());
     }
 }

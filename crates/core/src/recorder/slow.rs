@@ -225,15 +225,17 @@ mod tests {
     use crate::recorder::dirty_bits::DirtyBits;
     use tower_pulse_model::outcome::Outcome;
 
-    fn cells(shards: usize) -> Cells {
-        Cells::new(shards, DirtyBits::new(1).dirty_bit(0))
-    }
+    /// A drain within an hour.
+    const STAYS: SlowDrain = of_all(u64::MAX);
 
-    const STAYS: SlowDrain = SlowDrain {
-        begins_hour: false,
-        ends_hour: false,
-        threshold_of_all: u64::MAX,
-    };
+    /// A drain within an hour that has this threshold of all contexts.
+    const fn of_all(threshold_of_all: u64) -> SlowDrain {
+        SlowDrain {
+            begins_hour: false,
+            ends_hour: false,
+            threshold_of_all,
+        }
+    }
 
     fn request(nanos: u64, is_error: bool) -> ListedRequest {
         ListedRequest {
@@ -249,178 +251,159 @@ mod tests {
         }
     }
 
-    fn add(list: &SlowList, cells: &Cells, nanos: u64) {
-        if cells.is_slow(0, nanos) {
-            list.add(cells, request(nanos, false));
+    /// A context and its list.
+    struct Context {
+        cells: Cells,
+        list: SlowList,
+    }
+
+    impl Context {
+        fn new() -> Self {
+            let cells = Cells::new(2, DirtyBits::new(1).dirty_bit(0));
+            let list = SlowList::new(&cells);
+            Self { cells, list }
         }
-    }
 
-    fn add_failed(list: &SlowList, cells: &Cells, nanos: u64) {
-        match cells.is_slow(0, nanos) {
-            true => list.add(cells, request(nanos, true)),
-            false => list.add_failed(request(nanos, true)),
+        /// Serves successful requests of these durations.
+        fn serve(&self, nanos: impl IntoIterator<Item = u64>) {
+            let slow = nanos.into_iter().filter(|n| self.cells.is_slow(0, *n));
+            slow.for_each(|nanos| self.list.add(&self.cells, request(nanos, false)));
         }
-    }
 
-    fn nanos(requests: Vec<ListedRequest>) -> Vec<u64> {
-        let mut nanos: Vec<_> = requests.iter().map(|request| request.nanos).collect();
-        nanos.sort_unstable();
-        nanos
-    }
+        /// Fails requests of these durations.
+        fn fail(&self, nanos: impl IntoIterator<Item = u64>) {
+            nanos.into_iter().for_each(|nanos| {
+                let request = request(nanos, true);
+                match self.cells.is_slow(0, nanos) {
+                    true => self.list.add(&self.cells, request),
+                    false => self.list.add_failed(request),
+                }
+            });
+        }
 
-    fn drained(list: &SlowList, cells: &Cells, drain: SlowDrain) -> Vec<u64> {
-        nanos(list.drain(cells, drain).slow)
-    }
+        /// The durations of the slow and of the failed requests, shortest first.
+        fn drain(&self, drain: SlowDrain) -> (Vec<u64>, Vec<u64>) {
+            let nanos = |requests: Vec<ListedRequest>| {
+                let mut nanos: Vec<_> = requests.iter().map(|request| request.nanos).collect();
+                nanos.sort_unstable();
+                nanos
+            };
+            let listed = self.list.drain(&self.cells, drain);
+            (nanos(listed.slow), nanos(listed.failed))
+        }
 
-    /// The shortest slow duration, 0 to 99.
-    fn threshold(cells: &Cells) -> Option<u64> {
-        (0..100).find(|nanos| cells.is_slow(3, *nanos))
+        /// The shortest slow duration, 0 to 99.
+        fn threshold(&self) -> Option<u64> {
+            (0..100).find(|nanos| self.cells.is_slow(3, *nanos))
+        }
     }
 
     #[test]
     fn five_slower_requests_of_the_hour_keep_a_request_out() {
-        let cells = cells(2);
-        let list = SlowList::new(&cells);
-        for nanos in [10, 20, 30, 40] {
-            add(&list, &cells, nanos);
-            drained(&list, &cells, STAYS);
-            assert_eq!(threshold(&cells), Some(0));
+        let context = Context::new();
+        for (nanos, threshold) in [(10, 0), (20, 0), (30, 0), (40, 0), (0, 1), (50, 11)] {
+            context.serve([nanos]);
+            context.drain(STAYS);
+            assert_eq!(context.threshold(), Some(threshold), "after {nanos} ns");
         }
-        add(&list, &cells, 0);
-        drained(&list, &cells, STAYS);
-        assert_eq!(threshold(&cells), Some(1));
-        add(&list, &cells, 50);
-        drained(&list, &cells, STAYS);
-        assert_eq!(threshold(&cells), Some(11));
         // If the threshold of all contexts together is lower, it applies.
-        let threshold_of_all = 7;
-        let of_all = SlowDrain {
-            threshold_of_all,
-            ..STAYS
-        };
-        drained(&list, &cells, of_all);
-        assert_eq!(threshold(&cells), Some(7));
+        context.drain(of_all(7));
+        assert_eq!(context.threshold(), Some(7));
     }
 
     #[test]
     fn the_first_five_failed_requests_of_a_second_are_listed() {
-        let cells = cells(2);
-        let list = SlowList::new(&cells);
-        (50..70).for_each(|nanos| add(&list, &cells, nanos));
+        let context = Context::new();
+        context.serve(50..70);
         for _ in 0..2 {
-            assert!(list.has_room_for_failed());
-            (1..5).for_each(|nanos| add_failed(&list, &cells, nanos));
-            assert!(list.has_room_for_failed());
-            (5..9).for_each(|nanos| add_failed(&list, &cells, nanos));
-            assert!(!list.has_room_for_failed());
-            let listed = list.drain(&cells, STAYS);
-            assert_eq!(nanos(listed.failed), [1, 2, 3, 4, 5]);
+            assert!(context.list.has_room_for_failed());
+            context.fail(1..5);
+            assert!(context.list.has_room_for_failed());
+            context.fail(5..9);
+            assert!(!context.list.has_room_for_failed());
+            assert_eq!(context.drain(STAYS).1, [1, 2, 3, 4, 5]);
         }
-        assert!(list.drain(&cells, STAYS).is_empty());
+        assert!(context.list.drain(&context.cells, STAYS).is_empty());
     }
 
     #[test]
     fn failed_requests_that_are_not_slow_leave_the_threshold_as_it_is() {
-        let cells = cells(2);
-        let list = SlowList::new(&cells);
-        (50..55).for_each(|nanos| add(&list, &cells, nanos));
-        drained(&list, &cells, STAYS);
+        let context = Context::new();
+        context.serve(50..55);
+        context.drain(STAYS);
         for _ in 0..9 {
-            (0..40).for_each(|nanos| add_failed(&list, &cells, nanos));
-            assert_eq!(threshold(&cells), Some(51));
-            drained(&list, &cells, STAYS);
-            assert_eq!(threshold(&cells), Some(51));
+            context.fail(0..40);
+            assert_eq!(context.threshold(), Some(51));
+            context.drain(STAYS);
+            assert_eq!(context.threshold(), Some(51));
         }
         // A failed request that is slow counts as slow, and is listed once.
-        add_failed(&list, &cells, 60);
-        let listed = list.drain(&cells, STAYS);
-        assert_eq!(
-            (nanos(listed.slow), nanos(listed.failed)),
-            (vec![60], vec![])
-        );
-        assert_eq!(threshold(&cells), Some(52));
+        context.fail([60]);
+        assert_eq!(context.drain(STAYS), (vec![60], vec![]));
+        assert_eq!(context.threshold(), Some(52));
     }
 
     #[test]
     fn a_failed_request_that_a_slower_one_drops_stays_listed_once() {
-        let cells = cells(2);
-        let list = SlowList::new(&cells);
-        for nanos in 0..3 {
-            add_failed(&list, &cells, nanos);
+        let context = Context::new();
+        context.fail(0..3);
+        context.serve(50..68);
+        // The list is full, and has dropped the request of 0 ns. It drops the success of 1 ns, then the failed requests of 1 and 2 ns.
+        // The request of 30 ns reached the threshold before the list was full.
+        for (nanos, is_error) in [(1, false), (68, false), (69, false), (30, true)] {
+            let request = request(nanos, is_error);
+            context.list.add(&context.cells, request);
         }
-        (50..68).for_each(|nanos| add(&list, &cells, nanos));
-        // The list is full, and has dropped the request of 0 ns. It drops the success of 1 ns, then the failed requests
-        // of 1 and 2 ns.
-        list.add(&cells, request(1, false));
-        list.add(&cells, request(68, false));
-        list.add(&cells, request(69, false));
-        // This request reached the threshold before the list was full.
-        list.add(&cells, request(30, true));
-        let listed = list.drain(&cells, STAYS);
-        assert_eq!(nanos(listed.slow), (50..70).collect::<Vec<_>>());
-        assert_eq!(nanos(listed.failed), [0, 1, 2, 30]);
+        let expected = ((50..70).collect(), vec![0, 1, 2, 30]);
+        assert_eq!(context.drain(STAYS), expected);
     }
 
     #[test]
     fn slow_requests_below_the_risen_threshold_are_left_out() {
-        let cells = cells(2);
-        let list = SlowList::new(&cells);
-        let of_all = |threshold_of_all| SlowDrain {
-            threshold_of_all,
-            ..STAYS
-        };
-        (50..55).for_each(|nanos| add(&list, &cells, nanos));
-        drained(&list, &cells, of_all(7));
-        assert_eq!(threshold(&cells), Some(7));
+        let context = Context::new();
+        context.serve(50..55);
+        context.drain(of_all(7));
+        assert_eq!(context.threshold(), Some(7));
         // This context was not drained while the threshold of all contexts together rose.
-        (10..14).for_each(|nanos| add(&list, &cells, nanos));
-        add_failed(&list, &cells, 9);
-        add_failed(&list, &cells, 15);
-        add_failed(&list, &cells, 60);
-        let listed = list.drain(&cells, of_all(12));
-        assert_eq!(nanos(listed.slow), [12, 13, 15, 60]);
-        assert_eq!(nanos(listed.failed), [9]);
-        (6..12).for_each(|nanos| add_failed(&list, &cells, nanos));
-        assert_eq!(threshold(&cells), Some(12));
-        (1..9).for_each(|_| add_failed(&list, &cells, 20));
-        let listed = list.drain(&cells, of_all(30));
-        assert_eq!(
-            (listed.slow.len(), listed.failed.len()),
-            (0, FAILED_PER_SECOND)
-        );
+        context.serve(10..14);
+        context.fail([9, 15, 60]);
+        let listed = context.drain(of_all(12));
+        assert_eq!(listed, (vec![12, 13, 15, 60], vec![9]));
+        context.fail(6..12);
+        assert_eq!(context.threshold(), Some(12));
+        context.fail([20; 8]);
+        let listed = context.drain(of_all(30));
+        assert_eq!(listed, (vec![], vec![6, 7, 8, 9, 10]));
     }
 
     #[test]
     fn each_hour_begins_without_a_threshold() {
         for (begins_hour, ends_hour) in [(true, false), (false, true)] {
-            let cells = cells(2);
-            let list = SlowList::new(&cells);
-            (10..20).for_each(|nanos| add(&list, &cells, nanos));
-            drained(&list, &cells, STAYS);
-            assert_eq!(threshold(&cells), Some(16));
-            let drain = SlowDrain {
+            let context = Context::new();
+            context.serve(10..20);
+            context.drain(STAYS);
+            assert_eq!(context.threshold(), Some(16));
+            context.drain(SlowDrain {
                 begins_hour,
                 ends_hour,
                 ..STAYS
-            };
-            drained(&list, &cells, drain);
-            assert_eq!(threshold(&cells), Some(0));
-            (0..5).for_each(|nanos| add(&list, &cells, nanos));
-            assert_eq!(drained(&list, &cells, STAYS), [0, 1, 2, 3, 4]);
-            assert_eq!(threshold(&cells), Some(1), "of the new hour alone");
+            });
+            assert_eq!(context.threshold(), Some(0));
+            context.serve(0..5);
+            assert_eq!(context.drain(STAYS).0, [0, 1, 2, 3, 4]);
+            assert_eq!(context.threshold(), Some(1), "of the new hour alone");
         }
     }
 
     #[test]
     fn a_threshold_is_just_above_the_last_of_the_longest() {
         let mut longest = LongestDurations::new(3);
-        let thresholds = [5, 5, 9, 5, 4, 6, u64::MAX, u64::MAX].map(|nanos| {
+        let most = u64::MAX;
+        let thresholds = [5, 5, 9, 5, 4, 6, most, most, most].map(|nanos| {
             longest.add(nanos);
             longest.threshold()
         });
-        assert_eq!(thresholds, [0, 0, 6, 6, 6, 6, 7, 10]);
-        longest.add(u64::MAX);
-        assert_eq!(longest.threshold(), u64::MAX);
+        assert_eq!(thresholds, [0, 0, 6, 6, 6, 6, 7, 10, most]);
         longest.clear();
         assert_eq!(longest.threshold(), 0);
         assert_eq!(LongestDurations::of_all().limit, 100);

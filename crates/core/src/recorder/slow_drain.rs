@@ -127,53 +127,34 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::{Clock, ManualClock};
-    use crate::recorder::{Limits, Recorder};
+    use crate::recorder::tests::{NOW, TestRecorder, listed, root};
     use tower_pulse_model::context::{OVERFLOW, UNMATCHED};
     use tower_pulse_model::outcome::Outcome;
-    use tower_pulse_model::slice::Precisions;
     use tower_pulse_model::slices::Merge;
 
-    const NOW: i64 = 1_700_000_000;
-
-    fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
-        let (clock, manual_clock) = Clock::manual(NOW);
-        let limits = Limits::new(max_contexts, 9);
-        let recorder = Recorder::new(clock, Precisions::default(), limits);
-        (Arc::new(recorder), manual_clock)
+    fn millis(requests: &[SlowRequest]) -> Vec<u64> {
+        requests.iter().map(|r| r.nanos / 1_000_000).collect()
     }
 
     /// The slow requests of a context in the pending batch, by hour: durations in milliseconds, slowest first.
-    fn slowest(recorder: &Recorder, context: &ContextId) -> Vec<(i64, Vec<u64>)> {
-        recorder.drain();
-        let batch = recorder.drain.take();
-        let lists = batch.contexts.get(context).map(|delta| &delta.slowest);
-        let lists = lists.into_iter().flat_map(|lists| lists.iter());
-        let millis = |list: &SlowRequests| list.iter().map(|r| r.nanos / 1_000_000).collect();
-        lists.map(|(hour, list)| (hour, millis(list))).collect()
-    }
-
-    fn request(recorder: &Recorder, context: &str, millis: u64) {
-        let duration = Duration::from_millis(millis);
-        recorder.record_request(context, duration, Outcome::Cancelled.into());
+    fn slowest(recorder: &TestRecorder, context: &ContextId) -> Vec<(i64, Vec<u64>)> {
+        let lists = listed(&recorder.drained(), context).into_iter();
+        lists.map(|(hour, list)| (hour, millis(&list))).collect()
     }
 
     #[test]
     fn a_slow_request_is_in_the_list_of_its_context_and_in_that_of_all() {
-        let (recorder, _) = recorder(9);
+        let recorder = TestRecorder::new(9);
         recorder.drain.set_instance("one");
-        let (root, all) = (ContextId::new(Kind::Http, "GET /"), ContextId::all());
-        (1..=7).for_each(|millis| request(&recorder, "GET /", millis));
-        request(&recorder, "POST /", 4);
-        recorder.drain();
-        let batch = recorder.drain.take();
+        recorder.requests("GET /", 1..=7);
+        recorder.requests("POST /", [4]);
+        let batch = recorder.drained();
         let list = |context: &ContextId| {
-            let lists = &batch.contexts.get(context).expect("its additions").slowest;
-            let (hour, list) = lists.iter().next().expect("a list");
-            assert_eq!((lists.len(), hour), (1, hour_of(NOW)));
-            list.iter().cloned().collect::<Vec<_>>()
+            let lists = listed(&batch, context);
+            assert_eq!((lists.len(), lists[0].0), (1, hour_of(NOW)));
+            lists[0].1.clone()
         };
-        let slowest = SlowRequest {
+        let slowest_request = SlowRequest {
             nanos: 7_000_000,
             ended: 1_000 * NOW,
             context: "GET /".into(),
@@ -184,131 +165,107 @@ mod tests {
             trace_id: None,
             path: None,
         };
-        assert_eq!(list(&root)[0], slowest);
-        assert_eq!(list(&root).len(), 5);
-        let in_all = list(&all).into_iter();
-        let in_all = in_all.map(|r| (r.nanos / 1_000_000, r.context.to_string()));
-        let context = |millis| if millis == 4 { "POST /" } else { "GET /" };
-        assert_eq!(
-            in_all
-                .filter(|(millis, _)| *millis != 4)
-                .collect::<Vec<_>>(),
-            [7, 6, 5, 3, 2, 1].map(|millis| (millis, context(millis).to_owned()))
-        );
-        let in_all = list(&all).into_iter().filter(|r| r.nanos == 4_000_000);
-        assert_eq!(in_all.count(), 2);
+        let of_root = list(&root());
+        assert_eq!((of_root.len(), &of_root[0]), (5, &slowest_request));
+        let of_all = list(&ContextId::all());
+        assert_eq!(millis(&of_all), [7, 6, 5, 4, 4, 3, 2, 1]);
+        let others = of_all
+            .iter()
+            .filter(|r| r.context != slowest_request.context);
+        assert_eq!(others.map(|r| r.nanos).collect::<Vec<_>>(), [4_000_000]);
 
         // While the list of all contexts has fewer than 100 requests, it takes any request.
-        request(&recorder, "GET /", 3);
-        request(&recorder, "GET /", 9);
-        assert_eq!(slowest_millis(&recorder, &root), [[9, 3]]);
-        (0..100).for_each(|n| request(&recorder, &format!("GET /{}", n % 6), 1_000));
+        recorder.requests("GET /", [3, 9]);
+        let hour = hour_of(NOW);
+        assert_eq!(slowest(&recorder, &root()), [(hour, vec![9, 3])]);
+        (0..100).for_each(|n| recorder.requests(&format!("GET /{}", n % 6), [1_000]));
         recorder.drain();
         recorder.drain();
-        request(&recorder, "GET /", 4);
-        request(&recorder, "GET /", 5);
-        assert_eq!(slowest_millis(&recorder, &root), [[5]]);
-    }
-
-    fn slowest_millis(recorder: &Recorder, context: &ContextId) -> Vec<Vec<u64>> {
-        let lists = slowest(recorder, context).into_iter();
-        lists.map(|(_, millis)| millis).collect()
+        recorder.requests("GET /", [4, 5]);
+        assert_eq!(slowest(&recorder, &root()), [(hour, vec![5])]);
     }
 
     #[test]
     fn a_request_belongs_to_the_hour_of_the_drained_second() {
-        let (recorder, manual_clock) = recorder(9);
-        let root = ContextId::new(Kind::Http, "GET /");
+        let recorder = TestRecorder::new(9);
         let hour = hour_of(NOW);
-        manual_clock.set_wall(hour + 3_599);
+        recorder.clock.set_wall(hour + 3_599);
         recorder.drain();
-        (10..30).for_each(|millis| request(&recorder, "GET /", millis));
+        recorder.requests("GET /", 10..30);
         // The first drain after the start of the hour drains the last second of the hour before.
-        manual_clock.set_wall(hour + 3_600);
-        (30..32).for_each(|millis| request(&recorder, "GET /", millis));
-        recorder.drain();
-        let batch = recorder.drain.take();
-        let delta = batch.contexts.get(&root).expect("its additions");
-        let (at, list) = delta.slowest.iter().next().expect("a list");
-        let times = list.iter().map(|r| r.ended).collect::<Vec<_>>();
-        assert_eq!((at, list.len()), (hour, 5));
-        assert_eq!(times[0], 1_000 * (hour + 3_599) + 999, "within the second");
+        recorder.clock.set_wall(hour + 3_600);
+        recorder.requests("GET /", 30..32);
+        let (at, list) = &listed(&recorder.drained(), &root())[0];
+        assert_eq!((*at, list.len()), (hour, 5));
+        let within_the_second = 1_000 * (hour + 3_599) + 999;
+        assert_eq!(list[0].ended, within_the_second);
         // In the new hour, all requests are slow at first.
-        request(&recorder, "GET /", 1);
-        assert_eq!(slowest(&recorder, &root), [(hour + 3_600, vec![1])]);
-        request(&recorder, "GET /", 2);
-        manual_clock.set_wall(hour);
-        assert_eq!(slowest(&recorder, &root), [(hour, vec![2])], "back in time");
+        recorder.requests("GET /", [1]);
+        assert_eq!(slowest(&recorder, &root()), [(hour + 3_600, vec![1])]);
+        recorder.requests("GET /", [2]);
+        recorder.clock.set_wall(hour);
+        let back_in_time = slowest(&recorder, &root());
+        assert_eq!(back_in_time, [(hour, vec![2])]);
     }
 
     #[test]
     fn an_hour_begins_without_a_threshold_also_where_nothing_happens() {
-        let (recorder, manual_clock) = recorder(9);
-        let root = ContextId::new(Kind::Http, "GET /");
+        let recorder = TestRecorder::new(9);
         let hour = hour_of(NOW);
-        (10..30).for_each(|millis| request(&recorder, "GET /", millis));
+        recorder.requests("GET /", 10..30);
         recorder.drain();
         // A hundred slower requests, 20 per drain, while nothing happens in the other context.
         for _ in 0..5 {
-            (0..20).for_each(|_| request(&recorder, "POST /", 900));
+            recorder.requests("POST /", [900; 20]);
             recorder.drain();
         }
         recorder.drain.take();
-        request(&recorder, "GET /", 9);
-        assert_eq!(slowest(&recorder, &root), [], "others are slower");
+        recorder.requests("GET /", [9]);
+        assert_eq!(slowest(&recorder, &root()), [], "others are slower");
         for second in [hour + 3_599, hour + 3_600, hour + 3_601] {
-            manual_clock.set_wall(second);
+            recorder.clock.set_wall(second);
             recorder.drain();
         }
-        request(&recorder, "GET /", 9);
-        assert_eq!(slowest(&recorder, &root), [(hour + 3_600, vec![9])]);
+        recorder.requests("GET /", [9]);
+        assert_eq!(slowest(&recorder, &root()), [(hour + 3_600, vec![9])]);
     }
 
     #[test]
     fn only_requests_are_slow_and_none_after_the_end() {
-        let (recorder, _) = recorder(1);
-        recorder.entry(Kind::Timer, "job").record_measured(
-            Duration::from_secs(9),
-            Outcome::Completed,
-            false,
-        );
+        let recorder = TestRecorder::new(1);
+        let timer = recorder.entry(Kind::Timer, "job");
+        timer.record_measured(Duration::from_secs(9), Outcome::Completed, false);
         assert_eq!(slowest(&recorder, &ContextId::new(Kind::Timer, "job")), []);
         for context in [UNMATCHED, OVERFLOW] {
-            request(&recorder, context, 3);
+            recorder.requests(context, [3]);
             let context = ContextId::new(Kind::Http, context);
-            assert_eq!(slowest_millis(&recorder, &context), [[3]]);
+            assert_eq!(slowest(&recorder, &context), [(hour_of(NOW), vec![3])]);
         }
         recorder.recording.close();
-        request(&recorder, UNMATCHED, 5);
+        recorder.requests(UNMATCHED, [5]);
         assert_eq!(slowest(&recorder, &ContextId::all()), []);
         assert!(recorder.drain.take().is_empty());
     }
 
     #[test]
     fn the_list_of_all_has_the_slowest_hundred_of_many_seconds() {
-        let (recorder, manual_clock) = recorder(99);
+        let recorder = TestRecorder::new(99);
         let mut rng = fastrand::Rng::with_seed(7);
-        let (mut all, mut listed) = (Vec::new(), SlowRequests::of(Kind::All));
+        let (mut all, mut merged) = (Vec::new(), SlowRequests::of(Kind::All));
         for _ in 0..50 {
             for _ in 0..200 {
                 let millis = rng.u64(..1 << 40) >> rng.u32(..40);
-                request(&recorder, &format!("GET /{}", rng.u8(..20)), millis);
+                recorder.requests(&format!("GET /{}", rng.u8(..20)), [millis]);
                 all.push(millis.min(7 * 86_400_000));
             }
-            manual_clock.advance(Duration::from_secs(1));
-            recorder.drain();
-            let batch = recorder.drain.take();
-            let delta = batch
-                .contexts
-                .get(&ContextId::all())
-                .expect("there were requests");
-            delta
-                .slowest
-                .iter()
-                .for_each(|(_, list)| listed.merge(list));
+            recorder.advance(1_000);
+            let batch = recorder.drained();
+            let of_all = batch.contexts.get(&ContextId::all());
+            let lists = &of_all.expect("there were requests").slowest;
+            lists.iter().for_each(|(_, list)| merged.merge(list));
         }
         all.sort_unstable_by(|a, b| b.cmp(a));
-        let listed: Vec<_> = listed.iter().map(|r| r.nanos / 1_000_000).collect();
-        assert_eq!(listed, all[..100]);
+        let merged: Vec<_> = merged.iter().cloned().collect();
+        assert_eq!(millis(&merged), all[..100]);
     }
 }

@@ -5,14 +5,17 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::*;
-use crate::clock::{Clock, ManualClock};
-use crate::recorder::{Ended, Limits, RequestDetails};
+use crate::recorder::tests::{COUNTERS, NOW, TestRecorder, spec};
+use crate::recorder::{Ended, RequestDetails};
 use crate::targets::PathTarget;
 use crate::task::Stop;
 use tower_pulse_model::context::UNMATCHED;
 use tower_pulse_model::outcome::Outcome;
-use tower_pulse_model::ranking::RankingSpec;
-use tower_pulse_model::slice::Precisions;
+
+fn record(recorder: &Recorder, kind: Kind, name: &str) {
+    let entry = recorder.entry(kind, name);
+    entry.record_measured(Duration::from_millis(3), Outcome::Success, false);
+}
 
 #[test]
 fn a_sample_belongs_to_the_second_in_which_it_finished() {
@@ -23,27 +26,11 @@ fn a_sample_belongs_to_the_second_in_which_it_finished() {
     assert_eq!(second_of(at(10.5), at(7.2)), 7);
 }
 
-const NOW: i64 = 1_700_000_000;
-/// The maximum number of counters of a recorder.
-const COUNTERS: usize = 1_000;
-
-fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
-    let (clock, manual_clock) = Clock::manual(NOW);
-    let limits = Limits::new(max_contexts, COUNTERS);
-    let recorder = Recorder::new(clock, Precisions::default(), limits);
-    (Arc::new(recorder), manual_clock)
-}
-
-fn record(recorder: &Recorder, kind: Kind, name: &str) {
-    let entry = recorder.entry(kind, name);
-    entry.record_measured(Duration::from_millis(3), Outcome::Success, false);
-}
-
 #[test]
 fn the_lag_of_a_drain_is_its_time_after_the_turn_of_a_second() {
-    let (recorder, manual_clock) = recorder(9);
+    let recorder = TestRecorder::new(9);
     let lags = |millis| {
-        manual_clock.advance(Duration::from_millis(millis));
+        recorder.advance(millis);
         recorder.drain();
         let stats = recorder.drain.drain_stats();
         (stats.lag, stats.max_lag)
@@ -56,10 +43,9 @@ fn the_lag_of_a_drain_is_its_time_after_the_turn_of_a_second() {
 
 #[test]
 fn a_batch_that_is_put_back_is_merged_with_what_came() {
-    let (recorder, _) = recorder(9);
+    let recorder = TestRecorder::new(9);
     record(&recorder, Kind::Http, "GET /");
-    recorder.drain();
-    let batch = recorder.drain.take();
+    let batch = recorder.drained();
     record(&recorder, Kind::Http, "GET /");
     recorder.drain();
     recorder.put_back(batch);
@@ -68,11 +54,10 @@ fn a_batch_that_is_put_back_is_merged_with_what_came() {
 
 #[test]
 fn totals_are_those_since_the_start() {
-    let (recorder, _) = recorder(9);
+    let recorder = TestRecorder::new(9);
     for _ in 0..2 {
         record(&recorder, Kind::Timer, "job");
-        recorder.drain();
-        recorder.drain.take();
+        recorder.drained();
     }
     let totals = recorder.drain.totals();
     let totals: Vec<_> = totals.iter().map(|(_, totals)| totals.count).collect();
@@ -81,17 +66,15 @@ fn totals_are_those_since_the_start() {
 
 #[test]
 fn totals_tell_of_traces_and_of_a_target() {
-    let (clock, manual_clock) = Clock::manual(NOW);
-    let limits = Limits {
+    let recorder = TestRecorder::with_limits(Limits {
         targets: vec![PathTarget::new("GET /", Duration::from_millis(400), 0.9)],
         ..Limits::new(9, COUNTERS)
-    };
-    let recorder = Recorder::new(clock, Precisions::default(), limits);
+    });
     let finish = |context: &str, millis, status: u16, trace_id| {
         let entry = recorder.entry(Kind::Http, context);
         let start = entry.recording().clock().tick();
         entry.recording().request_started();
-        manual_clock.advance(Duration::from_millis(millis));
+        recorder.advance(millis);
         let ended = Ended {
             outcome: Outcome::from_status(status),
             is_error: status >= 500,
@@ -124,7 +107,7 @@ fn totals_tell_of_traces_and_of_a_target() {
 #[cfg(feature = "query")]
 #[test]
 fn totals_of_counters_are_those_since_the_start_drained_or_not() {
-    let (recorder, _) = recorder(9);
+    let recorder = TestRecorder::new(9);
     let totals = || {
         let mut totals: Vec<_> = recorder.counter_totals().into_iter().collect();
         totals.sort();
@@ -133,8 +116,7 @@ fn totals_of_counters_are_those_since_the_start_drained_or_not() {
     assert_eq!(totals(), []);
     for _ in 0..2 {
         recorder.counter("sales").add(3);
-        recorder.drain();
-        recorder.drain.take();
+        recorder.drained();
     }
     recorder.counter("sales").add(-10);
     recorder.counter("refunds");
@@ -150,7 +132,7 @@ fn totals_of_counters_are_those_since_the_start_drained_or_not() {
 
 #[test]
 fn requests_without_a_route_share_a_context_however_they_are_named() {
-    let (recorder, _) = recorder(9);
+    let recorder = TestRecorder::new(9);
     let entry = recorder.entry(Kind::Http, UNMATCHED);
     assert!(Arc::ptr_eq(&entry, &recorder.unmatched));
     let existing = recorder.existing_http(UNMATCHED);
@@ -164,12 +146,12 @@ fn a_context_has_a_few_shards_at_least_two() {
         shards.is_power_of_two() && (2..=8).contains(&shards),
         "{shards}"
     );
-    assert_eq!(recorder(9).0.shards(), shards);
+    assert_eq!(TestRecorder::new(9).shards(), shards);
 }
 
 #[test]
 fn only_names_beyond_the_maximum_overflow() {
-    let (recorder, _) = recorder(1);
+    let recorder = TestRecorder::new(1);
     for number in 0..COUNTERS {
         let counter = recorder.counter(&format!("counter {number}"));
         assert_eq!(counter.name(), format!("counter {number}"));
@@ -186,40 +168,34 @@ fn only_names_beyond_the_maximum_overflow() {
 
 #[tokio::test]
 async fn ids_of_a_ranking_start_a_flush_before_some_are_dropped() {
-    let (recorder, _) = recorder(9);
-    let pressed = |recorder: &Recorder| {
-        recorder.drain();
+    let recorder = TestRecorder::new(9);
+    let pressed = || {
+        recorder.drained();
         let pressed = recorder.drain.pressure.notified().now_or_never();
-        recorder.drain.take();
         pressed.is_some()
     };
     for max_ids in [10, 3_000] {
-        let spec = RankingSpec {
-            interval: 60,
-            slices: 1,
-            max_ids,
-        };
-        let ranking = recorder.ranking(&max_ids.to_string(), spec);
+        let ranking = recorder.ranking(&max_ids.to_string(), spec(max_ids));
         let ranking = ranking.expect("there is none of this name");
         for (ids, is_pressed) in [(1_499, false), (1_500, max_ids == 3_000)] {
             (0..ids).for_each(|id| ranking.add(&id.to_string(), 1));
-            assert_eq!(pressed(&recorder), is_pressed, "{ids} of {max_ids} ids");
+            assert_eq!(pressed(), is_pressed, "{ids} of {max_ids} ids");
         }
     }
     (0..COUNTERS).for_each(|name| recorder.counter(&name.to_string()).increment());
-    assert!(!pressed(&recorder), "max_counters bounds counters");
+    assert!(!pressed(), "max_counters bounds counters");
 }
 
 #[tokio::test]
 async fn samples_are_drained_at_the_turn_of_each_second() {
-    let (recorder, manual_clock) = recorder(9);
-    manual_clock.advance(Duration::from_millis(300));
+    let recorder = TestRecorder::new(9);
+    recorder.advance(300);
     let (stop, stopped) = Stop::new();
     let draining = tokio::spawn(stopped.run(Box::pin(recorder.clone().drain_each_second())));
     for (millis, pending) in [(699, 0), (1, 2), (999, 0), (1, 2)] {
         record(&recorder, Kind::Http, "GET /");
         tokio::task::yield_now().await;
-        manual_clock.advance(Duration::from_millis(millis));
+        recorder.advance(millis);
         tokio::task::yield_now().await;
         assert_eq!(recorder.drain.take().len(), pending, "after {millis} ms");
     }
@@ -229,7 +205,7 @@ async fn samples_are_drained_at_the_turn_of_each_second() {
 
 #[test]
 fn no_more_marks_wait_than_there_is_room_for_wherever_they_are() {
-    let (recorder, _) = recorder(9);
+    let recorder = TestRecorder::new(9);
     let add = |number: usize| {
         let mark = Mark::of_text(number.to_string(), NOW, "deploy").expect("it is short");
         recorder.add_mark(mark)
