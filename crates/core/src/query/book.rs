@@ -177,11 +177,8 @@ mod tests {
     }
 
     fn counts(book: &Book) -> Vec<(String, f64)> {
-        let count = |id: &ContextId| book.added(id, 7_200).map(|added| added.count);
-        let contexts = book.contexts();
-        let mut counts: Vec<_> = contexts
-            .filter_map(|id| Some((id.name.to_string(), count(id)?)))
-            .collect();
+        let count = |id: &ContextId| Some((id.name.to_string(), book.added(id, 7_200)?.count));
+        let mut counts: Vec<_> = book.contexts().filter_map(count).collect();
         counts.sort_by(|a, b| a.0.cmp(&b.0));
         counts
     }
@@ -196,10 +193,8 @@ mod tests {
             context("/late", &[1], &[1, 2]),
         ];
         let book = Book::default().with(page(contexts, 4));
-        assert_eq!(
-            counts(&book),
-            [("/book".into(), 2.0), ("/both".into(), 1.0)]
-        );
+        let expected = [("/book".into(), 2.0), ("/both".into(), 1.0)];
+        assert_eq!(counts(&book), expected);
         let both = ContextId::new(Kind::Http, "/both");
         let added = book.added(&both, 7_200).expect("there is one");
         assert!((added.sum - 0.030).abs() < 1e-12 && (added.sumsq - 0.0009).abs() < 1e-12);
@@ -230,14 +225,11 @@ mod tests {
         assert_eq!(counts(&book), [("/a".into(), 1.0)]);
         assert_eq!(book.problems(), []);
         // The list is now shorter than the offset.
-        let book = book
-            .with(page(foreign(&["/a"]), 9))
-            .with(page(Vec::new(), 1));
+        let book = book.with(page(foreign(&["/a"]), 9));
+        let book = book.with(page(Vec::new(), 1));
         assert_eq!((book.offset(), book.pause().as_secs()), (0, 10));
-        let many: Vec<_> = (0..FIRST_CONTEXTS)
-            .map(|n| context(&n.to_string(), &[1], &[1]))
-            .collect();
-        let book = Book::default().with(page(many, 9_000));
+        let many = (0..FIRST_CONTEXTS).map(|n| context(&n.to_string(), &[1], &[1]));
+        let book = Book::default().with(page(many.collect(), 9_000));
         assert_eq!(book.pause().as_secs(), 10, "later pages wait for 10 s");
     }
 }

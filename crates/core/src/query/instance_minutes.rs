@@ -380,6 +380,12 @@ mod tests {
         HeldInstance::new(instance.into(), minute)
     }
 
+    /// A minute of some instances that each have one context.
+    fn minutes<const N: usize>(instances: [(&str, (&str, u64, u64)); N]) -> Vec<HeldInstance> {
+        let minutes = instances.map(|(instance, context)| minute(instance, &[context]));
+        minutes.into()
+    }
+
     fn ratios(minutes: &[Vec<HeldInstance>], context: Option<&str>) -> Vec<Option<f64>> {
         let mut comparison = Comparison::default();
         for (start, held) in (0..).step_by(60).zip(minutes) {
@@ -390,46 +396,37 @@ mod tests {
 
     #[test]
     fn the_mix_of_contexts_does_not_change_the_ratio() {
-        let minutes = [0, 1].map(|_| {
-            vec![
-                minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]),
-                minute("b", &[("fast", 10, 10), ("slow", 90, 1_000)]),
-            ]
-        });
-        assert_eq!(ratios(&minutes, None), [Some(1.0); 2]);
-        let minutes = [0, 1].map(|_| {
-            vec![
-                minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]),
-                minute("b", &[("fast", 10, 20), ("slow", 90, 2_000)]),
-            ]
-        });
-        assert_eq!(ratios(&minutes, None), [Some(0.5), Some(2.0)]);
-        assert_eq!(ratios(&minutes, Some("fast")), [Some(0.5), Some(2.0)]);
-        assert_eq!(ratios(&minutes, Some("none")), []);
+        // The second instance gets the slow requests, and takes this many times as long.
+        let ratios = |times: u64, context| {
+            let minutes = [0, 1].map(|_| {
+                let first = minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]);
+                let second = [("fast", 10, 10 * times), ("slow", 90, 1_000 * times)];
+                vec![first, minute("b", &second)]
+            });
+            ratios(&minutes, context)
+        };
+        assert_eq!(ratios(1, None), [Some(1.0); 2]);
+        assert_eq!(ratios(2, None), [Some(0.5), Some(2.0)]);
+        assert_eq!(ratios(2, Some("fast")), [Some(0.5), Some(2.0)]);
+        assert_eq!(ratios(2, Some("none")), []);
     }
 
     #[test]
     fn only_the_same_minutes_are_compared() {
         let minutes = [
-            vec![minute("a", &[("x", 50, 10)]), minute("b", &[("x", 10, 10)])],
+            minutes([("a", ("x", 50, 10)), ("b", ("x", 10, 10))]),
             // In this minute, all requests are slow, and most of them are on `b`.
-            vec![
-                minute("a", &[("x", 10, 900)]),
-                minute("b", &[("x", 50, 900)]),
-            ],
+            minutes([("a", ("x", 10, 900)), ("b", ("x", 50, 900))]),
             // In this minute, `b` is the only instance.
-            vec![minute("b", &[("x", 500, 9_000)])],
+            minutes([("b", ("x", 500, 9_000))]),
         ];
         assert_eq!(ratios(&minutes, None), [Some(1.0); 2]);
     }
 
     #[test]
     fn few_requests_have_no_ratio() {
-        let few = [vec![
-            minute("a", &[("x", 9, 10)]),
-            minute("b", &[("x", 90, 10)]),
-            minute("c", &[("y", 90, 10)]),
-        ]];
+        let (a, b, c) = (("x", 9, 10), ("x", 90, 10), ("y", 90, 10));
+        let few = [minutes([("a", a), ("b", b), ("c", c)])];
         // On `x`, `b` can be compared only with the nine requests of `a`.
         assert_eq!(ratios(&few, None), [None; 3]);
         assert_eq!(ratios(&few, Some("y")), [None]);
@@ -438,12 +435,9 @@ mod tests {
     #[test]
     fn a_process_is_not_compared_with_the_one_that_it_replaced() {
         let minutes = [
-            vec![minute("old", &[("x", 100, 10)])],
-            vec![
-                minute("old", &[("x", 50, 10)]),
-                minute("new", &[("x", 50, 90)]),
-            ],
-            vec![minute("new", &[("x", 100, 90)])],
+            minutes([("old", ("x", 100, 10))]),
+            minutes([("old", ("x", 50, 10)), ("new", ("x", 50, 90))]),
+            minutes([("new", ("x", 100, 90))]),
         ];
         assert_eq!(ratios(&minutes, None), [None; 2]);
     }
@@ -451,17 +445,15 @@ mod tests {
     #[test]
     fn a_minute_is_read_again_when_it_is_over_for_twice_as_long() {
         let mut read_at = 60;
-        let mut reads = Vec::new();
-        for now in 60..=60 + 7_800 {
-            if now == 60 || is_due(0, read_at, now) {
-                reads.push(now - 60);
-                read_at = now;
+        let reads = (0..=7_800).filter(|over| {
+            let is_read = *over == 0 || is_due(0, read_at, 60 + over);
+            if is_read {
+                read_at = 60 + over;
             }
-        }
-        let expected = [
-            0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096,
-        ];
-        assert_eq!(reads, expected);
+            is_read
+        });
+        let doubled = [0].into_iter().chain((0..=12).map(|power| 1 << power));
+        assert_eq!(reads.collect::<Vec<_>>(), doubled.collect::<Vec<_>>());
         assert!(is_due(0, 100, 99), "the clock went back");
     }
 }

@@ -262,18 +262,9 @@ mod tests {
         for (query, number) in [("", None), ("limit=0", Some(0)), ("limit=007", Some(7))] {
             assert_eq!(asked(query).expect("valid").limit, number);
         }
-        for query in [
-            "limit=",
-            "limit=1000000001",
-            "limit=99999999999999999999999",
-            "limit=-1",
-            "limit=%2B1",
-            "limit=+1",
-            "limit=1e3",
-            "limit=١",
-            "limit=1&limit=1",
-        ] {
-            let refused = asked(query).expect_err(query);
+        let refused = "1000000001 99999999999999999999999 -1 %2B1 +1 1e3 ١ 1&limit=1";
+        for limit in refused.split(' ').chain([""]) {
+            let refused = asked(&format!("limit={limit}")).expect_err(limit);
             assert!(refused.contains(r#"name: "limit""#), "{refused}");
         }
     }

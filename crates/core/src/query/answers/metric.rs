@@ -173,33 +173,29 @@ mod tests {
     use tower_pulse_model::measures::Measure;
     use tower_pulse_model::outcome::Outcome;
 
-    fn counter(slices: &[(i64, i64)]) -> CounterSeries {
-        let slices = slices.iter();
-        let slices = slices.map(|(start, n)| SliceCount::new(*start, *n));
-        CounterSeries::new("a", slices.collect())
+    fn counter<const N: usize>(slices: [(i64, i64); N]) -> CounterSeries {
+        let slices = slices.map(|(start, n)| SliceCount::new(start, n));
+        CounterSeries::new("a", slices.into())
     }
 
     #[test]
     fn counters_are_joined_by_slice() {
-        let hits = counter(&[(0, 4), (60, 0), (180, 2)]);
-        let other = counter(&[(0, 1), (120, 3)]);
-        let values = |metric: SeriesMetric| metric.of_counters(&[hits.clone(), other.clone()]);
+        let hits = counter([(0, 4), (60, 0), (180, 2)]);
+        let both = [hits.clone(), counter([(0, 1), (120, 3)])];
         let numbers = |metric: SeriesMetric| {
             let number = |(start, value)| match value {
                 SeriesValue::Number(number) => (start, number),
                 other => panic!("{other:?}"),
             };
-            values(metric).into_iter().map(number).collect::<Vec<_>>()
+            let values = metric.of_counters(&both).into_iter();
+            values.map(number).collect::<Vec<_>>()
         };
-        assert_eq!(
-            numbers(SeriesMetric::ErrorShare),
-            [(0, Some(0.25)), (60, None), (120, None), (180, Some(0.0))]
-        );
+        let shares = [(0, Some(0.25)), (60, None), (120, None), (180, Some(0.0))];
+        assert_eq!(numbers(SeriesMetric::ErrorShare), shares);
         assert_eq!(numbers(SeriesMetric::Mean)[0], (0, Some(0.25e-6)));
-        let hits = SeriesMetric::Hits.of_counters(std::slice::from_ref(&hits));
-        let of = format!("{:?}", &hits[1..]);
+        let of = format!("{:?}", &SeriesMetric::Hits.of_counters(&[hits])[1..]);
         assert_eq!(of, "[(60, Count(0)), (180, Count(2))]");
-        let total = SeriesMetric::Total.of_counters(&[counter(&[(0, 2_500_000)])]);
+        let total = SeriesMetric::Total.of_counters(&[counter([(0, 2_500_000)])]);
         assert_eq!(format!("{total:?}"), "[(0, Number(Some(2.5)))]");
     }
 
@@ -210,13 +206,12 @@ mod tests {
             sums.times.record(millis * 1_000_000);
             sums.outcomes.record(outcome, outcome.is_error());
         }
-        let measures = [
+        for (measure, number) in [
             (Measure::PollTime, 1_000_000),
             (Measure::Waited, 3_000_000),
             (Measure::LongestPoll, 700_000),
             (Measure::Polls, 4),
-        ];
-        for (measure, number) in measures {
+        ] {
             sums.measures.add(measure, number);
         }
         // The middle of a bucket may lie beyond the exact bounds.
@@ -242,23 +237,18 @@ mod tests {
             let is_exact = !matches!(metric, SeriesMetric::P50);
             assert_eq!(metric.error(&sums) == 0.0, is_exact);
         }
-        let hits = SeriesMetric::Hits.of_record(Kind::Http, &sums);
-        assert!(matches!(hits, SeriesValue::Count(2)), "{hits:?}");
-        let errors = SeriesMetric::Errors.of_record(Kind::Http, &sums);
-        assert!(matches!(errors, SeriesValue::Count(1)), "{errors:?}");
-        let SeriesValue::Outcomes(counts) = SeriesMetric::Outcomes.of_record(Kind::Http, &sums)
-        else {
+        let value = |metric: SeriesMetric| metric.of_record(Kind::Http, &sums);
+        assert!(matches!(value(SeriesMetric::Hits), SeriesValue::Count(2)));
+        assert!(matches!(value(SeriesMetric::Errors), SeriesValue::Count(1)));
+        let SeriesValue::Outcomes(counts) = value(SeriesMetric::Outcomes) else {
             panic!("outcomes");
         };
         let count = |name| counts.iter().find(|(other, _)| *other == name);
-        let expected = [("2xx", 1), ("4xx", 0), ("5xx", 1)];
-        assert!(
-            expected
-                .iter()
-                .all(|expected| count(expected.0) == Some(*expected))
-        );
+        for outcome in [("2xx", 1), ("4xx", 0), ("5xx", 1)] {
+            assert_eq!(count(outcome.0), Some(outcome));
+        }
         assert_eq!(count("completed"), None, "only timers complete");
-        let SeriesValue::Times(times) = SeriesMetric::Times.of_record(Kind::Http, &sums) else {
+        let SeriesValue::Times(times) = value(SeriesMetric::Times) else {
             panic!("times");
         };
         assert_eq!((times.count, times.p95), (2, Some(0.003)));
