@@ -70,15 +70,12 @@ impl DirtyBit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recorder::tests::visited;
 
     #[test]
     fn each_mark_is_taken_once() {
         let dirty_bits = DirtyBits::new(130);
-        let taken = || {
-            let mut places = Vec::new();
-            dirty_bits.take(|place| places.push(place));
-            places
-        };
+        let taken = || visited(|visit| dirty_bits.take(visit));
         assert!(taken().is_empty());
         for place in [129, 0, 64, 63, 64] {
             dirty_bits.dirty_bit(place).set();
@@ -92,35 +89,25 @@ mod tests {
     fn a_mark_is_not_lost_while_others_are_taken() {
         let dirty_bits = DirtyBits::new(4);
         let written: [AtomicU64; 4] = Default::default();
-        let stop = AtomicU64::new(0);
         let mut seen = [0; 4];
+        let mut take = || {
+            dirty_bits.take(|place| seen[place] += written[place].swap(0, Ordering::Relaxed));
+        };
         std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..4)
-                .map(|place| {
-                    let (dirty_bit, written) = (dirty_bits.dirty_bit(place), &written[place]);
-                    scope.spawn(move || {
-                        for _ in 0..20_000 {
-                            written.fetch_add(1, Ordering::Relaxed);
-                            dirty_bit.set();
-                        }
-                    })
+            let writers = [0, 1, 2, 3].map(|place| {
+                let (dirty_bit, written) = (dirty_bits.dirty_bit(place), &written[place]);
+                scope.spawn(move || {
+                    for _ in 0..20_000 {
+                        written.fetch_add(1, Ordering::Relaxed);
+                        dirty_bit.set();
+                    }
                 })
-                .collect();
-            let drain = scope.spawn(|| {
-                let mut seen = [0; 4];
-                while stop.load(Ordering::Relaxed) == 0 {
-                    dirty_bits
-                        .take(|place| seen[place] += written[place].swap(0, Ordering::Relaxed));
-                }
-                seen
             });
-            for writer in writers {
-                writer.join().expect("a writer ends");
+            while !writers.iter().all(|writer| writer.is_finished()) {
+                take();
             }
-            stop.store(1, Ordering::Relaxed);
-            seen = drain.join().expect("the drain ends");
         });
-        dirty_bits.take(|place| seen[place] += written[place].swap(0, Ordering::Relaxed));
+        take();
         assert_eq!(seen, [20_000; 4]);
     }
 }

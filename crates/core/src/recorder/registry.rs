@@ -101,6 +101,7 @@ impl<E> Registry<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recorder::tests::visited;
 
     #[test]
     fn names_beyond_the_maximum_share_one_entry() {
@@ -121,11 +122,7 @@ mod tests {
     #[test]
     fn an_entry_is_visited_where_it_was_copied_and_once_per_mark() {
         let registry = Registry::new(9, |dirty_bit| dirty_bit);
-        let visited = |copied| {
-            let mut places = Vec::new();
-            registry.take_dirty(copied, |place| places.push(place));
-            places
-        };
+        let visited = |copied| visited(|visit| registry.take_dirty(copied, visit));
         for name in ["a", "b", "c"] {
             registry.get_or_insert(name, |_, dirty_bit| dirty_bit).set();
         }

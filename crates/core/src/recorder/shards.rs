@@ -221,12 +221,12 @@ pub fn thread_number() -> usize {
 
 #[cfg(test)]
 mod tests {
-
     use proptest::collection::vec;
     use proptest::{num, prop_assert_eq};
 
     use super::*;
     use crate::recorder::dirty_bits::DirtyBits;
+    use crate::recorder::tests::visited;
     use tower_pulse_model::histogram::{Histogram, bucket_of};
     use tower_pulse_model::measures::Measure;
     use tower_pulse_model::outcome::OUTCOMES;
@@ -258,19 +258,16 @@ mod tests {
     fn the_first_sample_after_a_drain_marks_the_context() {
         let dirty_bits = DirtyBits::new(3);
         let cells = Cells::new(4, dirty_bits.dirty_bit(2));
-        let marked = || {
-            let mut places = Vec::new();
-            dirty_bits.take(|place| places.push(place));
-            places
-        };
+        let marked = || visited(|visit| dirty_bits.take(visit));
+        let record = |thread| cells.record(thread, Sample(5, Outcome::Success, false), []);
         let mut scratch = Scratch::new();
         for _ in 0..3 {
             assert!(marked().is_empty());
-            cells.record(1, Sample(5, Outcome::Success, false), []);
+            record(1);
             assert_eq!(marked(), [2]);
-            cells.record(1, Sample(5, Outcome::Success, false), []);
+            record(1);
             assert!(marked().is_empty(), "the shard was filled already");
-            cells.record(2, Sample(5, Outcome::Success, false), []);
+            record(2);
             assert_eq!(marked(), [2], "another shard");
             let drained = cells.drain(&mut scratch).expect("some were recorded");
             assert_eq!(drained.times.count, 3);
@@ -294,33 +291,24 @@ mod tests {
     fn any_thread_finds_the_only_free_shard() {
         for (thread, free) in (0..4).flat_map(|thread| (0..4).map(move |free| (thread, free))) {
             let cells = cells(4);
-            let shards = cells.shards.iter().enumerate();
-            let guards: Vec<_> = shards
-                .filter(|(at, _)| *at != free)
-                .map(|(_, shard)| shard.take_free())
-                .collect();
+            let others = (0..4).filter(|at| *at != free);
+            let guards: Vec<_> = others.map(|at| cells.shards[at].take_free()).collect();
             let (shard, was_empty) = cells.free_shard(thread);
-            assert!(
-                std::ptr::eq(shard.0, &cells.shards[free]),
-                "{thread} {free}"
-            );
-            assert!(was_empty);
+            let is_free = std::ptr::eq(shard.0, &cells.shards[free]);
+            assert!(is_free && was_empty, "{thread} {free}");
             drop(guards);
         }
     }
 
     #[test]
     fn each_thread_has_a_number_of_its_own() {
-        let numbers: Vec<_> = (0..3)
-            .map(|_| std::thread::spawn(|| (thread_number(), thread_number())))
-            .map(|thread| thread.join().expect("it ends"))
-            .collect();
-        assert!(
-            numbers
-                .iter()
-                .all(|(first, again)| first == again && *first > 0)
-        );
-        assert!(numbers[0].0 < numbers[1].0 && numbers[1].0 < numbers[2].0);
+        let [first, second, third] = [0; 3].map(|_| {
+            let thread = std::thread::spawn(|| (thread_number(), thread_number()));
+            let (number, again) = thread.join().expect("it ends");
+            assert_eq!(number, again);
+            number
+        });
+        assert!(0 < first && first < second && second < third);
     }
 
     proptest::proptest! {

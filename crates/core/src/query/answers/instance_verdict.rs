@@ -192,41 +192,35 @@ mod tests {
         Compare::new(&row)
     }
 
-    /// The verdict on an instance. `paths` has the milliseconds and the number of its requests on each path. On the
-    /// other instances, each path takes 10 ms.
-    fn verdict(compare: &Compare, paths: &[(u64, usize)]) -> InstanceVerdict {
+    /// The number of slower paths of an instance whose requests take these milliseconds on each path, and 10 ms on the
+    /// other instances. Each path has 300 requests, and the last one `few`.
+    fn slower_or_few(compare: &Compare, paths: &[u64], few: usize) -> (Spread, usize, usize) {
         let mut verdict = InstanceVerdict::default();
-        for (millis, count) in paths {
-            let own = measured(&about(*millis, *count), 0);
+        for (at, millis) in paths.iter().enumerate() {
+            let count = if at + 1 == paths.len() { few } else { 300 };
+            let own = measured(&about(*millis, count), 0);
             let others = measured(&about(10, 300), 0);
             verdict.add(&path(own, others, compare), compare);
         }
-        verdict
+        (verdict.slower, verdict.slower_paths, verdict.compared)
     }
 
     #[test]
     fn an_instance_is_slower_on_all_paths_or_on_some() {
         let twice = of_ratio(2.0, true);
-        let slower = |compare: &Compare, paths: &[(u64, usize)]| {
-            let verdict = verdict(compare, paths);
-            (verdict.slower, verdict.slower_paths, verdict.compared)
-        };
-        let all = slower(&twice, &[(20, 300), (19, 300), (22, 300)]);
-        assert_eq!(all, (Spread::All, 3, 3));
+        let slower = |compare: &Compare, paths: &[u64]| slower_or_few(compare, paths, 300);
+        assert_eq!(slower(&twice, &[20, 19, 22]), (Spread::All, 3, 3));
         // One path has too few requests to tell.
-        let few = slower(&twice, &[(20, 300), (19, 300), (14, 10)]);
+        let few = slower_or_few(&twice, &[20, 19, 14], 10);
         assert_eq!(few, (Spread::All, 2, 3));
-        let most = slower(&twice, &[(20, 300), (19, 300), (10, 300)]);
-        assert_eq!(most, (Spread::Most, 2, 3));
+        assert_eq!(slower(&twice, &[20, 19, 10]), (Spread::Most, 2, 3));
         let alike = of_ratio(1.1, false);
-        let some = slower(&alike, &[(20, 300), (10, 300), (10, 300)]);
-        assert_eq!(some, (Spread::Some, 1, 3));
-        let none = slower(&alike, &[(13, 300), (10, 300)]);
-        assert_eq!(none, (Spread::None, 0, 2));
+        assert_eq!(slower(&alike, &[20, 10, 10]), (Spread::Some, 1, 3));
+        assert_eq!(slower(&alike, &[13, 10]), (Spread::None, 0, 2));
         // An instance that stands out is slightly slower on all paths.
-        let slightly = slower(&of_ratio(1.3, true), &[(13, 300), (13, 300)]);
+        let slightly = slower(&of_ratio(1.3, true), &[13, 13]);
         assert_eq!(slightly, (Spread::All, 2, 2));
-        assert_eq!(slower(&twice, &[(20, 300)]).0, Spread::Some);
+        assert_eq!(slower(&twice, &[20]).0, Spread::Some);
         assert_eq!(slower(&twice, &[]), (Spread::None, 0, 0));
     }
 

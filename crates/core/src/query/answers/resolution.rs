@@ -170,9 +170,8 @@ mod tests {
         let all = Resolution::all(&Precisions::default(), has_counters, Tiers::default());
         let bounds = asked.map(|window| window.bounds(NOW));
         let chosen = Resolution::choose(&all, given, bounds.as_ref(), NOW).expect("there is one");
-        let points = bounds.map_or(0, |bounds| {
-            chosen.slices(&bounds).seconds() / i64::from(chosen.precision)
-        });
+        let seconds = bounds.map_or(0, |bounds| chosen.slices(&bounds).seconds());
+        let points = seconds / i64::from(chosen.precision);
         (chosen.precision, chosen.is_counter, points)
     }
 
@@ -194,10 +193,8 @@ mod tests {
         }
         let between = |from, to| Some(Window::of(NOW - from, NOW - to));
         assert_eq!(chosen(true, None, between(100, 40)), (1, true, 60));
-        assert_eq!(
-            chosen(true, None, between(5_000_000, 0)),
-            (86_400, true, 58)
-        );
+        let two_months = chosen(true, None, between(5_000_000, 0));
+        assert_eq!(two_months, (86_400, true, 58));
         // No slices are kept for so long.
         assert_eq!(chosen(true, None, between(NOW, 0)).0, 86_400);
         assert_eq!(chosen(false, None, between(2_000_000, 0)).0, 21_600);
@@ -207,16 +204,13 @@ mod tests {
     fn the_rows_of_a_table_have_few_points() {
         let windows = [300, 900, 3_600, 21_600, 86_400, 604_800];
         let of_rows = |precisions: &Precisions| {
-            let window = |seconds| Window::seconds(seconds).bounds(NOW);
-            windows.map(|seconds| {
-                let chosen = Resolution::of_rows(precisions, &window(seconds), NOW);
-                chosen.map(|precision| precision.seconds)
-            })
+            let windows = windows.map(|seconds| Window::seconds(seconds).bounds(NOW));
+            let chosen = windows.map(|window| Resolution::of_rows(precisions, &window, NOW));
+            chosen.map(|precision| Some(precision?.seconds))
         };
         let expected = [5, 60, 60, 300, 3_600, 18_000].map(Some);
         assert_eq!(of_rows(&Precisions::default()), expected);
-        let seconds = of_rows(&Precisions::new([1], 120));
-        assert_eq!(seconds, [None; 6]);
+        assert_eq!(of_rows(&Precisions::new([1], 120)), [None; 6]);
     }
 
     #[test]
@@ -236,10 +230,8 @@ mod tests {
         assert_eq!(default.precision, 7, "counters are not kept by the minute");
         let refused = Resolution::choose(&all, Some(5), None, NOW);
         let refused = format!("{:?}", refused.expect_err("there is none"));
-        assert!(
-            refused.contains("is 5: the metric allows 7, 60, 300, 1800, 3600, 21600, 86400"),
-            "{refused}"
-        );
+        let expected = "is 5: the metric allows 7, 60, 300, 1800, 3600, 21600, 86400";
+        assert!(refused.contains(expected), "{refused}");
     }
 
     #[test]

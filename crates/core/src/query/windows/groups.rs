@@ -100,14 +100,12 @@ mod tests {
     use super::*;
     use tower_pulse_model::context::Kind;
 
-    fn ids(numbers: std::ops::Range<usize>) -> std::vec::IntoIter<RecordId> {
-        let ids = numbers.map(|n| RecordId::new(Kind::Http, &n.to_string()));
-        ids.collect::<Vec<_>>().into_iter()
+    fn ids(numbers: std::ops::Range<usize>) -> impl ExactSizeIterator<Item = RecordId> {
+        numbers.map(|n| RecordId::new(Kind::Http, &n.to_string()))
     }
 
     fn sizes(groups: &ContextGroups) -> Vec<usize> {
-        let sizes = groups.groups().iter().map(|group| group.len());
-        sizes.collect()
+        groups.groups().iter().map(|group| group.len()).collect()
     }
 
     #[test]

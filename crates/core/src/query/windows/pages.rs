@@ -79,15 +79,11 @@ pub(super) async fn read_page(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::query::window::Window;
-    use crate::query::windows::held::HeldWindow;
+    use crate::query::windows::held::tests::window;
 
     #[test]
     fn groups_take_turns_page_by_page() {
-        let (clock, _) = Clock::manual(0);
-        let mut held = HeldWindow::new(Window::seconds(300), clock.tick());
-        held.set_seconds(60);
+        let held = window(&[]);
         let moves = |slices| {
             let moves = (0..slices).filter_map(|at| held.plan(0, 60 * at, [Some(1), None]));
             moves.collect::<Vec<Move>>()

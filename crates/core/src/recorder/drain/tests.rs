@@ -108,26 +108,18 @@ fn totals_tell_of_traces_and_of_a_target() {
 #[test]
 fn totals_of_counters_are_those_since_the_start_drained_or_not() {
     let recorder = TestRecorder::new(9);
-    let totals = || {
-        let mut totals: Vec<_> = recorder.counter_totals().into_iter().collect();
-        totals.sort();
-        totals
-    };
-    assert_eq!(totals(), []);
+    assert_eq!(recorder.counter_totals(), HashMap::new());
     for _ in 0..2 {
         recorder.counter("sales").add(3);
         recorder.drained();
     }
     recorder.counter("sales").add(-10);
     recorder.counter("refunds");
-    assert_eq!(totals(), [("refunds".into(), 0), ("sales".into(), -4)]);
+    let totals = HashMap::from([("refunds".into(), 0), ("sales".into(), -4)]);
+    assert_eq!(recorder.counter_totals(), totals);
     (0..COUNTERS).for_each(|number| recorder.counter(&number.to_string()).increment());
     // Two names beyond the maximum share the overflow entry.
-    let overflow = |totals: Vec<(Arc<str>, i64)>| {
-        let overflow = totals.into_iter().find(|(name, _)| &**name == OVERFLOW);
-        overflow.map(|(_, total)| total)
-    };
-    assert_eq!(overflow(totals()), Some(2));
+    assert_eq!(recorder.counter_totals().get(OVERFLOW), Some(&2));
 }
 
 #[test]
@@ -142,10 +134,7 @@ fn requests_without_a_route_share_a_context_however_they_are_named() {
 #[test]
 fn a_context_has_a_few_shards_at_least_two() {
     let shards = Recorder::shards_of_this_machine();
-    assert!(
-        shards.is_power_of_two() && (2..=8).contains(&shards),
-        "{shards}"
-    );
+    assert!([2, 4, 8].contains(&shards), "{shards}");
     assert_eq!(TestRecorder::new(9).shards(), shards);
 }
 
