@@ -67,10 +67,17 @@ impl DirtyBit {
     }
 }
 
+/// The places that a drain visits.
+#[cfg(test)]
+pub(super) fn visited(drain: impl FnOnce(&mut dyn FnMut(usize))) -> Vec<usize> {
+    let mut places = Vec::new();
+    drain(&mut |place| places.push(place));
+    places
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::tests::visited;
 
     #[test]
     fn each_mark_is_taken_once() {

@@ -101,7 +101,7 @@ impl<E> Registry<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::tests::visited;
+    use crate::recorder::dirty_bits::visited;
 
     #[test]
     fn names_beyond_the_maximum_share_one_entry() {

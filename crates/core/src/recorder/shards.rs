@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
     use crate::recorder::dirty_bits::DirtyBits;
-    use crate::recorder::tests::visited;
+    use crate::recorder::dirty_bits::visited;
     use tower_pulse_model::histogram::{Histogram, bucket_of};
     use tower_pulse_model::measures::Measure;
     use tower_pulse_model::outcome::OUTCOMES;

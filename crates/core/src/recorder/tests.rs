@@ -64,13 +64,6 @@ impl TestRecorder {
     }
 }
 
-/// The places that a drain visits.
-pub(super) fn visited(drain: impl FnOnce(&mut dyn FnMut(usize))) -> Vec<usize> {
-    let mut places = Vec::new();
-    drain(&mut |place| places.push(place));
-    places
-}
-
 /// The context `GET /`.
 pub(super) fn root() -> ContextId {
     ContextId::new(Kind::Http, "GET /")
