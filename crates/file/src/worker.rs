@@ -206,7 +206,9 @@ impl Worker {
             Some(open) if open.is_writable => {
                 let is_due = self.until_commit(open).is_zero();
                 let most = self.options.durable_every + LONGEST_WAIT;
-                let must_not_wait = is_idle || self.since(open.committed) >= most;
+                // The first entries do not wait for the rest of their flush: the file may have opened late.
+                let is_first = open.appended.is_none();
+                let must_not_wait = is_idle || is_first || self.since(open.committed) >= most;
                 is_due && must_not_wait || open.volatile_bytes() >= MOST_VOLATILE
             }
             _ => {
