@@ -30,7 +30,7 @@ scripts: setup
 	@! LC_ALL=C.UTF-8 grep -nE '.{121}' $(SCRIPTS) || { echo "lines have at most 120 characters"; exit 1; }
 
 lint:
-	cargo clippy --locked --workspace --exclude pulse-loom --exclude pulse-protocols --all-targets --all-features -- -D warnings
+	cargo clippy --locked --workspace --exclude pulse-loom --exclude pulse-peers --exclude pulse-protocols --all-targets --all-features -- -D warnings
 
 # Checks the sets of features that most applications choose.
 check-sets:
@@ -40,6 +40,7 @@ check-sets:
 # Checks each feature that turns on others, alone, and the documentation; `make test-all` checks all pairs of features.
 lint-sets:
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
+	cargo clippy --locked -p pulse-peers --all-targets -- -D warnings
 	for features in "" query admin rankings redis row-cache; do \
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features $(PUBLISHED:%=-p %)
