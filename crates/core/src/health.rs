@@ -237,8 +237,8 @@ impl Notices {
     pub fn add_wrong_credentials(&self, clock: &Clock) {
         let mut wrong = lock(&self.credentials);
         wrong.count += 1;
-        let is_told = |at| clock.since(at) < CREDENTIALS_LOGGED_EVERY;
-        if wrong.logged_at.is_some_and(is_told) {
+        let is_recent = |at| clock.since(at) < CREDENTIALS_LOGGED_EVERY;
+        if wrong.logged_at.is_some_and(is_recent) {
             return;
         }
         let new = wrong.count - wrong.logged;

@@ -78,49 +78,49 @@ struct State {
 struct CachedMinute {
     /// The time of the read, in Unix seconds.
     read_at: i64,
-    instances: Vec<HeldInstance>,
+    instances: Vec<CachedInstance>,
     bytes: usize,
 }
 
 impl State {
     /// Whether a minute must be read from the store.
     fn is_due(&self, minute: i64, now: i64) -> bool {
-        let held = self.minutes.get(&minute);
-        held.is_none_or(|held| is_due(minute, held.read_at, now))
+        let cached = self.minutes.get(&minute);
+        cached.is_none_or(|cached| is_due(minute, cached.read_at, now))
     }
 
     /// Drops the minutes for which `is_retained` returns `false`.
     fn retain(&mut self, is_retained: impl Fn(i64) -> bool) {
         self.minutes.retain(|minute, _| is_retained(*minute));
-        self.bytes = self.minutes.values().map(|held| held.bytes).sum();
+        self.bytes = self.minutes.values().map(|cached| cached.bytes).sum();
     }
 
     /// Caches a minute if there is room for it. Otherwise returns it.
-    fn hold(&mut self, minute: i64, held: CachedMinute, most_bytes: usize) -> Option<CachedMinute> {
-        if let Some(before) = self.minutes.remove(&minute) {
+    fn cache(&mut self, at: i64, minute: CachedMinute, most_bytes: usize) -> Option<CachedMinute> {
+        if let Some(before) = self.minutes.remove(&at) {
             self.bytes -= before.bytes;
         }
-        if self.bytes + held.bytes > most_bytes {
-            return Some(held);
+        if self.bytes + minute.bytes > most_bytes {
+            return Some(minute);
         }
-        self.bytes += held.bytes;
-        self.minutes.insert(minute, held);
+        self.bytes += minute.bytes;
+        self.minutes.insert(at, minute);
         None
     }
 }
 
 /// The requests of an instance in a minute.
-struct HeldInstance {
+struct CachedInstance {
     instance: Arc<str>,
     version: Option<Arc<str>>,
     /// The sums of all contexts, packed.
     all: Box<[u8]>,
-    contexts: HashMap<RecordId, HeldContext>,
+    contexts: HashMap<RecordId, CachedContext>,
     machine: Option<MachineMinute>,
 }
 
 /// The requests of an instance on a context in a minute.
-struct HeldContext {
+struct CachedContext {
     times: Times,
     /// The sums, packed.
     packed: Box<[u8]>,
@@ -149,8 +149,8 @@ impl InstanceMinutes {
         let mut reading = self.reading(minutes, created).await;
         let mut budget = CoopBudget::new(&self.clock);
         let mut comparison = Comparison::default();
-        while let Some((minute, held)) = reading.next().await? {
-            comparison.add(minute, held, context);
+        while let Some((minute, cached)) = reading.next().await? {
+            comparison.add(minute, cached, context);
             budget.yield_if_spent().await;
         }
         Ok(comparison.0)
@@ -168,8 +168,8 @@ impl InstanceMinutes {
         let mut reading = self.reading(minutes, created).await;
         let mut budget = CoopBudget::new(&self.clock);
         let mut beside = BesideOthers::default();
-        while let Some((minute, held)) = reading.next().await? {
-            let Some(own) = held.iter().find(|of| *of.instance == *instance) else {
+        while let Some((minute, cached)) = reading.next().await? {
+            let Some(own) = cached.iter().find(|of| *of.instance == *instance) else {
                 continue;
             };
             beside.machine.extend(own.machine.map(|of| (minute, of)));
@@ -177,7 +177,7 @@ impl InstanceMinutes {
                 continue;
             }
             let others = || {
-                let others = held.iter().filter(|of| *of.instance != *instance);
+                let others = cached.iter().filter(|of| *of.instance != *instance);
                 others.filter(|of| !of.contexts.is_empty())
             };
             beside.add_minute(minute, own, others());
@@ -231,7 +231,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// The next minute with reports.
-    async fn next(&mut self) -> Result<Option<(i64, &[HeldInstance])>, StoreError> {
+    async fn next(&mut self) -> Result<Option<(i64, &[CachedInstance])>, StoreError> {
         let Self { of, now, .. } = *self;
         let mut budget = CoopBudget::new(&of.clock);
         while let Some(minute) = self.minutes.pop_front() {
@@ -245,24 +245,24 @@ impl Reading<'_> {
             if self.read.front().is_some_and(|(of, _)| *of == minute)
                 && let Some((_, reports)) = self.read.pop_front()
             {
-                let mut held = CachedMinute {
+                let mut cached = CachedMinute {
                     read_at: now,
                     instances: Vec::with_capacity(reports.len()),
                     bytes: PER_CONTEXT,
                 };
                 for (instance, minute) in reports {
-                    let instance = HeldInstance::new(instance, minute);
-                    held.bytes += instance.bytes();
-                    held.instances.push(instance);
+                    let instance = CachedInstance::new(instance, minute);
+                    cached.bytes += instance.bytes();
+                    cached.instances.push(instance);
                     budget.yield_if_spent().await;
                 }
-                self.uncached = self.state.hold(minute, held, of.most_bytes);
+                self.uncached = self.state.cache(minute, cached, of.most_bytes);
             }
             let is_known = self.uncached.is_some() || self.state.minutes.contains_key(&minute);
             if is_known {
-                let held = self.uncached.as_ref();
-                let held = held.or_else(|| self.state.minutes.get(&minute));
-                return Ok(held.map(|held| (minute, &held.instances[..])));
+                let cached = self.uncached.as_ref();
+                let cached = cached.or_else(|| self.state.minutes.get(&minute));
+                return Ok(cached.map(|cached| (minute, &cached.instances[..])));
             }
             budget.yield_if_spent().await;
         }
@@ -277,13 +277,13 @@ fn is_due(minute: i64, read_at: i64, now: i64) -> bool {
     !(0..was_over_for.max(1)).contains(&now.saturating_sub(read_at))
 }
 
-impl HeldInstance {
+impl CachedInstance {
     fn new(instance: Arc<str>, minute: InstanceMinute) -> Self {
         let mut all = Aggregate::default();
         let mut contexts = HashMap::with_capacity(minute.contexts.len());
         for (id, sums) in &minute.contexts {
             all.merge(sums);
-            let context = HeldContext {
+            let context = CachedContext {
                 times: Times {
                     count: sums.times.count,
                     sum: sums.times.sum,
@@ -323,7 +323,7 @@ impl HeldInstance {
         let contexts = self.contexts.iter();
         contexts
             .filter(move |(id, _)| context.is_none_or(|context| context == **id))
-            .map(|(id, held)| (*id, held.times))
+            .map(|(id, cached)| (*id, cached.times))
     }
 }
 
@@ -334,12 +334,12 @@ struct Comparison(Vec<(Arc<str>, InstanceSums)>);
 
 impl Comparison {
     /// Adds a minute, which must be later than all minutes that were added before.
-    fn add(&mut self, start: i64, held: &[HeldInstance], context: Option<RecordId>) {
+    fn add(&mut self, start: i64, cached: &[CachedInstance], context: Option<RecordId>) {
         let mut of_all: HashMap<RecordId, Times> = HashMap::new();
-        for (id, times) in held.iter().flat_map(|instance| instance.times(context)) {
+        for (id, times) in cached.iter().flat_map(|instance| instance.times(context)) {
             of_all.entry(id).or_default().add(times);
         }
-        for instance in held {
+        for instance in cached {
             let Some(sums) = instance.sums(context) else {
                 continue;
             };
@@ -367,7 +367,7 @@ mod tests {
     }
 
     /// A minute of an instance: its contexts with the number of their requests, and the milliseconds that each took.
-    fn minute(instance: &str, contexts: &[(&str, u64, u64)]) -> HeldInstance {
+    fn minute(instance: &str, contexts: &[(&str, u64, u64)]) -> CachedInstance {
         let context = |(name, count, millis): &(&str, u64, u64)| {
             let mut sums = Aggregate::default();
             (0..*count).for_each(|_| sums.times.record(millis * 1_000_000));
@@ -377,19 +377,19 @@ mod tests {
             contexts: contexts.iter().map(context).collect(),
             ..InstanceMinute::default()
         };
-        HeldInstance::new(instance.into(), minute)
+        CachedInstance::new(instance.into(), minute)
     }
 
     /// A minute of some instances that each have one context.
-    fn minutes<const N: usize>(instances: [(&str, (&str, u64, u64)); N]) -> Vec<HeldInstance> {
+    fn minutes<const N: usize>(instances: [(&str, (&str, u64, u64)); N]) -> Vec<CachedInstance> {
         let minutes = instances.map(|(instance, context)| minute(instance, &[context]));
         minutes.into()
     }
 
-    fn ratios(minutes: &[Vec<HeldInstance>], context: Option<&str>) -> Vec<Option<f64>> {
+    fn ratios(minutes: &[Vec<CachedInstance>], context: Option<&str>) -> Vec<Option<f64>> {
         let mut comparison = Comparison::default();
-        for (start, held) in (0..).step_by(60).zip(minutes) {
-            comparison.add(start, held, context.map(id));
+        for (start, cached) in (0..).step_by(60).zip(minutes) {
+            comparison.add(start, cached, context.map(id));
         }
         comparison.0.iter().map(|(_, of)| of.ratio()).collect()
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::pace::{Pace, Times};
-use super::{HeldContext, HeldInstance};
+use super::{CachedContext, CachedInstance};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::pack;
@@ -69,8 +69,8 @@ impl BesideOthers {
     pub(super) fn add_minute<'a>(
         &mut self,
         start: i64,
-        own: &HeldInstance,
-        others: impl Iterator<Item = &'a HeldInstance>,
+        own: &CachedInstance,
+        others: impl Iterator<Item = &'a CachedInstance>,
     ) {
         let Some(sums) = own.sums(None) else {
             return;
@@ -103,8 +103,8 @@ impl BesideOthers {
     pub(super) fn add_context<'a>(
         &mut self,
         start: i64,
-        (id, own): (RecordId, &HeldContext),
-        others: impl Iterator<Item = &'a HeldInstance>,
+        (id, own): (RecordId, &CachedContext),
+        others: impl Iterator<Item = &'a CachedInstance>,
     ) {
         if self.contexts.len() >= MAX_CONTEXTS && !self.contexts.contains_key(&id) {
             return;
