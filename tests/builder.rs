@@ -327,15 +327,14 @@ async fn a_row_cache_without_redis() {
         let loader = async |id: String| Ok::<_, String>(Some(id));
         RowCache::builder(&pulse).loader(loader).build()
     };
-    let mut others = vec![(Pulse::builder(), "memory")];
     #[cfg(feature = "file")]
     let dir = pulse_rig::process::TempDir::new("rows");
-    #[cfg(feature = "file")]
-    others.push((
-        Pulse::builder().file(dir.path().join("rows.redb")),
-        "rows.redb",
-    ));
-    for (builder, value) in others {
+    let b = Pulse::builder;
+    for (builder, value) in [
+        (b(), "memory"),
+        #[cfg(feature = "file")]
+        (b().file(dir.path().join("rows.redb")), "rows.redb"),
+    ] {
         let error = build(builder).unwrap_err();
         assert_eq!(error.field(), "store", "{error}");
         for part in [value, "Redis", "`redis`"] {

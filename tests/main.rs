@@ -12,7 +12,6 @@
 mod rig;
 
 mod admin;
-mod builder;
 mod changes;
 mod cleaning;
 mod dashboard;
@@ -22,7 +21,6 @@ mod faults;
 mod file;
 mod frozen;
 mod journal;
-mod layer;
 mod layering;
 mod rankings;
 mod replay;
@@ -30,4 +28,3 @@ mod rows;
 #[macro_use]
 mod stores;
 mod topologies;
-mod warnings;

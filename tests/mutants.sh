@@ -31,10 +31,10 @@ mutate() {
 # Two breaks at a time, as compiling a break keeps one core busy for longer than its tests. The suites use both cores.
 mutate units "$out/shard.txt" --jobs 2 --minimum-test-timeout 40
 # There is no baseline, as it would look for the suites in the broken packages. Most tests wait for a server.
-suites=(--test-package tower-pulse --cargo-arg=--test=integration)
+suites=(--test-package tower-pulse --cargo-arg=--test=features --cargo-arg=--test=integration)
 grep -E '^crates/(core|model)/' "$out/units/mutants.out/missed.txt" >"$out/left.txt"
 RUST_TEST_THREADS=8 mutate suites "$out/left.txt" --baseline skip --timeout 300 "${suites[@]}" \
-  -- -- builder:: journal:: layer:: stores:: warnings:: --skip topologies::
+  -- -- builder:: journal:: layer:: stores:: warnings::
 
 {
   grep -E '^crates/detect/' "$out/units/mutants.out/missed.txt"

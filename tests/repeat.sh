@@ -32,7 +32,10 @@ export RUST_TEST_THREADS=${TEST_THREADS:-4}
 for suite in $suites; do
   # With --lib, cargo would also test the library of pulse-loom, which has no tests.
   target=(--test "$suite") && [ "$suite" != lib ] || target=(--lib --exclude pulse-loom)
+  ! grep -qx "mod $suite;" tests/features.rs || target=(--test features -- "$suite::")
   ! grep -qx "mod $suite;" tests/main.rs || target=(--test integration -- "$suite::")
+  # Tests of the stores have modules with the names of suites.
+  [ "$suite" = stores ] || [ "${target[1]}" != integration ] || target+=(--skip stores::)
   for run in $(seq "$N"); do
     if [ "$run" -gt $((N - BUSY)) ]; then (while :; do :; done) & busy=$!; fi
     log=$logs/$suite.$run

@@ -83,15 +83,15 @@ async fn a_handler_that_spins_computes_and_one_that_sleeps_waits() {
         send(&app, "GET", path).await;
     }
     pulse.flush().await.unwrap();
-    let polls = async |path: &str| {
+    let times = async |path: &str| {
         let question = format!("path?window=15m&context=GET%20{path}");
         let answer = pulse.query().json(&question).await.unwrap();
         let answer: Value = serde_json::from_str(&answer).unwrap();
         let polls = &answer["window"]["polls"];
         ["computing", "waiting"].map(|name| polls[name].as_f64().unwrap())
     };
-    let [spun, waited] = polls("/spin").await;
-    let [computed, slept] = polls("/sleep").await;
+    let [spun, waited] = times("/spin").await;
+    let [computed, slept] = times("/sleep").await;
     assert!(
         waited == 0.0 && spun > computed,
         "{spun} {waited} {computed}"
