@@ -110,7 +110,7 @@ deny:
 chaos: setup
 	cargo build --locked --release --example demo
 	cargo test --locked --release -p tower-pulse --all-features --test chaos -- run $(CHAOS)
-	PULSE_POWER_CUTS=200 cargo test --locked -p tower-pulse --all-features --test integration -- file::power::
+	PULSE_POWER_CUTS=200 cargo test --locked --release -p tower-pulse --all-features --test integration -- file::power::
 
 # Runs three instances under steady traffic, with a fault of one of ten kinds every ten seconds. Fails if a total
 # differs, or if memory or journal grow. PULSE_SEED repeats the faults of a run. Ctrl-C ends all processes of the run.

@@ -66,12 +66,6 @@ fn instance(server: &RedisServer) -> (Pulse, RowCacheBuilder<Slow>, Slow) {
     (pulse, builder, loader)
 }
 
-async fn commands(server: &RedisServer) -> u64 {
-    server.info("stats").await["total_commands_processed"]
-        .parse()
-        .unwrap()
-}
-
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -140,11 +134,11 @@ async fn refreshes() {
     let (pulse, builder, loader) = instance(&server);
     let _cache = builder.build().unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let (before, sent) = (loader.loads(), commands(&server).await);
+    let (before, sent) = (loader.loads(), server.commands().await);
     tokio::time::sleep(SPAN).await;
     let loads = (loader.loads() - before) as f64;
     // The commands that scripts call count as well.
-    let per_refresh = (commands(&server).await - sent) as f64 / loads;
+    let per_refresh = (server.commands().await - sent) as f64 / loads;
     pulse.shutdown().await.unwrap();
     println!(
         "with a loader of 5 ms, 16 at once: {:.0} refreshes a second, {per_refresh:.1} commands each, those within \

@@ -7,7 +7,7 @@ long=$1 && shift
 logs=target/suites && rm -rf "$logs" && mkdir -p "$logs"
 cargo test --no-run "$@" 2>&1 | tee "$logs/build" || exit 1
 
-# Lines such as "Executable tests/stores.rs (target/debug/deps/stores-0123456789abcdef)".
+# Lines such as "Executable tests/main.rs (target/debug/deps/integration-0123456789abcdef)".
 found=$(sed -n 's|.*Executable \([^(]*\)(.*/deps/\(.*\)-[0-9a-f]*)$|\1\2|p' "$logs/build")
 suites=$(awk '$1 != "unittests" { print $NF }' <<<"$found" | grep -vxE 'chaos|soak' | sort -u)
 first=$(for suite in $long; do grep -x "$suite" <<<"$suites"; done)

@@ -15,8 +15,8 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
 use crate::admin::serve;
-use pulse_rig::http::Client;
-use pulse_rig::log::Log;
+use crate::rig::http::Client;
+use crate::rig::log::Log;
 
 /// The role of each session, in place of a database.
 #[derive(Clone)]

@@ -11,8 +11,8 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Pulse};
 
 use crate::admin::serve;
-use pulse_rig::http::{Client, Response};
-use pulse_rig::server::RedisServer;
+use crate::rig::http::{Client, Response};
+use crate::rig::server::RedisServer;
 
 const NOW: i64 = 1_700_000_000;
 /// The most bytes of an answer, and of the answers of a screen together.

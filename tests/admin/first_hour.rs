@@ -13,7 +13,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::admin::serve;
-use pulse_rig::http::Client;
+use crate::rig::http::Client;
 
 const NOW: i64 = 1_700_001_000;
 

@@ -10,9 +10,9 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Condition, Pulse};
 
 use crate::admin::serve;
-use pulse_rig::http::Client;
-use pulse_rig::server::RedisServer;
-use pulse_rig::wait::{PATIENCE, look_until};
+use crate::rig::http::Client;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::{PATIENCE, look_until};
 
 /// The fields of an answer. A field of a group has the group's name and a dot before its own name.
 fn fields(prefix: &str, value: &Value, names: &mut Vec<String>) {

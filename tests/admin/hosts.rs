@@ -5,8 +5,8 @@ use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
 use crate::admin::serve;
-use pulse_rig::http::{Client, Response};
-use pulse_rig::log::Log;
+use crate::rig::http::{Client, Response};
+use crate::rig::log::Log;
 
 async fn served(access: Access) -> Client {
     let pulse = Pulse::builder().build().unwrap();

@@ -11,8 +11,8 @@ use tower_pulse_model::mark::StoredMark;
 use tower_pulse_model::pack::pack;
 
 use crate::admin::serve;
-use pulse_rig::http::{Client, Response};
-use pulse_rig::server::{RedisServer, issue};
+use crate::rig::http::{Client, Response};
+use crate::rig::server::{RedisServer, issue};
 
 const NOW: i64 = 1_700_000_000;
 /// Invisible characters. After the first one, `exe.jpg` is shown as `gpj.exe`.

@@ -7,7 +7,7 @@ use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
 use crate::admin::serve;
-use pulse_rig::http::Client;
+use crate::rig::http::Client;
 
 /// Whether the dashboard is served at a path. Loads the page, its files and an answer of the API, as a browser does.
 async fn is_served(client: &mut Client, path: &str) -> bool {

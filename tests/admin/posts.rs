@@ -8,7 +8,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
 use crate::admin::serve;
-use pulse_rig::http::{Client, Response};
+use crate::rig::http::{Client, Response};
 
 const NOW: i64 = 1_700_000_000;
 const TOKEN: (&str, &str) = ("authorization", "Bearer secret");

@@ -9,7 +9,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::query::{PathsQuery, QueryError, SlowestRequestsQuery};
 
 use crate::admin::serve;
-use pulse_rig::http::{Client, Response};
+use crate::rig::http::{Client, Response};
 
 /// Questions to every endpoint, all of which are answered, and the highest `limit` of each.
 const QUESTIONS: [(&str, Option<usize>); 26] = [

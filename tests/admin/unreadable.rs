@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::rig::http::Client;
+use crate::rig::server::RedisServer;
 use axum::Router;
 use http::StatusCode;
-use pulse_rig::http::Client;
-use pulse_rig::server::RedisServer;
 use redis::aio::MultiplexedConnection;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};

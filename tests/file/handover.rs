@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::file::service::{PAGE, Place};
-use pulse_rig::wait::until;
+use crate::rig::wait::until;
 
 #[tokio::test]
 async fn twenty_processes_hand_the_file_over_and_count_each_request_once() {

@@ -10,7 +10,7 @@ use tower_pulse_core::store::Store;
 use tower_pulse_file::FileIo;
 
 use crate::file::service::Place;
-use pulse_rig::seed::seed;
+use crate::rig::seed::seed;
 
 /// A disk that fails when a test wants it to.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use tower_pulse_file::FileOptions;
 
 use crate::file::power::Power;
 use crate::file::service::{PAGE, Place, Service, released};
-use pulse_rig::wait::until;
+use crate::rig::wait::until;
 
 const ANEW: &str = "All that was recorded is now in a new file";
 const BESIDE: &str = "pulse.redb is left as it is, and the next start reads it";

@@ -12,8 +12,8 @@ use tower_pulse_core::store::in_process::InProcessStore;
 use tower_pulse_file::FileIo;
 use tower_pulse_file::{FileOptions, FileStore};
 
-use pulse_rig::process::{TempDir, is_held};
-use pulse_rig::wait::until;
+use crate::rig::process::{TempDir, is_held};
+use crate::rig::wait::until;
 
 pub const NOW: i64 = 1_700_000_400;
 pub const PAGE: &str = "GET /";

@@ -14,7 +14,7 @@ use tower_pulse_file::{FileIo, FileOptions};
 
 use crate::file::power::Power;
 use crate::file::service::{NOW, PAGE, Place, Service};
-use pulse_rig::wait::until;
+use crate::rig::wait::until;
 
 /// Starts a service on a file with content that the service must not touch. Returns the error of its flush.
 async fn refused(content: &[u8]) -> String {

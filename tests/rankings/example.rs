@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
-use pulse_rig::demo::{Demo, built_example};
-use pulse_rig::http::Client;
-use pulse_rig::proxy::Proxy;
-use pulse_rig::server::{RedisServer, issue};
-use pulse_rig::wait::{PATIENCE, look_until};
+use crate::rig::demo::{Demo, built_example};
+use crate::rig::http::Client;
+use crate::rig::proxy::Proxy;
+use crate::rig::server::{RedisServer, issue};
+use crate::rig::wait::{PATIENCE, look_until};
 
 const HOUR: i64 = 3_600;
 
@@ -144,7 +144,7 @@ async fn without_an_answer_of_the_store_a_like_is_recorded_and_counted_once() {
     assert_eq!(like(&mut client, "7", "").await, 202);
     assert_eq!(client.get("/top").await.status, 503);
     proxy.heal();
-    pulse_rig::wait::until("the like is counted", async || {
+    crate::rig::wait::until("the like is counted", async || {
         let top = client.get("/top").await;
         top.status == 200 && top.json()[0]["score"] == 2
     })

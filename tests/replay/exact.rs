@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::model::{ALL, Counts, Model, generated};
-use pulse_rig::demo::{Demo, built_example};
-use pulse_rig::http::Client;
-use pulse_rig::process::TempDir;
-use pulse_rig::seed;
-use pulse_rig::server::RedisServer;
+use crate::rig::demo::{Demo, built_example};
+use crate::rig::http::Client;
+use crate::rig::process::TempDir;
+use crate::rig::seed;
+use crate::rig::server::RedisServer;
 
 /// 2023-11-14, 13 minutes after an hour. The log is of the past, as the store must use its time.
 const START: i64 = 1_700_000_000;
@@ -161,7 +161,7 @@ async fn in_memory_a_log_is_shown_as_it_is() {
     let first = as_of(&mut client).await;
     assert!((model.last..model.last + 60).contains(&first), "{first}");
     let runs = async || as_of(&mut client).await >= first + 2;
-    pulse_rig::wait::until("the clock runs", runs).await;
+    crate::rig::wait::until("the clock runs", runs).await;
     replay.signal("TERM");
     let status = replay.wait_exit(Duration::from_secs(5)).await;
     assert!(status.is_some_and(|status| status.success()));

@@ -6,8 +6,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::exact::serve;
-use pulse_rig::demo::built_example;
-use pulse_rig::server::RedisServer;
+use crate::rig::demo::built_example;
+use crate::rig::server::RedisServer;
 
 /// Runs the example to its end, with `input` as its standard input.
 pub async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {

@@ -1,6 +1,6 @@
 //! The test rig as a test sees it: all of `pulse_rig`, and [`fold`] and [`reads`], which need tower-pulse itself.
 //!
-//! Include it with `mod rig;`.
+//! A test program has it as `crate::rig`.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
     unreachable_pub,
     missing_docs,
     unused_imports,
-    reason = "test code: a panic is a failed test, and no test binary uses every part"
+    reason = "test code: a panic is a failed test, and most programs use only parts"
 )]
 
 pub use pulse_rig::{

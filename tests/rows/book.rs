@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 
+use crate::rig::wait::until;
 use crate::rows::fixture::{List, Service, Stock};
-use pulse_rig::wait::until;
 
 /// The book's schedule_row_cache().
 async fn schedule_row_cache(

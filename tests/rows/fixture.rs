@@ -12,8 +12,8 @@ use tower_pulse::{Clock, ManualClock, Pulse, StoreError};
 use tower_pulse_core::row_lists::{RowList, RowsQuery};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use pulse_rig::server::RedisServer;
-use pulse_rig::wait::{let_tasks_run, until};
+use crate::rig::server::RedisServer;
+use crate::rig::wait::{let_tasks_run, until};
 
 pub const NOW: i64 = 1_700_000_000;
 
@@ -207,9 +207,9 @@ impl Service {
 
     /// On a cluster that tests share.
     pub async fn cluster() -> Self {
-        let cluster = pulse_rig::shared::cluster().await;
+        let cluster = crate::rig::shared::cluster().await;
         let options = RedisOptions::cluster(cluster.urls()).unwrap();
-        Self::new(options.prefix(pulse_rig::shared::prefix()).unwrap(), None)
+        Self::new(options.prefix(crate::rig::shared::prefix()).unwrap(), None)
     }
 
     /// A connection to the server.
@@ -237,7 +237,7 @@ impl Service {
     pub async fn advance(&self, millis: u64) {
         for _ in 0..millis.div_ceil(10) {
             self.manual.advance(Duration::from_millis(10));
-            pulse_rig::wait::let_tasks_run().await;
+            crate::rig::wait::let_tasks_run().await;
         }
     }
 

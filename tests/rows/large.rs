@@ -7,8 +7,8 @@ use tower_pulse_core::condition::Condition;
 use tower_pulse_core::store::Store;
 use tower_pulse_redis::rows::{FinishedRow, LeaseOf};
 
+use crate::rig::server::issue;
 use crate::rows::fixture::Service;
-use pulse_rig::server::issue;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const MIB: usize = 1 << 20;
@@ -114,7 +114,7 @@ pub async fn a_row_beyond_max_bytes_of_the_reader_is_not_read(service: &Service)
 async fn rows_of_all_sizes_are_read_together() {
     let service = Service::redis().await;
     let mut connection = service.connection().await;
-    let mut random = fastrand::Rng::with_seed(pulse_rig::seed::seed());
+    let mut random = fastrand::Rng::with_seed(crate::rig::seed::seed());
     for count in [1, 3, 40, 300, 1_500] {
         // The bytes of a row that are asked for first.
         let part = (MIB / count).max(1_024);

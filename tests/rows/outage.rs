@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use tower_pulse::Condition;
 use tower_pulse::row_cache::{RowCache, RowError};
 
+use crate::rig::wait::{PATIENCE, until};
 use crate::rows::fixture::{List, Mode, Service, Stock};
-use pulse_rig::wait::{PATIENCE, until};
 
 #[tokio::test]
 async fn reads_fail_at_once_or_answer_from_this_process() {

@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tower_pulse::row_cache::RowCache;
 
+use crate::rig::wait::{let_tasks_run, until};
 use crate::rows::fixture::{Mode, Service, Stock};
-use pulse_rig::wait::{let_tasks_run, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ fn open_gates(service: &Service) {
 }
 
 pub async fn all_loads_together_are_bounded(service: &Service) {
-    let mut random = fastrand::Rng::with_seed(pulse_rig::seed::seed());
+    let mut random = fastrand::Rng::with_seed(crate::rig::seed::seed());
     let (cache, database) = (cache(service, 16), &service.database);
     let scheduled: Vec<_> = (0..60).map(|n| format!("scheduled {n}")).collect();
     let rows = scheduled.iter().map(|id| (id.clone(), SECOND));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse_redis::rows::{FinishedRow, LeaseOf, LeasedRow};
 
+use crate::rig::wait::{let_tasks_run, until};
 use crate::rows::fixture::{List, Mode, Service, Stock};
-use pulse_rig::wait::{let_tasks_run, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -432,10 +432,7 @@ pub async fn a_read_through_asks_the_store_once(service: &Service) {
     cache.schedule("1", 60 * SECOND).await.unwrap();
     service.until_cached(&cache, "1", 1).await;
     let commands = async || match &service.server {
-        Some(server) => {
-            let stats = server.info("stats").await;
-            stats["total_commands_processed"].parse::<u64>().unwrap()
-        }
+        Some(server) => server.commands().await,
         None => 0,
     };
     value(&cache, "1").await;

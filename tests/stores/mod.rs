@@ -5,7 +5,7 @@
 mod conformance;
 
 mod book;
-pub mod changes;
+mod changes;
 mod counters;
 mod credentials;
 mod equal;
@@ -14,7 +14,7 @@ mod heartbeats;
 mod history;
 mod hours;
 mod large_rankings;
-pub mod measures;
+mod measures;
 mod minute_reports;
 mod oversized;
 mod own_keys;

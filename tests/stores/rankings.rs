@@ -460,6 +460,20 @@ async fn a_flush_costs_as_many_commands_for_a_hundred_ids_as_for_one() {
     assert!(costs[1] < costs[0] + 60, "{costs:?}");
 }
 
+#[tokio::test]
+async fn callers_at_the_same_time_share_a_flush() {
+    let server = RedisServer::start().await;
+    let pulse = Pulse::builder().redis(server.url()).build().unwrap();
+    let posts = pulse.ranking("posts").build().unwrap();
+    posts.add_now("7", 1).await.unwrap();
+    let before = server.commands().await;
+    let additions = (0..200).map(|_| posts.add_now("7", 1));
+    futures_util::future::try_join_all(additions).await.unwrap();
+    let sent = server.commands().await - before;
+    assert!(sent < 200, "{sent} commands");
+    assert_eq!(posts.score("7").await.unwrap(), Some(201));
+}
+
 /// The handle of an application waits until its additions and removals can be read.
 async fn a_handle_adds_removes_and_reads_a_window_that_moves_on(fixture: Fixture) {
     let builder = Pulse::builder().store(fixture.store.clone());

@@ -34,8 +34,8 @@ fn check_value(metric: &str, value: &Value, served: &[Served], error: f64) {
             let deviation = (squares.sum::<f64>() / (count - 1.0).max(1.0)).sqrt();
             let wrong = (value.as_f64().unwrap() - deviation).abs();
             // The sum of the squares is rounded.
-            let rounded = 1e-6 + 1e-7 * percentile(served, 1.0);
-            assert!(wrong < rounded + 1e-6 * deviation, "{value} {deviation}");
+            let allowed = 1e-6 + 1e-6 * deviation + 1e-7 * percentile(served, 1.0);
+            assert!(wrong < allowed, "{value} {deviation}");
         }
         "outcomes" => {
             assert_eq!(value["2xx"], of(Outcome::Success));

@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::Arc;
 
 use tower_pulse_core::store::Precisions;
-use tower_pulse_core::store::{Appended, FencedBatch, Heartbeat};
+use tower_pulse_core::store::{Appended, Heartbeat};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW};
@@ -127,11 +127,8 @@ pub async fn instances_that_write_at_once_lose_no_sample(fixture: &mut Fixture) 
         batch.count(&"sales".into(), NOW, 1);
         tokio::spawn(async move {
             for seq in 1..=50 {
-                let call = call(&format!("writer-{writer}"), seq, batch.clone());
-                let call = FencedBatch {
-                    generation: generation.clone(),
-                    ..call
-                };
+                let mut call = call(&format!("writer-{writer}"), seq, batch.clone());
+                call.generation.clone_from(&generation);
                 let appended = store.append(&call).await.unwrap();
                 assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
                 let appended = store.append(&call).await.unwrap();

@@ -24,7 +24,7 @@ type Part = &'static [&'static str];
 /// The tests that run the scripts on a real server, cheapest first.
 const PARTS: [Part; 5] = [
     &["journal::", "--skip", "random::", "--skip", "rolled::"],
-    &["stores::", "--skip", "memory::", "--skip", "topologies::"],
+    &["stores::", "--skip", "memory::"],
     &["journal::random::", "journal::rolled::"],
     &["cleaning::"],
     &["faults::"],

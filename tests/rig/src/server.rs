@@ -291,6 +291,12 @@ impl RedisServer {
             .collect()
     }
 
+    /// The number of commands that the server has executed.
+    pub async fn commands(&self) -> u64 {
+        let stats = self.info("stats").await;
+        stats["total_commands_processed"].parse().unwrap()
+    }
+
     fn process(&self) -> std::sync::MutexGuard<'_, Leashed> {
         self.process
             .lock()

@@ -301,7 +301,7 @@ fn batches() -> impl Strategy<Value = Batch> {
             let parts = batch.contexts.values().next().into_iter();
             let parts = parts.flat_map(|delta| delta.records[0].iter());
             if let Some((_, parts)) = parts.last() {
-                let report = report(second, &name, errors, &parts.clone());
+                let report = report(second, &name, errors, parts);
                 batch.reports.push(report);
             }
         }
