@@ -109,7 +109,7 @@ async fn reads() {
             .push(micros(async || assert!(near.get::<Offer>("7").await.unwrap().is_some())).await);
     }
     let [bare, cached, near] = micros_per_read.map(median);
-    println!("| read, one after the other | us | / bare GET |");
+    println!("| one read at a time | us | / bare GET |");
     println!("|---|---|---|");
     for (name, micros) in [
         ("a bare GET", bare),

@@ -1,5 +1,5 @@
-//! The cost of the page's windows with 2,000 busy contexts and two weeks of records in Redis:
-//! `cargo bench -p pulse-benches --bench windows`. A *look* is a question of the page about a window. The bench
+//! The cost of the dashboard's windows with 2,000 busy contexts and two weeks of records in Redis:
+//! `cargo bench -p pulse-benches --bench windows`. A *look* is a question of the dashboard about a window. The bench
 //! measures the first look of a new process and later looks, how long looks hold a worker, the host's own requests
 //! during looks, the first answer about each window, and answers, commands and memory in steady state.
 //!
@@ -145,7 +145,7 @@ impl Bench {
         let _: u64 = issue(&mut self.connection, "HSET", (key, fields)).await;
     }
 
-    /// The usage by the commands that the page sends; this bench itself sends other commands.
+    /// The usage by the commands that the dashboard sends; this bench itself sends other commands.
     async fn usage(&mut self) -> Usage {
         let stats: String = issue(&mut self.connection, "INFO", "commandstats").await;
         let mut usage = Usage::default();

@@ -279,10 +279,10 @@ impl Builder {
     /// The length of the history, which has slices of a day: 15 to 400 days, rounded up to whole days. Without a
     /// history (the default), data is kept for 15 days, in slices of six hours.
     ///
-    /// A history adds a record for each context and day, UTC, with everything that the page shows of a window; see the
-    /// [sizes](crate::guide::sizing#a-history). The windows `30d` and `90d`, and the windows before them, cover only
-    /// the days of the history. The history begins when an instance first asks for it: earlier days are shown as not
-    /// recorded. A store in memory keeps it until the process ends, within [`memory_bytes`](Self::memory_bytes).
+    /// A history adds a record for each context and day, UTC, with everything that the dashboard shows of a window; see
+    /// the [sizes](crate::guide::sizing#a-history). The windows `30d` and `90d`, and the windows before them, cover
+    /// only the days of the history. The history begins when an instance first asks for it: earlier days are shown as
+    /// not recorded. A store in memory keeps it until the process ends, within [`memory_bytes`](Self::memory_bytes).
     ///
     /// Set the same length in all instances of a service. Otherwise the longest length applies within half a minute,
     /// and health warns in the other instances. A history ends when no instance has asked for it for a week. Paths that

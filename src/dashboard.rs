@@ -17,7 +17,7 @@ use tower_pulse_core::store::Store;
 ///
 /// The dashboard only reads. The dashboard is not an instance: lists of instances omit it, and it makes no marks. The
 /// Redis user needs permission for reading commands only, and the server may be a replica. There are no background
-/// tasks: only questions read the store. If nothing is recorded yet, the page says so.
+/// tasks: only questions read the store. If nothing is recorded yet, the dashboard says so.
 ///
 /// ```no_run
 /// # #[cfg(feature = "admin")]

@@ -27,7 +27,7 @@ use tower_pulse_model::outcome::Outcome;
 #[derive(Clone)]
 pub struct Pulse(Arc<Inner>);
 
-/// Settings that only the page uses.
+/// Settings that only the dashboard uses.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "admin"), allow(dead_code))]
 pub(crate) struct PageOptions {

@@ -30,7 +30,7 @@
 //! [objects](crate::guide::objects) the fields of their answers.
 //!
 //! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
-//! The API and the page show these answers: their JSON has the same names, and adds only data for drawing.
+//! The API and the dashboard show these answers: their JSON has the same names, and adds only data for drawing.
 //!
 //! An answer about a window gives the time that the window covers ([`Covered`]), the share of it that was recorded
 //! (`complete`), the moment up to which the answer is complete (`as_of`), and the largest relative error of its

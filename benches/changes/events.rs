@@ -13,12 +13,12 @@ struct Episode {
     to: usize,
     /// Added to the logarithm of the request times.
     shift: f64,
-    /// The minutes in which the shift falls to 1/e; 0 if it stays.
+    /// The number of minutes after which the shift has fallen to 1/e of its start; 0 if it does not fall.
     decay: f64,
     /// The factor of the odds of a cache miss.
     cold: f64,
-    traffic: f64,
-    errors: f64,
+    traffic_factor: f64,
+    error_factor: f64,
 }
 
 impl Episode {
@@ -85,7 +85,7 @@ impl Events {
             .sum()
     }
 
-    pub(crate) fn page(&self, page: usize, minute: usize) -> f64 {
+    pub(crate) fn page_shift(&self, page: usize, minute: usize) -> f64 {
         self.sum(page, minute, |episode| episode.shift)
     }
 
@@ -93,12 +93,14 @@ impl Events {
         self.sum(page, minute, |episode| episode.cold.ln()).exp()
     }
 
-    pub(crate) fn traffic(&self, page: usize, minute: usize) -> f64 {
-        self.sum(page, minute, |episode| episode.traffic.ln()).exp()
+    pub(crate) fn traffic_factor(&self, page: usize, minute: usize) -> f64 {
+        self.sum(page, minute, |episode| episode.traffic_factor.ln())
+            .exp()
     }
 
-    pub(crate) fn errors(&self, page: usize, minute: usize) -> f64 {
-        self.sum(page, minute, |episode| episode.errors.ln()).exp()
+    pub(crate) fn error_factor(&self, page: usize, minute: usize) -> f64 {
+        self.sum(page, minute, |episode| episode.error_factor.ln())
+            .exp()
     }
 }
 
@@ -109,8 +111,8 @@ const NOTHING: Episode = Episode {
     shift: 0.0,
     decay: 0.0,
     cold: 1.0,
-    traffic: 1.0,
-    errors: 1.0,
+    traffic_factor: 1.0,
+    error_factor: 1.0,
 };
 
 /// Cold caches for some minutes after a deploy, on some pages or on all.
@@ -131,7 +133,7 @@ fn deploys(random: &mut Random, episodes: &mut Vec<Episode>) {
                 shift: strength * random.between(0.3, 1.5),
                 decay: decay * random.between(0.7, 1.4),
                 cold: random.between(1.0, 4.0),
-                errors: random.between(1.0, 3.0),
+                error_factor: random.between(1.0, 3.0),
                 ..NOTHING
             });
         }
@@ -173,9 +175,9 @@ fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
                 pages: vec![page],
                 from,
                 to: from + length,
-                traffic: random.log_between(1.5, 5.0),
+                traffic_factor: random.log_between(1.5, 5.0),
                 shift: random.between(0.0, 0.4),
-                errors: random.between(1.0, 2.0),
+                error_factor: random.between(1.0, 2.0),
                 ..NOTHING
             });
         }
@@ -217,7 +219,7 @@ fn group_trouble(
                 from,
                 to,
                 shift: shift * random.between(0.3, 1.2),
-                errors: random.between(1.0, 4.0),
+                error_factor: random.between(1.0, 4.0),
                 ..NOTHING
             });
         }
@@ -232,14 +234,14 @@ fn retries(random: &mut Random, episodes: &mut Vec<Episode>) {
             pages: vec![random.whole(0, PAGES)],
             from,
             to: from + random.whole(3, 12),
-            traffic: random.between(1.7, 2.2),
+            traffic_factor: random.between(1.7, 2.2),
             shift: random.between(0.0, 0.05),
             ..NOTHING
         });
     }
 }
 
-/// The minutes in which other work of the host slows all pages.
+/// For each minute, the logarithm of the factor by which other work of the host slows all pages.
 fn slow_minutes(random: &mut Random) -> Vec<f64> {
     let mut host = vec![0.0; MINUTES];
     let share = random.between(0.02, 0.08);

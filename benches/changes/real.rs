@@ -32,7 +32,8 @@ const LEAST: f64 = 1.15;
 struct Series {
     /// The mean seconds of each minute.
     means: Vec<f64>,
-    /// The first and the last minute of each label. A label with a gap of a minute counts as one.
+    /// The first and the last minute of each label. Two labels with only one unlabelled minute between them count as
+    /// one label.
     labels: Vec<(usize, usize)>,
 }
 
@@ -156,7 +157,7 @@ pub(crate) fn print(seed: u64) {
     }
     println!(
         "\nreal latencies, {} series: {:.1} of {} labelled stretches found, {:.0} unlabelled alarms \
-         per 1,000 page-hours (goal 14 of 19, 100)",
+         per 1,000 page-hours (goal: at least 14 of 19 found, at most 100 alarms)",
         files.len(),
         found as f64 / RUNS as f64,
         clear / RUNS as usize,

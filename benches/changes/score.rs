@@ -21,7 +21,7 @@ const CLEARED: usize = 15;
 
 /// A label, and the verdict on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct Detection {
     pub(crate) label: Label,
     /// The minutes from the start of the label to the end of the minute in which it was found.
     pub(crate) delay: Option<usize>,
@@ -42,7 +42,7 @@ pub(crate) struct Score {
     pub(crate) page_hours: f64,
     /// The verdicts without a label.
     pub(crate) false_alarms: Vec<LabelKind>,
-    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) detections: Vec<Detection>,
     /// The number of times that the detector began to watch a page without a label.
     pub(crate) watched_falsely: usize,
     /// The reported surges, true or false.
@@ -54,7 +54,7 @@ impl Score {
     pub(crate) fn add(&mut self, other: Self) {
         self.page_hours += other.page_hours;
         self.false_alarms.extend(other.false_alarms);
-        self.outcomes.extend(other.outcomes);
+        self.detections.extend(other.detections);
         self.watched_falsely += other.watched_falsely;
         self.reported_surges += other.reported_surges;
         self.all_verdicts += other.all_verdicts;
@@ -69,19 +69,19 @@ impl Score {
         alarms.filter(|alarm| **alarm == kind).count()
     }
 
-    /// The outcomes of some labels.
-    pub(crate) fn select(&self, wanted: impl Fn(&Label) -> bool) -> Vec<Outcome> {
-        let outcomes = self
-            .outcomes
+    /// The detections of some labels.
+    pub(crate) fn select(&self, wanted: impl Fn(&Label) -> bool) -> Vec<Detection> {
+        let detections = self
+            .detections
             .iter()
-            .filter(|outcome| wanted(&outcome.label));
-        outcomes.copied().collect()
+            .filter(|detection| wanted(&detection.label));
+        detections.copied().collect()
     }
 }
 
 /// Follows one detector through one run.
 pub(crate) struct Follower {
-    outcomes: Vec<Outcome>,
+    detections: Vec<Detection>,
     /// The ongoing verdicts at the end of the previous minute, and whether each has counted as false.
     standing: HashMap<(usize, LabelKind), bool>,
     watched: Vec<usize>,
@@ -90,7 +90,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn new(labels: &[Label]) -> Self {
-        let outcomes = labels.iter().map(|label| Outcome {
+        let detections = labels.iter().map(|label| Detection {
             label: *label,
             delay: None,
             watched: None,
@@ -99,7 +99,7 @@ impl Follower {
             clearing: None,
         });
         Self {
-            outcomes: outcomes.collect(),
+            detections: detections.collect(),
             standing: HashMap::new(),
             watched: Vec::new(),
             score: Score::default(),
@@ -110,17 +110,17 @@ impl Follower {
     pub(crate) fn watched(&mut self, minute: usize, pages: impl Iterator<Item = usize>) {
         let pages: Vec<_> = pages.collect();
         for page in &pages {
-            let mut slower = self.outcomes.iter_mut().filter(|outcome| {
-                let label = &outcome.label;
+            let mut slower = self.detections.iter_mut().filter(|detection| {
+                let label = &detection.label;
                 label.page == *page
                     && label.kind == LabelKind::Slower
                     && (label.from..label.to + GRACE).contains(&minute)
             });
             match slower.next() {
-                Some(outcome) => {
-                    outcome
+                Some(detection) => {
+                    detection
                         .watched
-                        .get_or_insert(minute - outcome.label.from + 1);
+                        .get_or_insert(minute - detection.label.from + 1);
                 }
                 None => self.score.watched_falsely += usize::from(!self.watched.contains(page)),
             }
@@ -146,13 +146,13 @@ impl Follower {
         self.standing = standing;
     }
 
-    /// Whether the verdict is about a label. Updates the outcome of that label.
+    /// Whether the verdict is about a label. Updates the detection of that label.
     fn compare(&mut self, minute: usize, verdict: &Standing, new: bool) -> bool {
-        let outcomes = self.outcomes.iter_mut();
+        let detections = self.detections.iter_mut();
         // On a growing page, a verdict is about the step only if the change that the verdict reports began with the
         // step.
-        let same = outcomes.filter(|outcome| {
-            let label = &outcome.label;
+        let same = detections.filter(|detection| {
+            let label = &detection.label;
             let begun = label.part != Part::Step
                 || verdict
                     .since
@@ -162,22 +162,22 @@ impl Follower {
                 && minute >= label.from
                 && begun
         });
-        let Some(outcome) = same.last() else {
+        let Some(detection) = same.last() else {
             return false;
         };
-        let label = outcome.label;
+        let label = detection.label;
         if minute < label.to {
-            if outcome.delay.is_none() {
-                outcome.delay = Some(minute - label.from + 1);
-                outcome.watched.get_or_insert(minute - label.from + 1);
+            if detection.delay.is_none() {
+                detection.delay = Some(minute - label.from + 1);
+                detection.watched.get_or_insert(minute - label.from + 1);
                 let error = |since| (since - label.from as i64) as f64;
-                outcome.start_error = verdict.since.map(error);
+                detection.start_error = verdict.since.map(error);
             }
-            outcome.ratio_error = Some(verdict.ratio / label.mean);
+            detection.ratio_error = Some(verdict.ratio / label.mean);
             return true;
         }
-        if outcome.delay.is_some() {
-            outcome.clearing = Some(minute + 1 - label.to);
+        if detection.delay.is_some() {
+            detection.clearing = Some(minute + 1 - label.to);
         }
         let allowed = if new { GRACE } else { CLEARED };
         minute < label.to + allowed
@@ -185,24 +185,26 @@ impl Follower {
 
     pub(crate) fn finish(mut self, page_hours: f64) -> Score {
         self.score.page_hours = page_hours;
-        self.score.outcomes = self.outcomes;
+        self.score.detections = self.detections;
         self.score
     }
 }
 
 /// The share of labels that were found.
-pub(crate) fn found(outcomes: &[Outcome]) -> f64 {
-    let found = outcomes.iter().filter(|outcome| outcome.delay.is_some());
-    found.count() as f64 / outcomes.len() as f64
+pub(crate) fn found(detections: &[Detection]) -> f64 {
+    let found = detections
+        .iter()
+        .filter(|detection| detection.delay.is_some());
+    found.count() as f64 / detections.len() as f64
 }
 
-/// A quantile of `figure` over the outcomes that have this figure.
+/// A quantile of `figure` over the detections that have this figure.
 pub(crate) fn quantile(
-    outcomes: &[Outcome],
+    detections: &[Detection],
     q: f64,
-    figure: impl Fn(&Outcome) -> Option<f64>,
+    figure: impl Fn(&Detection) -> Option<f64>,
 ) -> f64 {
-    let mut figures: Vec<_> = outcomes.iter().filter_map(figure).collect();
+    let mut figures: Vec<_> = detections.iter().filter_map(figure).collect();
     figures.sort_unstable_by(f64::total_cmp);
     let rank = (q * figures.len() as f64).ceil() as usize;
     figures

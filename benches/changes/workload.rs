@@ -154,13 +154,13 @@ impl Run {
     ) -> Option<Aggregate> {
         let random = &mut self.random;
         let page = &mut self.pages[number];
-        let mut shift = shift + page.wobble.next(random) + self.events.page(number, minute);
+        let mut shift = shift + page.wobble.next(random) + self.events.page_shift(number, minute);
         shift += page.regime.next(random) + page.season.shift(minute);
         let mut miss_odds = page.miss_wobble.next(random).exp();
         miss_odds *= self.events.cold(number, minute);
         let mut rate = page.rate * day * page.rate_wobble.next(random).exp();
-        rate *= self.events.traffic(number, minute) * page.season.traffic(minute);
-        let mut error_share = page.error_share * self.events.errors(number, minute);
+        rate *= self.events.traffic_factor(number, minute) * page.season.traffic(minute);
+        let mut error_share = page.error_share * self.events.error_factor(number, minute);
         let mut tail = None;
         for label in &self.labels {
             if label.page != number || !(label.from..label.to).contains(&minute) {

@@ -79,10 +79,10 @@ impl Drop for Member {
     }
 }
 
-/// Runs the child's part if this process is a child. Returns whether it is.
-pub(crate) fn was_child() -> bool {
+/// Runs the child's part and exits, if this process is a child.
+pub(crate) fn run_if_child() {
     let Ok(what) = std::env::var(CHILD) else {
-        return false;
+        return;
     };
     let mut words = what.split(' ');
     let mut count = || words.next().unwrap().parse::<usize>().unwrap();

@@ -61,9 +61,7 @@ for at = 4, #ARGV do
 end";
 
 fn main() {
-    if child::was_child() {
-        return;
-    }
+    child::run_if_child();
     // Without `--bench`, as in `cargo test --benches`, only check that the bench starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;

@@ -1,4 +1,4 @@
-//! The time for which the page waits with 2,000 busy contexts and seven days of data.
+//! The time for which the dashboard waits with 2,000 busy contexts and seven days of data.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const CONTEXTS: usize = 2_000;
 const DAYS: i64 = 8;
 /// The number of polls, one per second. Their median counts.
 const POLLS: usize = 30;
-/// The questions that the page asks each second.
+/// The questions that the dashboard asks each second.
 const OVERVIEW: &str = "/api/overview?window=7d";
 const PATHS: &str = "/api/paths?window=7d&limit=100&sort=change";
 
@@ -99,8 +99,8 @@ async fn row(label: &str, target: &mut Target, opened: impl AsyncFnOnce(&mut Tar
 /// Prints the table.
 pub async fn table() {
     println!(
-        "\nA poll of the page (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all of them busy each second. \
-         Cold is the first one of a process, which opens the store before; the goals are 50 ms and 1,000 ms.\n\n\
+        "\nA poll of the dashboard (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all of them busy each \
+         second. Cold is the first one of a process, which opens the store before; the goals are 50 ms and 1,000 ms.\n\n\
          | store | median, ms | longest | cold | until the window is whole |\n\
          |---|---:|---:|---:|---:|"
     );

@@ -1,4 +1,4 @@
-//! Joins, shortens and compresses the files of the page. The binary contains them as they are served.
+//! Joins, shortens and compresses the files of the dashboard. The binary contains them as they are served.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

@@ -31,7 +31,7 @@ struct Shop {
     cart_items: Counter,
     /// The products, ranked by their sales in the past 24 hours.
     bestsellers: Ranking,
-    /// The special offers of the home page, in the live shop only.
+    /// The special offers of the home page. In the simulated past there are none.
     offers: Option<RowCache>,
     pace: Pace,
     /// The incident on this instance.
@@ -138,7 +138,8 @@ async fn spend(course: &mut Course<'_>, work: Work, duration: Duration) {
 }
 
 async fn home(State(shop): State<Shop>) -> Html<String> {
-    // The offer is read while the page works, so that the live shop is as fast as its past.
+    // The offer is read while the page works: in the simulated past there are no offers, and the requests of today must
+    // take as long as those.
     let offer = async {
         match &shop.offers {
             Some(offers) => offers::any(offers).await,

@@ -43,8 +43,8 @@ impl<Of> Builder<Of> {
 
     /// A target for the requests of one context, beside [`target`](Self::target). `share` is the share of requests that
     /// should be good, between 0 and 1, both excluded. A good request is answered within `duration`, 1 µs to 1 h, and
-    /// is no error. `context` is the name that the page shows. At most 100 contexts can have a target of their own, one
-    /// each.
+    /// is no error. `context` is the name that the dashboard shows. At most 100 contexts can have a target of their
+    /// own, one each.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -63,7 +63,7 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The share that may be bad, `1 - share`, is the error budget. The page of the path, `api/path` and `api/paths`
+    /// The share that may be bad, `1 - share`, is the error budget. The screen of the path, `api/path` and `api/paths`
     /// show its burn rates: the bad shares of the last hour and of the last six hours, divided by `1 - share`. At a
     /// rate of 1, the budget lasts exactly its period; `api/overview` lists the path if both rates are above 1. The
     /// remaining budget covers the last 30 days, or all stored days if there are fewer: 15 without a
@@ -100,7 +100,7 @@ impl<Of> Builder<Of> {
             let is_name = (1..=MAX_NAME).contains(&name.len()) && escape_hidden(name) == name;
             if !is_name || name.starts_with('/') || name.chars().any(char::is_control) {
                 let allowed = format!(
-                    "a context as the page names it, such as \"POST /checkout\": method and route template, 1 to \
+                    "a context as the dashboard names it, such as \"POST /checkout\": method and route template, 1 to \
                      {MAX_NAME} bytes without control characters"
                 );
                 return Err(BuildError::new(FIELD, format!("{name:?}"), allowed));

@@ -16,8 +16,8 @@ const ALLOWED: &str = "an https or http URL of at most 1,024 bytes, as \"https:/
                        other characters that are no ASCII";
 
 impl<Of> Builder<Of> {
-    /// The URL that the page links trace ids to, with `{trace_id}` replaced by the percent-encoded id. An `https` or
-    /// `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` behind the host. Of the
+    /// The URL that the dashboard links trace ids to, with `{trace_id}` replaced by the percent-encoded id. An `https`
+    /// or `http` URL of at most 1,024 bytes, without a user or password, with one `{trace_id}` behind the host. Of the
     /// characters that a URL must escape, only braces and quotation marks are allowed.
     ///
     /// ```
@@ -32,9 +32,9 @@ impl<Of> Builder<Of> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Everyone who can open the page sees the URL. The link opens in a new tab, without a referrer. Ids are recorded
-    /// only with [`keep_trace_ids`](Self::keep_trace_ids). An id that a client has chosen, as in `x-request-id`, cannot
-    /// lead to another host.
+    /// Everyone who can open the dashboard sees the URL. The link opens in a new tab, without a referrer. Ids are
+    /// recorded only with [`keep_trace_ids`](Self::keep_trace_ids). An id that a client has chosen, as in
+    /// `x-request-id`, cannot lead to another host.
     pub fn trace_url(mut self, url: impl Into<String>) -> Self {
         self.trace_url = Some(url.into());
         self

@@ -211,7 +211,7 @@ async fn others_are_served_while_a_large_screen_is_answered() {
     assert!(during >= 16, "{during}");
 }
 
-/// Asks all questions of the page about 2,000 paths, with the longest tables and the longest window of the finest
+/// Asks all questions of the dashboard about 2,000 paths, with the longest tables and the longest window of the finest
 /// slices.
 #[tokio::test]
 async fn the_page_is_never_refused() {

@@ -1,4 +1,4 @@
-//! A user's first hour: the page and health advise services that use the layer in a way that hides requests.
+//! A user's first hour: the dashboard and health advise services that use the layer in a way that hides requests.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn pulse() -> (Pulse, ManualClock) {
     (Pulse::builder().clock(clock).build().unwrap(), hand)
 }
 
-/// Serves a router with the page. Sends a request to each of the paths, and returns a client.
+/// Serves a router with the dashboard. Sends a request to each of the paths, and returns a client.
 async fn served(pulse: &Pulse, app: Router, paths: &[&str]) -> Client {
     let app = app.merge(pulse.mount("/pulse", Access::open()));
     let mut client = Client::connect(serve(app).await).await;
@@ -111,7 +111,7 @@ async fn a_layer_before_the_routes_is_told_after_ten_seconds() {
         assert_eq!(warnings(&mut client, "after all routes").await, 1);
         assert_eq!(warnings(&mut client, "axum than 0.8").await, 1);
         let advice = &answer(&mut client, "overview?window=hour").await["advice"];
-        // If nothing is recorded, the API gives no advice: the page has its own for this case.
+        // If nothing is recorded, the API gives no advice: the dashboard has its own for this case.
         assert_eq!(
             advice.is_object(),
             paths.contains(&"/favicon.ico"),

@@ -143,7 +143,7 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
         let answer = client.get(&format!("/pulse/{question}")).await;
         is_refused(question, &answer, name, says);
     }
-    // A link to the page may have any query: other programs may add parameters to links.
+    // A link to the dashboard may have any query: other programs may add parameters to links.
     for path in ["/pulse?x=1", "/pulse/?x=1"] {
         assert_eq!(client.get(path).await.status, 200, "{path}");
     }

@@ -100,13 +100,13 @@ async fn contexts_that_come_and_go_are_known() {
     }
     let changes = fleet.changes().await;
     assert_eq!(named(&changes), [], "{changes:#?}");
-    let sight = fleet.instances[0].pulse.health().changes;
+    let health = fleet.instances[0].pulse.health().changes;
     let pages = PAGES.len() + 60 * 20 + 2;
-    assert_eq!(sight.contexts, pages);
+    assert_eq!(health.contexts, pages);
     // The new page is compared too, beside the usual pages.
-    assert!(sight.compared > PAGES.len(), "{sight:?}");
+    assert!(health.compared > PAGES.len(), "{health:?}");
     let unseen = format!("of {pages} pages with requests in the last hour");
-    assert!(sight.blind_spots.iter().any(|spot| spot.contains(&unseen)));
+    assert!(health.blind_spots.iter().any(|spot| spot.contains(&unseen)));
     let query = fleet.instances[0].pulse.query();
     let overview = query.ask(&OverviewQuery::default()).await.unwrap();
     assert_eq!((overview.contexts, overview.timers), (pages + 1, 1));

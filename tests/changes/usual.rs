@@ -36,7 +36,7 @@ async fn pass_week(
 }
 
 #[tokio::test]
-async fn what_is_so_each_week_is_no_news_and_more_than_that_is() {
+async fn a_weekly_load_is_no_change_but_a_larger_one_is() {
     let mut fleet = Fleet::new(Backend::redis().await, 1);
     let mut usual = Traffic::new(fixed_seed(), 1);
     let news: BTreeSet<_> = [("slower", SEARCH), ("surging", PRODUCT)]

@@ -107,7 +107,7 @@ async fn a_lease_that_is_lost_ends_the_pass() {
 }
 
 #[tokio::test]
-async fn the_lease_of_an_instance_that_dies_expires_after_the_next_pass() {
+async fn a_lease_outlives_the_instance_that_dies_and_then_expires() {
     let (server, proxy, live) = server(false).await;
     let slow = store(&proxy.url());
     let mut pass = pass_of("a", THIS_HOUR, 60);

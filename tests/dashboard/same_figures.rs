@@ -41,7 +41,7 @@ const SAME: [&str; 26] = [
     "api/series?metric=outcomes",
 ];
 
-/// Questions about this process, and the page.
+/// Questions about this process, and the HTML.
 const OWN: [&str; 5] = [
     "",
     "api/health",

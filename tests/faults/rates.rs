@@ -40,7 +40,7 @@ async fn serve(instances: &[&Pulse], hand: &ManualClock, seconds: u64) {
     }
 }
 
-/// Requests per second of the last five minutes as the page shows them, and the seconds that were recorded.
+/// Requests per second of the last five minutes as the dashboard shows them, and the seconds that were recorded.
 async fn of_window(pulse: &Pulse, clock: &Clock) -> (f64, f64) {
     let window = ask(pulse, "/api/overview?window=5m").await["window"].clone();
     let number = |field: &str| window[field].as_f64().unwrap();

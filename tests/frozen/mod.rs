@@ -16,10 +16,11 @@ mod server;
 const LAST: &str = "0.1.0";
 
 /// Steps that are required before stored bytes may change.
-const BEFORE_A_CHANGE: &str = "Is it meant? Instances of both versions share a Redis while a service is deployed, and a \
-    file outlives its process. Raise ENTRY_VERSION (crates/model/src/entry.rs) where an older instance would not fold \
-    as this one does, and VERSION (crates/file/src/disk.rs) where an older process cannot go on with the file; \
-    say both in CHANGELOG; then freeze what this version stores, beside what the last one has stored";
+const BEFORE_A_CHANGE: &str = "Is the change of the stored bytes intended? Instances of both versions share a Redis \
+    while a service is deployed, and a file outlives its process. Raise ENTRY_VERSION (crates/model/src/entry.rs) \
+    where an older instance would not fold as this one does, and VERSION (crates/file/src/disk.rs) where an older \
+    process cannot go on with the file. Describe each raised version in CHANGELOG.md. Then write the fixtures of this version \
+    (PULSE_FREEZE=1), and keep those of the last";
 
 /// The path of a fixture.
 fn fixture(version: &str, name: &str) -> std::path::PathBuf {

@@ -32,7 +32,7 @@ pub struct Snapshot {
 /// The faults that may occur in a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Whether calls survive a failover, and arrive at the new server.
+    /// Whether calls that are under way during a failover arrive at the new server later. Otherwise they are lost.
     pub is_harsh: bool,
     /// Whether the state or the journal may be deleted alone.
     pub is_torn: bool,

@@ -1,4 +1,5 @@
-//! The example `leaderboard` over HTTP, and its keys as the article's functions read them.
+//! The example `leaderboard` over HTTP, and its keys as the functions of the article on rankings read them (see
+//! `src/guide/counters_rankings_rows.md`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,9 +1,9 @@
 //! Access logs as programs wrote them: the files in `logs` are by nginx 1.22.1 and by Caddy 2.6.2 and 2.11.7. Each was
 //! a proxy in front of the same service, and got the same requests.
 //!
-//! The requests, in this order: a page that takes 0.3 s, one that fails, one that is missing, a method that few know, a
-//! request that the client gave up after 0.5 s, quotes, a user `bob "x" [y]`; and in some files, bytes that are not a
-//! request.
+//! The eleven requests are in `assert_requests` below. Among them are a page that takes 0.3 s, one that fails, one that
+//! is missing, a method that few know, a request that the client gave up after 0.5 s, quotes, and a user `bob "x" [y]`.
+//! Some files also have bytes that are not a request.
 
 use std::path::Path;
 
@@ -49,8 +49,8 @@ fn status(code: u16) -> Ending {
     Ending::Responded(StatusCode::from_u16(code).unwrap())
 }
 
-/// The first eleven lines are the eleven requests.
-fn are_the_requests(name: &str, lines: &[Fields]) {
+/// Checks that the first eleven lines are the eleven requests.
+fn assert_requests(name: &str, lines: &[Fields]) {
     let has_quotes = |context: &str| {
         let quotes = ["\"q\"", "\\x22q\\x22", "%22q%22"];
         let is_it = |cafe: &str| quotes.iter().any(|q| context == format!("GET /{cafe}/{q}"));
@@ -99,7 +99,7 @@ const AT: i64 = 1_795_639_212;
 #[test]
 fn of_nginx() {
     let lines = read_all("nginx_timed.log", Format::Combined);
-    are_the_requests("nginx_timed.log", &lines);
+    assert_requests("nginx_timed.log", &lines);
     assert_eq!(lines[0], (AT, "GET /".into(), Some(8_000), status(200)));
     assert_eq!(lines[7].2, Some(493_000));
     // `OPTIONS *`, and the first bytes of TLS.
@@ -108,7 +108,7 @@ fn of_nginx() {
     }
     for name in ["nginx_combined.log", "nginx_common.log"] {
         let lines = read_all(name, Format::Untimed);
-        are_the_requests(name, &lines);
+        assert_requests(name, &lines);
         assert!(lines.iter().all(|line| line.2.is_none()), "{name}");
         assert!(!Format::Untimed.has_durations());
     }
@@ -116,8 +116,8 @@ fn of_nginx() {
 
 #[test]
 fn of_nginx_as_csv() {
-    // The `log_format` in the docs of the example's `line`, but with each path as it is. Its times are milliseconds,
-    // written as microseconds.
+    // The `log_format` in the docs of the example's module `line`, but with raw paths instead of templates. nginx
+    // measures milliseconds, and this format writes them as microseconds.
     let (format, lines) = read("nginx.csv");
     let lines: Vec<_> = lines.into_iter().map(Result::unwrap).collect();
     assert_eq!((format, lines.len()), (Format::Csv, 16));
@@ -131,7 +131,7 @@ fn of_nginx_as_csv() {
 fn of_caddy() {
     for name in ["caddy_2_6.log", "caddy_2_11.log"] {
         let lines = read_all(name, Format::Caddy);
-        are_the_requests(name, &lines);
+        assert_requests(name, &lines);
     }
     let lines = read_all("caddy_2_11.log", Format::Caddy);
     assert_eq!(lines[0], (AT, "GET /".into(), Some(3_657), status(200)));
@@ -159,15 +159,13 @@ fn of_caddy_with_other_settings() {
     // `time_format iso8601`, of a process in India, and `rfc3339_nano`.
     assert_eq!(lines[2], slow(AT + 201, 302_992));
     assert_eq!(lines[3], slow(AT + 202, 301_669));
-    // `duration_format string`; `time_format common_log`; `duration_format ms` and `nano`; `time_format wall`, which
-    // has no zone.
     for (line, why) in [
-        (0, "`duration_format`"),
-        (1, "`duration_format`"),
-        (4, "with a zone"),
-        (5, "`duration_format`"),
-        (6, "`duration_format`"),
-        (7, "with a zone"),
+        (0, "`duration_format`"), // string
+        (1, "`duration_format`"), // string
+        (4, "with a zone"),       // `time_format common_log`
+        (5, "`duration_format`"), // ms
+        (6, "`duration_format`"), // nano
+        (7, "with a zone"),       // `time_format wall`, which has no zone
     ] {
         let unreadable = lines[line].clone().unwrap_err().0;
         assert!(unreadable.contains(why), "{line}: {unreadable}");

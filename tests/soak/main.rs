@@ -7,7 +7,7 @@
 //!
 //! Read in this order: [`order`] (a request and what it must leave in the store), [`service`] (an instance),
 //! [`traffic`] (its clients), [`fleet`], [`fault`] (the ten kinds), [`sample`] (memory and journal), [`compare`],
-//! [`told`] (which conditions are reported, and when), [`run`] (one run from start to end).
+//! [`reported`] (which conditions are reported, and when), [`run`] (one run from start to end).
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -31,10 +31,10 @@ mod compare;
 mod fault;
 mod fleet;
 mod order;
+mod reported;
 mod run;
 mod sample;
 mod service;
-mod told;
 mod traffic;
 
 use std::time::Duration;

@@ -10,10 +10,10 @@ use crate::fault::{Plan, Site, start_server};
 use crate::faults::service::{PREFIX, by_day};
 use crate::fleet::Instance;
 use crate::order::{Key, Quantity, Tally};
+use crate::reported::{Reported, conditions};
 use crate::rig::fold::{JournalKeys, fold_rest};
 use crate::rig::proxy::Proxy;
 use crate::sample::Samples;
-use crate::told::{Told, conditions};
 
 const INSTANCES: usize = 3;
 /// A fault begins every ten seconds.
@@ -47,7 +47,7 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     let began = now();
     let mut site = start(&mut rng).await;
     let mut samples = Samples::new(&site);
-    let (mut faults, mut told) = (Vec::new(), Told::default());
+    let (mut faults, mut reported) = (Vec::new(), Reported::default());
     let conditions = conditions();
     let start = Instant::now();
     let begin = |number: usize| {
@@ -67,7 +67,7 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         eprintln!("{at:>5} s  {}, {lasted:.1} s; {well}", plan.fault);
         // After each planned fault comes a fault with a condition, which an instance must report.
         let condition = conditions[number % conditions.len()];
-        faults.extend(told.inflict(condition, &mut site).await);
+        faults.extend(reported.inflict(condition, &mut site).await);
         // Lets the instances recover first, as a kill may lose no more than the last interval.
         let _ = recover(&mut site, Instant::now() + PERIOD).await;
         watch(&mut site, &mut samples, next).await;
@@ -80,7 +80,7 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         instance.traffic.stop().await;
     }
     settle(&mut site, &mut faults, began).await;
-    told.print();
+    reported.print();
     println!("\n| Flat | Median of the second third | Of the last | Allowed |\n|---|---|---|---|");
     for series in &samples.series {
         // A third may have no samples of an instance that was killed too often.

@@ -42,7 +42,8 @@ fn step() -> impl Strategy<Value = Step> {
     let second = prop_oneof![
         6 => -5..5i64,
         2 => -4_000..3_600i64,
-        // Samples further ahead are refused, although exported statistics may still take their hour.
+        // No sample is more than an hour ahead: the records refuse such a sample, but the exported statistics accept it
+        // if its hour begins earlier.
         1 => -20_000..3_600i64,
     ];
     let request = (0..8u8, second.clone(), 1_000..90_000_000_000u64);
@@ -155,7 +156,8 @@ impl Pair {
         let seq = self.last.as_ref().map_or(1, |call| call.seq + 1);
         let call = call("a", seq, batch);
         let [a, b] = self.fixtures.each_ref().map(|of| of.writer.apply(&call));
-        // Samples are late only for exported statistics, as only their hours end.
+        // Only exported statistics count late samples, because only they close an hour. The store in memory has no
+        // exported statistics, so `late` is not compared.
         let without_late = |outcome| match outcome {
             ApplyOutcome::Merged(merged) => ApplyOutcome::Merged(MergeReport { late: 0, ..merged }),
             other => other,

@@ -75,7 +75,7 @@ async fn looking_at_a_page_costs_few_commands_however_many_contexts() {
         "/api/paths?window=last_hour",
         "/api/health",
     ];
-    // At first, the page looks through all contexts for samples of other programs.
+    // At first, the dashboard looks through all contexts for samples of other programs.
     for _ in 0..60 {
         look(&of_page).await;
         fixture.advance(1);

@@ -90,7 +90,7 @@ async fn page(fixture: &Fixture, limit: usize) -> RankingPage {
 }
 
 #[tokio::test]
-async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders_change() {
+async fn a_slice_of_100_000_long_ids_is_removed_while_entries_are_folded_and_folders_change() {
     let mut fixture = filled(100_000, 256).await;
     let all = page(&fixture, usize::MAX).await;
     assert_eq!((all.total, all.top.len()), (100_000, 100_000));
@@ -122,7 +122,7 @@ async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders
     let ids: BTreeSet<_> = left.top.iter().map(|id| (&id.id, id.score)).collect();
     assert_eq!((left.total, ids.len()), (50_000, 50_000));
     assert!(ids.iter().all(|(_, score)| *score == 3));
-    // All slices have left the window: they go in one step.
+    // All slices have left the window: one step removes them.
     fixture.advance(9 * 86_400);
     assert_eq!(page(&fixture, 10).await.total, 0);
     let id = format!("{:0256}", 7);
@@ -136,9 +136,9 @@ async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders
     assert!(!has(&fixture, NOW + 60).await);
 }
 
-/// A field that another program has made large leaves with its slice.
+/// A field that another program has made large is removed with its slice.
 #[tokio::test]
-async fn a_slice_with_a_field_of_30_mib_leaves() {
+async fn a_slice_with_a_field_of_30_mib_is_removed() {
     let mut fixture = filled(10, 36).await;
     let fill = "return redis.call('HSET', KEYS[1], 'huge', string.rep('x', 30 * 1024 * 1024))";
     let fill = (fill, 1, format!("slot_posts_{NOW}"));
@@ -189,7 +189,7 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
     };
     let check = async |fixture: &Fixture, expected: &[(&str, i64)], is_told: bool| {
         fixture.writer.folder.fold().await.unwrap();
-        // The store looks again only after some seconds whether all instances agree.
+        // The store checks only every few seconds whether all instances agree.
         fixture.advance(10);
         let page = page(fixture, 10).await;
         let top: Vec<_> = page.top.iter().map(|id| (&*id.id, id.score)).collect();

@@ -121,7 +121,7 @@ impl Pair {
         self.0.iter().for_each(|fixture| fixture.advance(seconds));
     }
 
-    /// Sends to both stores. The journal is folded only if `fold`.
+    /// Sends to both stores. The store in memory folds at once, Redis only if `fold`.
     async fn send(&mut self, delta: RankingDelta, fold: bool) {
         let [memory, redis] = &mut self.0;
         memory.merge_clean(ranked(delta.clone())).await;
@@ -336,7 +336,8 @@ async fn rankings_are_listed_while_they_have_ids(mut fixture: Fixture) {
     if fixture.server.is_none() {
         return;
     }
-    // Neither a slice nor a sum is left, once the server has freed them; the newest slice expires by itself.
+    // Once the server has freed them, no slice and no sum is left. The key that names the newest slice expires by
+    // itself.
     until("the memory is freed", async || {
         let keys: Vec<String> = fixture.run("KEYS *_posts*").await;
         keys == ["pulse:last_slot_posts"]
@@ -390,7 +391,7 @@ async fn numbers_of_other_programs_that_are_no_integers_never_stop_the_fold() {
 
 /// If no instance runs for a long time, the keys of all slices expire. Their counts must leave the sums too.
 #[tokio::test]
-async fn sums_of_slices_that_are_gone_go_with_the_window() {
+async fn counts_of_slices_whose_keys_have_expired_end_with_the_window() {
     let mut fixture = alone().await;
     fold(&mut fixture, some(&[("a", 1), ("b", 2)])).await;
     let () = fixture.run(&format!("DEL {SLOT}")).await;
@@ -402,7 +403,7 @@ async fn sums_of_slices_that_are_gone_go_with_the_window() {
 }
 
 #[tokio::test]
-async fn slices_outlive_the_sums_that_they_are_taken_out_of() {
+async fn slice_keys_expire_after_the_sums_from_which_they_must_be_subtracted() {
     let mut fixture = alone().await;
     fold(&mut fixture, some(&[("a", 1)])).await;
     // The removal empties the slice, so that the addition makes it anew.

@@ -182,7 +182,9 @@ pub async fn samples_of_the_last_hour_are_added_to_it(fixture: &mut Fixture) {
     assert_eq!(last.aggregate.outcomes.count(Outcome::Success), 3);
 }
 
-pub async fn an_hour_between_replaces_the_last_and_older_ones_are_late(fixture: &mut Fixture) {
+pub async fn an_hour_after_the_last_one_replaces_it_and_older_hours_are_late(
+    fixture: &mut Fixture,
+) {
     fixture.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await;
     fixture.hit("GET /", NOW, MS).await;
     let merged = fixture.hit("GET /", LAST_HOUR, MS).await;
@@ -612,7 +614,7 @@ pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
     assert_eq!(fixture.store.warnings(), Vec::<String>::new());
 }
 
-pub async fn failures_and_censored_requests_are_told_apart(fixture: &mut Fixture) {
+pub async fn failures_and_cut_off_requests_are_told_apart(fixture: &mut Fixture) {
     let mut expected = Aggregate::default();
     // Two minutes that are rolled up, by several calls.
     for (minute, outcome, nanos) in [

@@ -89,12 +89,12 @@ pub async fn slot_moved(moves: u64, pace: Pace, seed: u64) -> Report {
     let slot = cluster.slot(&prefix).await;
     let mut trial = Trial::start(pulse(cluster_options(cluster), &prefix), pace, seed).await;
     let ends = [cluster.other_primary(slot).await, cluster.owner(slot).await];
-    let (mut keys, mut met, mut at_once) = (0, true, 0);
+    let (mut keys, mut all_redirected, mut at_once) = (0, true, 0);
     for to in ends.into_iter().cycle().take(moves as usize) {
         let node = &cluster.nodes()[to];
         let before = asking(node).await;
         keys += cluster.move_slot(slot, to, Duration::from_millis(20)).await;
-        met &= asking(node).await > before;
+        all_redirected &= asking(node).await > before;
         trial.recover().await;
     }
     for _ in 0..moves {
@@ -106,9 +106,13 @@ pub async fn slot_moved(moves: u64, pace: Pace, seed: u64) -> Report {
         at_once += 1;
         trial.recover().await;
     }
-    let done = format!("slot moved {moves} times key by key, {keys} keys, {at_once} times at once");
+    let done = format!(
+        "slot moved {moves} times key by key ({keys} keys in all), and {at_once} times in one operation"
+    );
     let mut report = trial.end_in(cluster, &prefix, done).await;
-    report.fault_if(!met || keys <= 100 * moves as usize, "no call met ASK");
+    report.fault_if(!all_redirected, "a move without an ASK redirect");
+    let few = keys <= 100 * moves as usize;
+    report.fault_if(few, format!("only {keys} keys were moved"));
     report
 }
 
@@ -162,8 +166,8 @@ pub async fn cut_off_primaries(rounds: u64, pace: Pace, seed: u64) -> Report {
     sentinels.hold().await;
     trial.recover().await;
     let done = format!(
-        "{rounds} failovers by Sentinel, the old primary cut off, written to for {:.1} s at most, and back as a \
-         second primary",
+        "{rounds} failovers by Sentinel: the old primary was cut off, still got writes for at most {:.1} s, and came \
+         back as a second primary",
         longest.as_secs_f64()
     );
     let stored = async || stored_behind(&sentinels, PREFIX).await;
@@ -181,7 +185,8 @@ pub async fn cluster_down(outage: Duration, pace: Pace, seed: u64) -> Report {
     cluster.restart_all().await;
     trial.recover().await;
     let seconds = outage.as_secs_f64();
-    let done = format!("all six nodes killed and away for {seconds:.0} s, appendfsync always");
+    let done =
+        format!("all six nodes, with appendfsync always, were killed and away for {seconds:.0} s");
     trial.end_in(&cluster, TAGGED, done).await
 }
 
@@ -198,10 +203,14 @@ pub async fn credentials(rotations: u64, pace: Pace, seed: u64) -> Report {
         // The application is asked twice, as it gives the old password first.
         is_asked &= user.asked() >= before + 2;
     }
-    let done =
-        format!("password replaced {rotations} times, connections killed, the old one given first");
+    let done = format!(
+        "password replaced {rotations} times: connections were killed, and the application gave the old password first"
+    );
     let mut report = trial.end_in(cluster, &prefix, done).await;
-    report.fault_if(!is_asked, "the new password was not asked for");
+    report.fault_if(
+        !is_asked,
+        "the application was not asked for the new password",
+    );
     report
 }
 

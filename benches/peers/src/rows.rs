@@ -64,7 +64,8 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     Row::new(
         FLOOR,
-        "**floor**: two quanta reads, route-cached slot, per-thread shards, histogram",
+        "**floor**: reads the clock twice (crate `quanta`), keeps a slot for each route, counts in a shard for each \
+         thread, fills a histogram",
         |routes, _| Ok(routes.layer(Floor::new()).into()),
     ),
     Row::new(PULSE, "**tower-pulse**, to the head", pulse::to_head),

@@ -1,11 +1,11 @@
-//! The files of the page, compiled in and compressed, as every browser reads gzip. Their URLs are
-//! `assets/{hash}/{file}`. The hash covers all files, so each version of the files has URLs of its own: a browser keeps
-//! files for ever, and modules import each other by relative paths.
+//! The files of the dashboard, compiled in and compressed, as every browser reads gzip. Their URLs are
+//! `assets/{hash}/{file}`. A browser keeps files for ever, and modules import each other by relative paths, so all
+//! files need a new URL when one of them changes. Therefore the hash covers all files.
 //!
 //! While two versions serve behind one load balancer, an instance may be asked for a file under the hash of the other
-//! version. The instance answers with its own file, since a 404 would break every page that is opened during a rolling
-//! deploy. The browser must revalidate this file before each use, so that it does not keep the wrong file under that
-//! URL.
+//! version. The instance answers with its own file, since a 404 would break every dashboard that is opened during a
+//! rolling deploy. The browser must revalidate this file before each use, so that it does not keep the wrong file under
+//! that URL.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const CSS: HeaderValue = HeaderValue::from_static("text/css; charset=utf-8");
 const JAVASCRIPT: HeaderValue = HeaderValue::from_static("text/javascript; charset=utf-8");
 
-/// The page, with placeholders for the URLs of its style and of its first script.
+/// The dashboard's HTML, with placeholders for the URLs of its style and of its first script.
 pub(super) const INDEX: &str = include_str!("assets/index.html");
 
 /// The digits of the hash in URLs: half a SHA-256.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_the_folder_is_part_of_what_is_served() {
+    fn every_file_of_the_folder_is_served() {
         let names: BTreeSet<_> = fs::read_dir(folder())
             .expect("the folder is there")
             .map(|entry| entry.expect("readable").file_name().into_string())
@@ -150,16 +150,19 @@ mod tests {
     }
 
     #[test]
-    fn every_import_is_there() {
+    fn every_imported_module_exists_and_is_served() {
         let modules = modules();
         for (name, text) in &modules {
             for imported in imports(text, "from './") {
                 let exists = modules.iter().any(|(other, _)| *other == imported);
-                assert!(exists, "{name} imports {imported}");
+                assert!(exists, "{name} imports {imported}, which is no module");
             }
             for imported in imports(text, "import('./") {
                 let is_later = LATER_MODULES.contains(&imported);
-                assert!(is_later, "{name} imports {imported} when it needs it");
+                assert!(
+                    is_later,
+                    "{name} imports {imported} on demand, but LATER_MODULES does not list {imported}"
+                );
             }
         }
         let read = |name: &str| fs::read_to_string(folder().join(name));
@@ -169,7 +172,10 @@ mod tests {
         assert_eq!(served.iter().map(names).collect::<Vec<_>>(), compiled_in);
         for (name, text) in served {
             for imported in imports(&text, " from './") {
-                assert!(content(imported).is_some(), "{name} imports {imported}");
+                assert!(
+                    content(imported).is_some(),
+                    "{name} imports {imported}, which is not served"
+                );
             }
         }
     }
@@ -182,7 +188,10 @@ mod tests {
         for (at, (name, text)) in modules[..FIRST_MODULES.len()].iter().enumerate() {
             for imported in imports(text, "from './") {
                 let is_before = FIRST_MODULES[..at].contains(&imported);
-                assert!(is_before, "{imported} stands behind its importer {name}");
+                assert!(
+                    is_before,
+                    "FIRST_MODULES must list {imported} before {name}, which imports it"
+                );
             }
             for line in text.lines() {
                 let declaration = line.strip_prefix("export ").unwrap_or(line);
@@ -201,16 +210,22 @@ mod tests {
         for (name, text) in &modules {
             for line in text.lines() {
                 let is_closed = line.matches('`').count() % 2 == 0;
-                assert!(is_closed, "{name}: a text of two lines: {line}");
+                assert!(
+                    is_closed,
+                    "{name}: a template literal must not span lines: {line}"
+                );
                 let has_alias = line.starts_with("import ") && line.contains(" as ");
-                assert!(!has_alias, "{name}: joined modules have no aliases: {line}");
+                assert!(
+                    !has_alias,
+                    "{name}: joined modules must not import under an alias: {line}"
+                );
             }
         }
     }
 
     /// Bounds the bytes that a browser loads for the overview, and for all screens.
     #[test]
-    fn the_page_is_small() {
+    fn the_dashboard_is_small() {
         const FIRST_PAINT: usize = 33_000;
         const ALL: usize = 80_000;
 

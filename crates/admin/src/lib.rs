@@ -1,4 +1,4 @@
-//! The admin router: a page, a JSON API and Prometheus text. This crate only renders the answers of
+//! The admin router: the dashboard, a JSON API and Prometheus text. This crate only renders the answers of
 //! `tower-pulse-core`'s queries. The code knows axum, but neither Redis, nor files, nor the middleware.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
@@ -180,7 +180,7 @@ impl Admin {
         let permission = self.access.check(parts, count).await?;
         let path = parts.uri.path();
         let path = path.strip_prefix(&*self.prefix).unwrap_or(path);
-        // The page itself is served to every host, as it shows why the API refuses the host.
+        // The dashboard itself is served to every host, as it shows why the API refuses the host.
         if parts.method == Method::POST || path.starts_with("/api/") {
             self.access.check_host(parts)?;
         }

@@ -1,4 +1,4 @@
-//! The page as it is served: the HTML with the URLs of its files.
+//! The HTML of the dashboard as it is served, with the URLs of its files.
 
 use axum::response::Response;
 use http::HeaderValue;
@@ -13,12 +13,12 @@ use tower_pulse_model::context::escape_hidden;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// The page of a router.
+/// The HTML of a router.
 #[derive(Default)]
 pub(super) struct Page {
     /// The title of the page in the browser.
     title: String,
-    /// The configurations of the page, in JSON: one for callers who may only read, and one for those who may also
+    /// The configurations of the dashboard, in JSON: one for callers who may only read, and one for those who may also
     /// write.
     configs: [String; 2],
 }
@@ -62,7 +62,7 @@ impl Page {
         }
     }
 
-    /// Serves the page. `path` is the path of the request, from which a proxy may have removed the beginning.
+    /// Serves the HTML. `path` is the path of the request, from which a proxy may have removed the beginning.
     /// `may_write` chooses the configuration.
     pub(super) fn serve(&self, path: &str, may_write: bool) -> Response {
         response::body(self.index(&base(path), may_write), HTML)
@@ -98,7 +98,7 @@ fn filled(template: &str, value: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// The prefix of all relative URLs of the page at `path`. Uses only the end of the path, as its beginning may be
+/// The prefix of all relative URLs of the dashboard at `path`. Uses only the end of the path, as its beginning may be
 /// missing.
 fn base(path: &str) -> String {
     match path.rsplit('/').next() {

@@ -42,7 +42,7 @@ const COUNTERS: [(&str, &str); 14] = [
     ),
     (
         "dropped",
-        "Requests and runs of timers that could not be recorded.",
+        "Requests and runs of timers that came after the shutdown.",
     ),
     (
         "lost",
@@ -58,18 +58,30 @@ const COUNTERS: [(&str, &str); 14] = [
     ),
     (
         "lost_additions",
-        "How much was lost of what was added to counters and rankings.",
+        "How much of the additions to counters and rankings was lost.",
     ),
     (
         "lost_details",
-        "Minute reports, listed requests and marks that were lost.",
+        "Marks, slow and failed requests, and figures of the instance by minute that were lost.",
     ),
-    ("late", "Requests too late for the statistics."),
-    ("skewed", "Requests from the store's future, refused."),
-    ("overflowed", "Requests beyond max_contexts."),
-    ("quarantined", "Parts of calls that were dropped for a key."),
+    (
+        "late",
+        "Requests too late for the hourly statistics of other programs.",
+    ),
+    (
+        "skewed",
+        "Requests that were refused, as their time was too far ahead of the store's.",
+    ),
+    ("overflowed", "Requests of contexts beyond max_contexts."),
+    (
+        "quarantined",
+        "How often data was dropped because its key held a foreign value.",
+    ),
     ("flush_errors", "Calls to the store that failed."),
-    ("store_resets", "How often the store forgot this instance."),
+    (
+        "store_resets",
+        "Resets of the store that this instance has seen.",
+    ),
     ("replayed", "Calls that were sent again."),
 ];
 
@@ -104,12 +116,12 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
             text.counters(&counters);
             text.health(&process.health(), names);
         }
-        let help = "Requests to the admin pages with wrong credentials.";
+        let help = "Requests to the admin router with wrong credentials.";
         let wrong = source(&query).notices.wrong_credentials();
         text.single("pulse_wrong_credentials_total", help, &wrong);
         let (name, help) = (
             "pulse_condition",
-            "1 while the condition stands. `api/health` says what to do.",
+            "1 while the condition lasts. `api/health` says what to do.",
         );
         text.begin(name, help);
         for condition in &Condition::ALL {
@@ -123,7 +135,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
         response::body(text, format.content_type())
     };
     let written = tokio::task::spawn_blocking(write).await;
-    // The runtime is shutting down, or the user's clock has panicked.
+    // Joining fails if the runtime shuts down, or if the user's clock panics.
     let mut response = written
         .map_err(|error| ApiError::unavailable(format!("the text was not written: {error}")))?;
     let headers = response.headers_mut();
@@ -161,7 +173,7 @@ impl Text {
     /// The user's counters. They are gauges, as they may fall and a counter of Prometheus never falls.
     fn counters(&mut self, counters: &[(Arc<str>, i64)]) {
         let name = "pulse_counted";
-        let help = "What the counters of this instance have counted since it started.";
+        let help = "The sums of the counters of this instance since it started.";
         self.begin(name, help);
         for (counter, total) in counters {
             self.sample(name, &[("name", counter)], total);
@@ -171,7 +183,7 @@ impl Text {
     /// The ongoing changes; nothing if the store cannot be read.
     fn changes(&mut self, log: Option<&ChangeLog>) {
         let name = "pulse_changes";
-        let help = "Changes of the fleet that stand. Do not sum over instances.";
+        let help = "Ongoing changes of the fleet. Every instance reports the same number: do not sum over instances.";
         self.begin(name, help);
         for kind in ChangeKind::ALL.into_iter().filter(|_| log.is_some()) {
             let changes = log.into_iter().flat_map(|log| &log.changes);
@@ -220,10 +232,10 @@ impl Text {
 
     fn journal(&mut self, journal: Option<&JournalHealth>) {
         let Some(journal) = journal else { return };
-        let help = "Bytes of calls that the fleet has appended and nobody has folded yet.";
+        let help = "Bytes of calls of the fleet that are not folded yet.";
         self.single("pulse_fleet_journal_bytes", help, &journal.bytes);
         let age = journal.oldest_age_seconds.unwrap_or(0.0);
-        let help = "Age of the oldest of them.";
+        let help = "Age of the oldest call that is not folded yet, in seconds.";
         self.single("pulse_fleet_journal_age_seconds", help, &age);
     }
 

@@ -117,7 +117,7 @@ impl ApiError {
 /// the ETag is weak.
 ///
 /// The answer has an ETag although [`finish`] forbids storing it: `no-store` keeps the data out of the caches of
-/// browsers and proxies, while the page holds the last answer in memory and sends `If-None-Match` itself.
+/// browsers and proxies, while the dashboard holds the last answer in memory and sends `If-None-Match` itself.
 pub(super) fn json(parts: &Parts, answer: Written) -> Response {
     let etag = weak(&etag(&answer.json));
     if is_known(parts, &etag) {

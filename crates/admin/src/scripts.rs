@@ -1,5 +1,5 @@
-//! The files of the page as they are served: without comments, and the modules of the first paint joined into one. The
-//! build script includes this module.
+//! The files of the dashboard as they are served: without comments, and the modules of the first paint joined into one.
+//! The build script includes this module.
 //!
 //! A browser learns the imports of a module only when the module has arrived, so it would fetch separate modules one
 //! after the other. Many small files also compress worse than one. Joined modules share one scope, so no two of them
@@ -7,16 +7,16 @@
 
 use std::io;
 
-/// The stylesheet that the page names.
+/// The stylesheet that the HTML names.
 pub(super) const STYLE: &str = "app.css";
 
-/// The script that the page names.
+/// The script that the HTML names.
 pub(super) const FIRST_SCRIPT: &str = "app.js";
 
 /// The stylesheets that are joined into [`STYLE`].
 pub(super) const STYLES: &[&str] = &["app.css", "chart.css"];
 
-/// The stylesheet of the screens other than the overview. The page loads it with the first such screen.
+/// The stylesheet of the screens other than the overview. The dashboard loads it with the first such screen.
 pub(super) const LATER_STYLES: &[&str] = &["screens.css"];
 
 /// The modules of the first paint, each after its imports. They are served as [`FIRST_SCRIPT`].

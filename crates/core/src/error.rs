@@ -130,7 +130,7 @@ impl StoreError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AmendError {
-    /// The store has no change or mark with this id.
+    /// There is no change or mark with the given id. The field is a text for the user.
     NotFound(&'static str),
     /// The change or mark cannot be amended in its present state: for example, the change has ended.
     Conflict(String),

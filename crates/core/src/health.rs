@@ -339,7 +339,7 @@ pub struct FlushHealth {
     ///
     /// A removal from a ranking counts as 1.
     pub lost_additions: u64,
-    /// Lost marks, minute reports and listed requests.
+    /// Lost marks, minute reports, and slow and failed requests.
     pub lost_details: u64,
     /// Resets of the store that this instance has seen.
     pub store_resets: u64,
@@ -410,7 +410,7 @@ pub struct ChangeHealth {
 
 impl ChangeHealth {
     /// The state of detection from the coverage of the last judged minute, which ended at `until`.
-    pub(crate) fn new(until: Option<i64>, sight: Coverage, now: i64) -> Self {
+    pub(crate) fn new(until: Option<i64>, coverage: Coverage, now: i64) -> Self {
         let mut blind_spots = Vec::new();
         if let Some(until) = until.filter(|until| now - until > LATE_JUDGEMENT) {
             let seconds = now - until;
@@ -418,24 +418,24 @@ impl ChangeHealth {
                 "no minute of the last {seconds} s is judged: folding is late, or no instance can fold"
             ));
         }
-        let unseen = sight.contexts.saturating_sub(sight.compared);
+        let unseen = coverage.contexts.saturating_sub(coverage.compared);
         if unseen > 0 {
             blind_spots.push(format!(
                 "{unseen} of {} pages with requests in the last hour cannot be compared with their past: they have too few requests, or are new",
-                sight.contexts
+                coverage.contexts
             ));
         }
-        if sight.gaps > 0 {
+        if coverage.gaps > 0 {
             blind_spots.push(format!(
                 "{} minutes of the last hour have no request at all: what changed within them is not known",
-                sight.gaps
+                coverage.gaps
             ));
         }
         Self {
             judged_until: until,
-            contexts: sight.contexts,
-            compared: sight.compared,
-            gaps: sight.gaps,
+            contexts: coverage.contexts,
+            compared: coverage.compared,
+            gaps: coverage.gaps,
             blind_spots,
         }
     }

@@ -153,7 +153,7 @@ impl Detector {
     }
 
     /// How much of the traffic this detector can compare.
-    pub fn sight(&self) -> Coverage {
+    pub fn coverage(&self) -> Coverage {
         let Some(now) = self.last else {
             return Coverage::default();
         };

@@ -121,12 +121,12 @@ impl History {
     }
 
     /// Calls `each` for the minutes since `from`, oldest first, with a reader of their histograms.
-    pub(crate) fn each(&self, from: Tick, mut each: impl FnMut(&PageMinute, Packed<'_>)) {
+    pub(crate) fn each(&self, from: Tick, mut each: impl FnMut(&PageMinute, PackedMinute<'_>)) {
         let mut start = 0;
         for minute in &self.minutes {
             let end = start + usize::from(minute.bytes);
             if minute.tick >= from {
-                each(minute, Packed(&self.packed[start..end]));
+                each(minute, PackedMinute(&self.packed[start..end]));
             }
             start = end;
         }
@@ -135,9 +135,9 @@ impl History {
 
 /// The packed histograms of a minute.
 #[derive(Clone, Copy)]
-pub(crate) struct Packed<'a>(&'a [u8]);
+pub(crate) struct PackedMinute<'a>(&'a [u8]);
 
-impl Packed<'_> {
+impl PackedMinute<'_> {
     /// Calls `each` with the bucket, its count and whether its requests were censored.
     pub(crate) fn buckets(self, mut each: impl FnMut(usize, u32, bool)) {
         let mut bytes = Reader(self.0);

@@ -1,7 +1,7 @@
 //! The past of a page: the quiet minutes of about an hour that ended some minutes ago.
 
 use super::figures::{lower_mean, median};
-use super::history::{History, Packed, PageMinute, RENEWED, STORED, Span, Tick, is_in};
+use super::history::{History, PackedMinute, PageMinute, RENEWED, STORED, Span, Tick, is_in};
 use super::noise::Noise;
 use super::reference::{Past, Reference, SCORES, SPANS};
 use super::scored::{Tally, score};
@@ -17,7 +17,7 @@ pub(crate) const YOUNG_PAST_ENDS: Tick = 10;
 /// The fewest minutes and requests of a past.
 pub(crate) const FEWEST_MINUTES: u32 = 15;
 pub(crate) const FEWEST_REQUESTS: u64 = 40;
-/// The fewest minutes of a change that a further step can be compared with.
+/// A further step is compared with the change before it only if that change lasted at least this many minutes.
 pub(crate) const FEWEST_CHANGED: u32 = 4;
 /// The shift of all pages beyond which a minute is not quiet, as a logarithm.
 const QUIET: f64 = 0.14;
@@ -100,7 +100,7 @@ impl<'a> Search<'a> {
             && (self.shared.level(tick) - self.level).abs() <= QUIET
     }
 
-    fn each(&self, mut each: impl FnMut(&PageMinute, Packed<'_>)) {
+    fn each(&self, mut each: impl FnMut(&PageMinute, PackedMinute<'_>)) {
         self.history.each(self.from, |minute, packed| {
             if self.is_quiet(minute.tick) {
                 each(minute, packed);

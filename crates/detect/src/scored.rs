@@ -1,6 +1,6 @@
 //! The scores of a minute, and the counts of several minutes.
 
-use super::history::{BUCKETS, Counts, Packed, Tick};
+use super::history::{BUCKETS, Counts, PackedMinute, Tick};
 use super::reference::{Past, Reference, SCORES};
 
 /// The mean scores of a minute.
@@ -14,7 +14,7 @@ pub(crate) struct Scored {
 }
 
 /// Computes the mean scores of a minute.
-pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Scored {
+pub(crate) fn score(tick: Tick, packed: PackedMinute<'_>, reference: &Reference) -> Scored {
     let mut sums = [0.0f64; SCORES];
     let (mut total, mut buckets) = (0.0f64, 0.0);
     packed.buckets(|bucket, count, censored| {
@@ -49,7 +49,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn add(&mut self, packed: Packed<'_>) {
+    pub(crate) fn add(&mut self, packed: PackedMinute<'_>) {
         packed.buckets(|bucket, count, censored| {
             let side = match censored {
                 true => &mut self.censored,
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_was_censored_above_the_median_counts_as_a_success() {
+    fn a_request_that_was_cut_off_above_the_median_counts_as_a_success() {
         let mut tally = Tally::new();
         (tally.successes[20], tally.successes[40]) = (10, 10);
         for bucket in [10, 20, 30, 40, 50] {

@@ -81,8 +81,12 @@ impl fmt::Display for Amounts {
         let requests = (self.requests > 0).then(|| format!("{} requests", self.requests));
         let additions = (self.additions > 0)
             .then(|| format!("additions of {} to counters and rankings", self.additions));
-        let details = (self.details > 0)
-            .then(|| format!("{} listed requests, minute reports and marks", self.details));
+        let details = (self.details > 0).then(|| {
+            format!(
+                "{} slow or failed requests, minute reports and marks",
+                self.details
+            )
+        });
         let parts = requests.into_iter().chain(additions);
         let parts: Vec<_> = parts.chain(details).collect();
         match &parts[..] {
@@ -101,7 +105,7 @@ mod tests {
 
     #[test]
     fn each_kind_is_named_if_there_is_some() {
-        let details = "3 listed requests, minute reports and marks";
+        let details = "3 slow or failed requests, minute reports and marks";
         let additions = "additions of 7 to counters and rankings";
         for (amounts, text) in [
             (of(0, 0, 0), "nothing"),

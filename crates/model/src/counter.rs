@@ -71,8 +71,8 @@ impl Section for CounterDeltas {
     }
 
     fn amounts(&self) -> Amounts {
-        // Additions that cancel each other in a coarse slice may be apart in finer slices, but the finest slices are
-        // retained for a shorter time. So the series with the largest sum counts.
+        // In a coarse slice, +1 and -1 may cancel out; in finer slices they may be in different slices. But the finest
+        // series may lack old slices. So the series with the largest sum is used.
         let counters = self
             .values()
             .map(|series| series.iter().map(sum_without_signs).max().unwrap_or(0));

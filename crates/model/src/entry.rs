@@ -3,8 +3,8 @@
 //! A folder must be able to read all of an entry. The first byte is its version, [`ENTRY_VERSION`], and the field
 //! `need` of the state in Redis makes folders of older versions wait.
 //!
-//! An entry omits each coarser precision that is the sum of the finest one; the reader derives it. An entry of a batch
-//! of one second omits all coarser precisions.
+//! An entry omits a coarser precision if the reader can derive it by adding up the finest one. If all samples of a
+//! batch are of the same second, this holds for all coarser precisions.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,8 @@ pub const ENTRY_VERSION: u8 = 1;
 /// The largest entry that a folder accepts, as it reads entries whole.
 pub const MAX_ENTRY_BYTES: usize = 11 * 1024 * 1024;
 /// The highest cost of an entry: no sender makes a call that costs more than [`MAX_CALL_COST`], in any configuration.
-/// The additional 512 are for the heads of rankings and reports, which cost only the reader. An entry has few of them.
+/// The reader also counts the heads of rankings and reports, which the sender does not count. The additional 512 cover
+/// them, because an entry has few heads.
 const ENTRY_BUDGET: Budget = Budget::new(MAX_CALL_COST + 512);
 
 /// Packs a batch.

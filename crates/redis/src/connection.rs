@@ -150,7 +150,7 @@ impl Connections {
     /// Refuses writes if the store is read-only.
     fn check(&self, only_reads: impl FnOnce() -> bool) -> Result<()> {
         if self.is_read_only && !only_reads() {
-            let message = "it is only read here, so nothing is written to it";
+            let message = "this process may only read the store, so the write was refused";
             return Err(self.server_info.error(StoreErrorKind::Refused, message));
         }
         Ok(())
@@ -272,7 +272,7 @@ impl Connections {
         };
         let detail = error.detail().unwrap_or_default();
         let is_denied = is_denial(&error);
-        // The error of a script may not name the denied command.
+        // The error of a script does not always name the denied command.
         let mut denied = None;
         if is_script
             && is_denied

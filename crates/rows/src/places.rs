@@ -22,7 +22,8 @@ pub(super) struct Place {
     held: Vec<Held>,
 }
 
-/// A place, as seen by its load and by *nested* loads, for which a load of the same cache waits.
+/// A place that a load holds. The load may lend it to a *nested* load: one that a load of the same cache has started
+/// and waits for.
 #[derive(Clone, Debug)]
 struct Held {
     /// The permits of the cache, which identify the cache.

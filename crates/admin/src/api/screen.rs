@@ -1,4 +1,4 @@
-//! `api/screen`: several questions in one request, for a page that polls.
+//! `api/screen`: several questions in one request, for a screen of the dashboard, which polls.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -27,7 +27,7 @@ impl Text {
         }
         let help = "Requests of this instance that count as errors.";
         self.errors("pulse_errors_total", help, Kind::Http, totals, names);
-        let help = "Access times of this instance.";
+        let help = "Durations of the requests of this instance.";
         let name = names.request_duration();
         self.histogram(name, help, Kind::Http, totals, names);
         self.targets(totals, targets, names);
@@ -81,35 +81,38 @@ impl Text {
         if targets.is_empty() {
             return;
         }
-        let met = |target: &PathTarget| {
+        let counted_and_bad = |target: &PathTarget| {
             let mut totals = of(Kind::Http, totals);
             let row = totals.find(|(context, _)| *context == target.context.name);
-            let met = row.and_then(|(_, totals): &(_, Totals)| totals.target);
-            met.map_or((0, 0), |met| (met.counted, met.bad))
+            let sums = row.and_then(|(_, totals): &(_, Totals)| totals.target);
+            sums.map_or((0, 0), |sums| (sums.counted, sums.bad))
         };
-        let counted: Vec<(Labels<'_>, &PathTarget, (u64, u64))> = targets
+        let rows: Vec<(Labels<'_>, &PathTarget, (u64, u64))> = targets
             .iter()
-            .map(|target| (names.labels(&target.context.name), target, met(target)))
+            .map(|target| {
+                let labels = names.labels(&target.context.name);
+                (labels, target, counted_and_bad(target))
+            })
             .collect();
         let mut write = |name: &str, help: &str, value: &dyn Fn(&PathTarget, (u64, u64)) -> f64| {
             self.begin(name, help);
-            for (labels, target, met) in &counted {
-                self.sample(name, labels, &value(target, *met));
+            for (labels, target, counts) in &rows {
+                self.sample(name, labels, &value(target, *counts));
             }
         };
-        let help = "Requests of this instance that its target counts: successes and errors.";
+        let help = "Requests to this context that its target counts: successes and errors.";
         write("pulse_target_requests_total", help, &|_, (counted, _)| {
             counted as f64
         });
-        let help = "Those of them that were errors or took too long.";
+        let help = "Requests that the target counts, and that were errors or took too long.";
         write("pulse_target_bad_requests_total", help, &|_, (_, bad)| {
             bad as f64
         });
-        let help = "The share of them that should be good.";
+        let help = "The share of requests that should meet the target.";
         write("pulse_target_share", help, &|target, _| target.share);
         let (name, help) = (
             "pulse_target_duration_seconds",
-            "What a good request takes less than.",
+            "The duration that a good request stays below.",
         );
         write(name, help, &|target, _| target.duration.as_secs_f64());
     }

@@ -1,10 +1,10 @@
-//! Tests of how the page and its files are cached.
+//! Tests of how browsers cache the dashboard and its files.
 
 use super::super::assets::hash;
 use super::*;
 
 #[tokio::test]
-async fn a_file_is_kept_for_ever_under_the_hash_of_its_content_only() {
+async fn a_file_is_kept_for_ever_only_under_the_current_hash() {
     let router = bench().router;
     let current = format!("/assets/{}/app.js", hash());
     let others = [
@@ -36,7 +36,7 @@ async fn a_file_is_kept_for_ever_under_the_hash_of_its_content_only() {
         error(&router, &format!("/assets/{}/{unknown}", hash()), 404).await;
     }
     error(&router, "/assets/0.1.0/app.js", 404).await;
-    // Browsers do not cache the page, so they see its new URLs at once.
+    // Browsers do not cache the dashboard's HTML, so they see its new URLs at once.
     let page = get(&router, "/").await;
     assert_eq!(page.header("cache-control"), "no-store");
     assert!(page.body.contains(&current[1..]));

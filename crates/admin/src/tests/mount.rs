@@ -1,11 +1,11 @@
-//! Mount points, and the page's relative URLs below them.
+//! Mount points, and the dashboard's relative URLs below them.
 
 use axum::routing::get as handler;
 
 use super::super::{Permission, mounted};
 use super::*;
 
-/// Loads the page as a browser does: its script and the API must be at the URLs that follow from its base.
+/// Loads the dashboard as a browser does: its script and the API must be at the URLs that follow from its base.
 async fn page_works(router: &Router, uri: &str, base: &str) {
     let page = get(router, uri).await;
     assert_eq!(page.status, 200, "{uri}");
@@ -77,7 +77,7 @@ fn invalid_mount_paths_are_refused() {
     }
 }
 
-/// The title of the page, and its configuration.
+/// The title of the dashboard, and its configuration.
 async fn title_and_config(source: Source, access: Access) -> (String, Value) {
     let router = router(source, access).expect("no secret");
     let page = get(&router, "/").await.body;
@@ -132,7 +132,7 @@ async fn the_page_has_the_configuration() {
     let mut source = source_of(targets, health);
     source.service = Some("a \"shop\" <&'b".to_owned());
     source.app_version = Some("1.4.2".into());
-    // Text that looks like a placeholder of the page stays as it is.
+    // Text that looks like a placeholder of the HTML stays as it is.
     let url = "https://traces.example.com/{trace_id}?a={{base}}&b='\"";
     source.trace_url = Some(url.to_owned());
     let (title, config) = title_and_config(source, Access::open()).await;

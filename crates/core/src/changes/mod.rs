@@ -2,24 +2,24 @@
 //! changes to the store.
 //!
 //! `schedule` decides which instance judges, and when. `session` reads minutes, lets the
-//! [detector](tower_pulse_detect::detector) judge them, and prepares the write. `tables` knows the stored fields.
-//! `suspects` and `earlier` add the likely causes and earlier figures.
+//! [detector](tower_pulse_detect::detector) judge them, and prepares the write. `judgement_fields` has the stored
+//! fields of a judgement. `suspects` and `earlier` add the likely causes and earlier figures.
 //!
 //! A judgement is written between two rounds of folding, and takes effect only if the store still has the judgement
 //! that it continues ([`store::conditional_write`](crate::store::conditional_write)). So two instances may judge the
 //! same minute without harm: the callbacks of at most one instance get its changes.
 
 mod earlier;
+mod judgement_fields;
 mod schedule;
 mod session;
 mod suspects;
-mod tables;
 mod usual;
 
 use std::sync::{Arc, Mutex};
 
+pub use self::judgement_fields::{Findings, JudgementFields};
 use self::session::{JudgedScope, Session};
-pub use self::tables::{Findings, Tables};
 use crate::callbacks::{Callback, Callbacks};
 use crate::clock::Clock;
 use crate::error::{Result, StoreError, StoreErrorKind};
@@ -62,7 +62,7 @@ pub struct JudgeStatus {
     /// The end of the last minute that was judged, by any instance, in Unix seconds.
     pub until: Option<i64>,
     /// The coverage of the detector at that time.
-    pub sight: Coverage,
+    pub coverage: Coverage,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
 }
@@ -180,7 +180,7 @@ impl Judge {
                 }
                 Written::NoLease => return Ok(judged),
             }
-            self.remember(session.until(), session.sight());
+            self.remember(session.until(), session.coverage());
             *slot = Some(session);
             judged += 1;
             self.callbacks.call(&self.clock, events).await;
@@ -206,9 +206,9 @@ impl Judge {
         now - *since >= STAYS_AHEAD
     }
 
-    fn remember(&self, until: i64, sight: Coverage) {
+    fn remember(&self, until: i64, coverage: Coverage) {
         let mut status = lock(&self.status);
         status.until = (until > 0).then_some(until);
-        status.sight = sight;
+        status.coverage = coverage;
     }
 }

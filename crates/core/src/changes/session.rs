@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Findings, MINUTE, Tables, earlier, suspects, usual};
+use super::{Findings, JudgementFields, MINUTE, earlier, suspects, usual};
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::store::Store;
 use crate::store::conditional_write::ConditionalWrite;
@@ -22,10 +22,10 @@ use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// For this many minutes after a change was detected, its suspects are searched again, because more data has arrived.
+/// For this many minutes after a change was detected, its suspects are looked for again, because more data has arrived.
 const SUSPECTS_FOR: i64 = 15;
 
-/// The most changes of a minute whose suspects are searched. The search for each change reads records.
+/// The most changes of a minute whose suspects are looked for. The search for each change reads records.
 const MAX_EXAMINED: usize = 20;
 
 /// A last judgement that is ahead of the clock by more than this many seconds was made under a wrong clock.
@@ -38,13 +38,14 @@ pub(super) fn is_ahead(until: i64, now: i64) -> bool {
 
 /// The detector and the log that a judgement needs, as the last judgement left them.
 pub(super) struct Session {
-    tables: Tables,
+    fields: JudgementFields,
     until: i64,
     detector: Detector,
-    sight: Coverage,
+    /// The coverage of the detector in the last judged minute.
+    coverage: Coverage,
     log: Log,
     contexts: HashMap<RecordId, ContextId>,
-    /// The time that the store has recorded.
+    /// The spans of time for which the store has recorded data.
     recorded: RecordedTime,
     /// The contexts that are judged, and the minute in which each last had a request.
     admitted: HashMap<RecordId, i64>,
@@ -120,8 +121,8 @@ impl Session {
         (end, now): (i64, i64),
         scope: JudgedScope,
     ) -> Result<Self> {
-        let (tables, detector, changes) = Tables::new(read_judgement(journal).await?);
-        let judged = tables.judged();
+        let (fields, detector, changes) = JudgementFields::new(read_judgement(journal).await?);
+        let judged = fields.judged();
         let is_usable = |until: i64| until > 0 && !is_ahead(until, now);
         let detector = Some(detector).filter(|state| is_usable(state.judged_until));
         let judged_until = Some(judged.until).filter(|until| is_usable(*until));
@@ -132,8 +133,8 @@ impl Session {
         let mut session = Self {
             until: until.max(end - RECALLED_MINUTES * MINUTE),
             detector: Detector::new(detector.unwrap_or_default()),
-            sight: judged.sight,
-            tables,
+            coverage: judged.sight,
+            fields,
             log: Log::new(changes),
             contexts: HashMap::new(),
             recorded: RecordedTime::default(),
@@ -157,7 +158,7 @@ impl Session {
 
     /// Whether this session continues from this judgement.
     pub(super) fn is_after(&self, stored: &StoredJudged) -> bool {
-        self.tables.are_of(stored)
+        self.fields.are_of(stored)
     }
 
     pub(super) fn until(&self) -> i64 {
@@ -170,8 +171,8 @@ impl Session {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
     }
 
-    pub(super) fn sight(&self) -> Coverage {
-        self.sight
+    pub(super) fn coverage(&self) -> Coverage {
+        self.coverage
     }
 
     /// Runs the detector on a blocking thread.
@@ -302,12 +303,12 @@ impl Session {
         }
         let written = [&difference.began, &difference.ongoing, &difference.ended];
         let written = written.into_iter().flatten();
-        let mut sight = session.detector.sight();
-        sight.contexts += refused;
-        let write = session.tables.next(Findings {
+        let mut coverage = session.detector.coverage();
+        coverage.contexts += refused;
+        let write = session.fields.next(Findings {
             judged: LastJudgement {
                 until: minute_end,
-                sight,
+                sight: coverage,
                 watched: (watched.into_iter())
                     .filter_map(|(id, watched)| Some((session.name(id)?, watched)))
                     .collect(),
@@ -318,7 +319,7 @@ impl Session {
             removed: difference.removed,
         });
         session.until = minute_end;
-        session.sight = sight;
+        session.coverage = coverage;
         let events = difference.began.iter().chain(&difference.ended);
         let events = events.filter_map(|id| session.log.get(id)).cloned();
         let events = events.collect();

@@ -12,8 +12,8 @@ use tower_pulse_model::profile::{ProfileHour, hour_of_week};
 /// An hour has a usual figure if it was recorded in at least this many weeks.
 const ENOUGH_WEEKS: u8 = 3;
 
-/// A change is usual if the ratio of earlier weeks is at least this part of the ratio of the change, both as
-/// logarithms.
+/// A change is usual if `ln(usual / then)` is at least this part of `ln(now / then)`: `then` is the figure before the
+/// change, `now` the figure during the change, and `usual` the figure of earlier weeks.
 const EXPLAINED: f64 = 0.7;
 
 /// Seconds by which the usual behaviour may begin before its hour, or end after it.

@@ -78,7 +78,7 @@ impl Flusher {
                 self.recorder.drain.all_sent();
                 self.publish(&sending);
                 if let Some(durable) = self.store.durable_seq(&sending.instance) {
-                    volatile = sending.replay.amounts_behind(durable);
+                    volatile = sending.replay.amounts_beyond(durable);
                 }
                 let lost = left.amounts();
                 self.lost(lost, volatile);

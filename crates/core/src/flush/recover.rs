@@ -45,7 +45,7 @@ impl Flusher {
     /// Replays the next buffered call that the store lacks. If no such call is buffered, continues without the lost
     /// calls. Returns whether a call was appended.
     pub(super) async fn replay_next(&self, sending: &mut Sending, fence: u64) -> Result<bool> {
-        let plan = sending.replay.after(fence, self.clock());
+        let plan = sending.replay.plan_gap(fence, self.clock());
         self.count_lost(
             plan.lost,
             plan.missing,

@@ -24,7 +24,8 @@ const MAX_COUNTS: usize = 4_096;
 pub(super) struct ReplayBuffer {
     /// The amounts of calls older than [`COUNT_RETENTION`], added up, oldest first.
     old_counts: VecDeque<Acknowledged>,
-    /// The amounts of calls that are too old to be replayed, oldest first.
+    /// The amounts of calls that are no longer in `calls`, oldest first: they became too old to be replayed, there was
+    /// no room, or the store still had them when they became too old.
     counts: VecDeque<Acknowledged>,
     /// The calls that can be replayed, oldest first.
     calls: VecDeque<Buffered>,
@@ -201,10 +202,10 @@ impl ReplayBuffer {
         }
     }
 
-    /// Plans how to handle a gap after the call `fence`. Lost amounts are removed from the buffer, so that they are
+    /// Plans how to handle a gap beyond the call `fence`. Lost amounts are removed from the buffer, so that they are
     /// counted once. A group of old calls that were added up counts as lost if the store lacks the newest of them. The
-    /// calls after the fence count as new, since the store has them again once they are replayed.
-    pub(super) fn after(&mut self, fence: u64, clock: &Clock) -> GapPlan {
+    /// age of the calls beyond the fence starts again at zero, since the store gets them anew by the replay.
+    pub(super) fn plan_gap(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
         let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;
         self.old_counts.retain(|count| !is_old(&count.at));
@@ -228,19 +229,19 @@ impl ReplayBuffer {
         let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq <= fence);
         let seq = self.calls.get(at).map(|buffered| buffered.acknowledged.seq);
         if seq.is_none() {
-            // The calls after the fence were just counted as lost, and none of them can be replayed.
+            // The calls beyond the fence were just counted as lost, and none of them can be replayed.
             self.old_counts.retain(|count| count.seq <= fence);
             self.counts.retain(|count| count.seq <= fence);
         }
         GapPlan { seq, lost, missing }
     }
 
-    /// The amounts of the calls after `fence`, as far as they are remembered.
-    pub(super) fn amounts_behind(&self, fence: u64) -> Amounts {
+    /// The amounts of the calls beyond `fence`, as far as they are remembered.
+    pub(super) fn amounts_beyond(&self, fence: u64) -> Amounts {
         let calls = self.calls.iter().map(|buffered| &buffered.acknowledged);
-        let behind = self.old_counts.iter().chain(&self.counts).chain(calls);
-        let behind = behind.filter(|count| count.seq > fence);
-        behind
+        let beyond = self.old_counts.iter().chain(&self.counts).chain(calls);
+        let beyond = beyond.filter(|count| count.seq > fence);
+        beyond
             .map(|count| count.amounts)
             .fold(Amounts::default(), Add::add)
     }
@@ -321,13 +322,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_counted_as_lost_too() {
+    fn additions_to_counters_are_counted_as_lost_too() {
         let (mut buffer, clock, _) = buffer_of(0);
         let mut sold = call(1);
         sold.batch = Batch::new(Precisions::default());
         sold.batch.count(&"sold".into(), 7, -9);
         buffer.push(&clock, sold, Moment::now(&clock));
-        let lost = buffer.after(0, &clock).lost;
+        let lost = buffer.plan_gap(0, &clock).lost;
         assert_eq!(lost, Amounts::of_additions(9));
     }
 
@@ -345,23 +346,23 @@ mod tests {
         assert!(minutes <= 12 * 60, "{minutes}");
         // Of calls that were added up, the buffer does not know which ones the store lacks.
         let fence = buffer.old_counts.back().map_or(0, |count| count.seq) - 10;
-        let lost = buffer.after(fence, &clock).lost.requests;
+        let lost = buffer.plan_gap(fence, &clock).lost.requests;
         assert!((calls - fence..calls - fence + 3).contains(&lost), "{lost}");
-        assert_eq!(buffer.after(fence, &clock).lost, requests(0));
-        let lost = lost + buffer.after(0, &clock).lost.requests;
+        assert_eq!(buffer.plan_gap(fence, &clock).lost, requests(0));
+        let lost = lost + buffer.plan_gap(0, &clock).lost.requests;
         assert!((12 * 180 - 6..=12 * 180 + 1).contains(&lost), "{lost}");
     }
 
     #[test]
-    fn what_is_behind_a_fence_is_added_up_and_stays() {
+    fn amounts_beyond_a_fence_are_added_up_and_stay() {
         let (mut buffer, clock, hand) = buffer_of(2 * call(1).batch.approximate_bytes());
         // In the end, calls 1 to 3 are added up by the minute, 4 and 5 are remembered separately, 6 and 7 are buffered.
         push(&mut buffer, &clock, 1..=3);
         hand.advance(COUNT_RETENTION + SECOND);
         push(&mut buffer, &clock, 4..=7);
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (2, 2));
-        for (fence, behind) in [(0, 7), (3, 4), (5, 2), (6, 1), (7, 0), (0, 7)] {
-            assert_eq!(buffer.amounts_behind(fence), requests(behind), "{fence}");
+        for (fence, beyond) in [(0, 7), (3, 4), (5, 2), (6, 1), (7, 0), (0, 7)] {
+            assert_eq!(buffer.amounts_beyond(fence), requests(beyond), "{fence}");
         }
     }
 
@@ -371,25 +372,25 @@ mod tests {
         let calls = 3 * MAX_COUNTS as u64;
         push(&mut buffer, &clock, 1..=calls);
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (MAX_COUNTS, 0));
-        assert_eq!(buffer.after(0, &clock).lost, requests(calls));
-        assert_eq!(buffer.after(0, &clock).lost, requests(0));
+        assert_eq!(buffer.plan_gap(0, &clock).lost, requests(calls));
+        assert_eq!(buffer.plan_gap(0, &clock).lost, requests(0));
     }
 
     #[test]
-    fn what_is_too_old_or_too_much_is_counted_as_lost_once() {
+    fn a_call_that_is_too_old_or_has_no_room_is_counted_as_lost_once() {
         let size = call(1).batch.approximate_bytes();
         let (mut buffer, clock, hand) = buffer_of(3 * size);
         buffer.push(&clock, call(1), Moment::now(&clock));
         hand.advance(Duration::from_secs(61));
         push(&mut buffer, &clock, 2..=5);
         // Call 1 is too old, and there was no room for call 2.
-        assert_eq!(buffer.after(0, &clock), plan(Some(3), 2));
-        assert_eq!(buffer.after(0, &clock), plan(Some(3), 0));
+        assert_eq!(buffer.plan_gap(0, &clock), plan(Some(3), 2));
+        assert_eq!(buffer.plan_gap(0, &clock), plan(Some(3), 0));
         let again = buffer.call(3, 0, "h");
         let again = again.map(|call| (call.previous, &*call.generation));
         assert_eq!(again, Some((0, "h")));
-        assert_eq!(buffer.after(3, &clock).seq, Some(4));
-        assert_eq!(buffer.after(5, &clock), plan(None, 0));
+        assert_eq!(buffer.plan_gap(3, &clock).seq, Some(4));
+        assert_eq!(buffer.plan_gap(5, &clock), plan(None, 0));
         hand.advance(Duration::from_secs(601));
         buffer.push(&clock, call(6), Moment::now(&clock));
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (0, 1));
@@ -414,24 +415,24 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_has_is_neither_lost_nor_renewed() {
+    fn calls_that_the_store_has_are_neither_lost_nor_renewed() {
         let (mut buffer, clock, hand) = buffer_of(1 << 20);
         buffer.push(&clock, call(1), Moment::now(&clock));
         hand.advance(60 * SECOND);
-        assert_eq!(buffer.after(1, &clock), plan(None, 0));
+        assert_eq!(buffer.plan_gap(1, &clock), plan(None, 0));
         hand.advance(SECOND);
         buffer.push(&clock, call(2), Moment::now(&clock));
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (1, 1));
-        assert_eq!(buffer.after(1, &clock).lost, requests(0));
+        assert_eq!(buffer.plan_gap(1, &clock).lost, requests(0));
 
         let mut counts = ReplayBuffer::new(0, SECOND);
         push(&mut counts, &clock, 1..=2);
-        assert_eq!(counts.after(1, &clock), plan(None, 1));
+        assert_eq!(counts.plan_gap(1, &clock), plan(None, 1));
         assert_eq!(counts.newest(), Some(1));
     }
 
     #[test]
-    fn the_newest_is_asked_for_until_an_answer_comes_after_its_time() {
+    fn the_store_is_asked_about_the_newest_call_until_it_is_too_old_to_replay() {
         let (mut buffer, clock, hand) = buffer_of(1 << 20);
         assert_eq!(buffer.newest(), None);
         buffer.push(&clock, call(1), Moment::now(&clock));
@@ -447,13 +448,13 @@ mod tests {
         assert_eq!(buffer.newest(), Some(2));
         // A replayed call counts as new.
         hand.advance(Duration::from_secs(700));
-        assert_eq!(buffer.after(1, &clock).seq, Some(2));
+        assert_eq!(buffer.plan_gap(1, &clock).seq, Some(2));
         assert_eq!(buffer.newest(), Some(2));
         let sent = Moment::now(&clock);
         // The answer is read long after it arrived.
         hand.advance(Duration::from_secs(700));
         buffer.push(&clock, call(3), sent);
-        assert_eq!(buffer.after(1, &clock).seq, Some(2));
+        assert_eq!(buffer.plan_gap(1, &clock).seq, Some(2));
     }
 
     #[test]
@@ -466,10 +467,10 @@ mod tests {
                 buffer.settle();
             }
             hand.advance(Duration::from_secs(86_400));
-            assert_eq!(buffer.after(0, &clock), plan(None, 0));
+            assert_eq!(buffer.plan_gap(0, &clock), plan(None, 0));
             buffer.push(&clock, call(2), Moment::now(&clock));
             hand.advance(Duration::from_secs(12 * 3_600));
-            assert_eq!(buffer.after(1, &clock).seq, Some(2));
+            assert_eq!(buffer.plan_gap(1, &clock).seq, Some(2));
         }
     }
 }

@@ -34,7 +34,11 @@ impl Stages {
         let interval = flush.interval.max(Duration::from_secs(1));
         let counters = self.recorder.drain.counters(|counters| counters.clone());
         let judge = self.judge.status();
-        let changes = ChangeHealth::new(judge.until, judge.sight, self.options.clock.now_seconds());
+        let changes = ChangeHealth::new(
+            judge.until,
+            judge.coverage,
+            self.options.clock.now_seconds(),
+        );
         let warnings = self.warnings();
         let recorded = counters.recorded.saturating_sub(counters.lost);
         Health {

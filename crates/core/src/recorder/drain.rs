@@ -109,7 +109,7 @@ impl Drain {
         }
     }
 
-    /// Sets the name of this instance, which listed requests and minute reports carry.
+    /// Sets the name of this instance, which slow and failed requests and minute reports carry.
     pub fn set_instance(&self, instance: &str) {
         let mut state = lock(&self.state);
         state.slow.set_instance(instance);

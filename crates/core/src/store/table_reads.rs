@@ -23,8 +23,9 @@ pub const MAX_NAMES: usize = 20_000;
 pub enum TableRead {
     /// The values of some fields.
     Values(Table, Arc<[Vec<u8>]>),
-    /// A page from the given cursor on, or the first page: several hundred fields with their values, unordered, or
-    /// fewer if they are large. A field that exists while all pages are read is on one of the pages.
+    /// A page of fields with their values, unordered: the page at the cursor, or the first. The page has several
+    /// hundred fields, or fewer if they are large. A field that exists during the whole reading is on at least one
+    /// page.
     Page(Table, Option<String>),
     /// All fields with their values, of a table that is never large.
     All(Table),
@@ -126,7 +127,8 @@ packed! {
 }
 
 /// The revision of each slice of the records. A field is `{tier}:{place}`, with the value `{slice} {version}`. In
-/// Redis, slices take turns at the places. A slice that is not listed has no records, or its changes are unknown.
+/// Redis, a tier has a fixed number of places, and a later slice overwrites an earlier one in its place. So a slice
+/// that is not listed has no records, or was overwritten, and its revision is unknown.
 pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
     let revision = |(field, value): &Field| {
         let (seconds, _) = std::str::from_utf8(field).ok()?.split_once(':')?;
@@ -180,8 +182,8 @@ impl RecordState {
     }
 
     /// Which slices of the finest tier are part of coarser tiers at `now`. A new state does not know this until a round
-    /// is folded, although records of an earlier generation may exist. If the state is unreadable, slices that are not
-    /// rolled up are left out.
+    /// is folded, although records of an earlier generation may exist. If the state cannot be read, the result has no
+    /// pending slices, so a query misses minutes that are not yet rolled up.
     pub fn rolled_at(&self, now: i64) -> RolledUp {
         let Some(mut rolled) = self.rolled.clone() else {
             return RolledUp::default();

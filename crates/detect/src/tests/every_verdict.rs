@@ -224,11 +224,11 @@ fn transcript(seed: u64) -> String {
             let _ = writeln!(lines, "{minute} watches {page} since {since}{tail} {ratio}");
         }
         if minute % 20 == 19 {
-            let sight = detector.sight();
+            let coverage = detector.coverage();
             let stored = detector.state().parts();
             let (parts, bytes) = (stored.len(), stored.iter().map(|(_, part)| part.len()));
             let bytes: usize = bytes.sum();
-            let (contexts, compared, gaps) = (sight.contexts, sight.compared, sight.gaps);
+            let (contexts, compared, gaps) = (coverage.contexts, coverage.compared, coverage.gaps);
             let _ = write!(
                 lines,
                 "{minute} sees {contexts} compares {compared} gaps {gaps} "

@@ -42,7 +42,7 @@ proptest! {
             if let Some(second) = &mut second {
                 prop_assert_eq!(second.judge(&minute), said, "minute {}", number);
                 prop_assert_eq!(second.state(), first.state());
-                prop_assert_eq!(second.sight(), first.sight());
+                prop_assert_eq!(second.coverage(), first.coverage());
             }
         }
     }

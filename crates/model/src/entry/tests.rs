@@ -88,7 +88,7 @@ fn sections_and_outcomes_of_a_newer_version_are_skipped() {
 }
 
 #[test]
-fn failures_and_censored_requests_have_sections_only_where_there_are_any() {
+fn failures_and_cut_off_requests_have_sections_only_where_there_are_any() {
     let sections = |buckets| {
         let packed = record(&record_of(aggregate(&[5], buckets, 0)));
         [FAILURES, CENSORED].map(|tag| section(&packed, tag).is_some())

@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_below_a_target_is_exact_for_one_within_the_stated_bound(values in vec(durations(), 1..300), target in durations(), coarse in any::<bool>()) {
+    fn the_count_below_a_target_is_exact_for_a_target_within_the_stated_error(values in vec(durations(), 1..300), target in durations(), coarse in any::<bool>()) {
         let mut histogram = of(&values);
         if coarse {
             histogram.coarsen(COARSE_SCALE);

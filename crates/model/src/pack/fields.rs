@@ -15,8 +15,8 @@ pub trait Packed: Sized {
     /// Reads a value; `None` if the bytes do not begin with one.
     fn read(from: &mut Reader<'_>) -> Option<Self>;
 
-    /// Writes a list: the number of values, then the values. Enums that may get more variants write each value with its
-    /// length instead.
+    /// Writes a list: the number of values, then the values. Enums that may get more variants also write the length
+    /// before each value.
     fn write_list(list: &[Self], out: &mut Writer) {
         list.len().write(out);
         list.iter().for_each(|value| value.write(out));

@@ -93,7 +93,9 @@ impl RedisStore {
         for (members, key, kind) in members.into_iter().rev() {
             let members = members.as_ref().map_or(&[][..], items);
             if members.len() > MAX_NAMES {
-                let reason = format!("of more than {MAX_NAMES} members only those are shown");
+                let reason = format!(
+                    "has more than {MAX_NAMES} members: only the {MAX_NAMES} highest are shown"
+                );
                 replies.problem(&key, reason);
             }
             for (at, member) in members.iter().take(MAX_NAMES).enumerate() {
@@ -150,7 +152,7 @@ impl RedisStore {
             return None;
         }
         let iso = |value: Value| text(&value).and_then(hour_from_iso);
-        // A set without an hour counts for this hour.
+        // A current set without a readable hour counts for this hour. A last set without one is skipped.
         let start = start.map(|start| iso(start).unwrap_or(hour));
         let sets = [
             (start, stats.current, current),

@@ -12,8 +12,8 @@ const SEARCH: &str = "GET /search";
 /// Whether the icon of the tab has the dot that shows a problem.
 const HAS_DOT: &str = "$('#icon').href.includes('circle')";
 
-/// The mark beside a name in a table.
-fn mark_of(table: &str, key: &str) -> String {
+/// The tag of an ongoing change beside a name in a table.
+fn change_tag_of(table: &str, key: &str) -> String {
     format!("table[data-table={table}] tr[data-key='{key}'] .tag.change")
 }
 
@@ -60,18 +60,19 @@ async fn problems_and_the_store_are_told_apart_on_every_screen() {
 }
 
 #[tokio::test]
-async fn what_has_changed_is_marked_and_comes_first_when_that_is_asked_for() {
+async fn a_changed_context_has_a_tag_and_comes_first_if_that_is_asked_for() {
     let page = open("slow_query", "paths?sort=context&order=asc").await;
-    page.until_shown(&mark_of("paths", SEARCH)).await;
-    let mark = page.text(&mark_of("paths", SEARCH)).await;
-    assert!(mark.ends_with("slower"), "{mark}");
+    page.until_shown(&change_tag_of("paths", SEARCH)).await;
+    let tag = page.text(&change_tag_of("paths", SEARCH)).await;
+    assert!(tag.ends_with("slower"), "{tag}");
     let is_first = format!("{}[0] === '{SEARCH}'", keys("paths"));
     assert!(!page.eval::<bool>(&is_first).await);
     page.click("[data-panel=paths] .bar button").await;
     page.until(&is_first).await;
     page.until_fragment_has("sort=changed").await;
     page.show("timers").await;
-    page.until_shown(&mark_of("timers", "db:search")).await;
+    page.until_shown(&change_tag_of("timers", "db:search"))
+        .await;
 }
 
 #[tokio::test]

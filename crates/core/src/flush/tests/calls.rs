@@ -45,7 +45,7 @@ async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_flush_of_nothing_asks_for_the_newest_call() {
+async fn an_empty_flush_asks_whether_the_store_has_the_newest_call() {
     let flushing = Flushing::new();
     // The first flush sends no call.
     flushing.flush(0).await;
@@ -60,7 +60,7 @@ async fn a_flush_of_nothing_asks_for_the_newest_call() {
 }
 
 #[tokio::test]
-async fn a_call_has_16_contexts_and_the_last_ones_64() {
+async fn a_call_has_about_16_contexts_and_at_shutdown_about_64() {
     let flushing = Flushing::new();
     let record = || {
         for name in (0..200).map(|number| format!("job {number}")) {
@@ -85,7 +85,7 @@ async fn a_call_has_16_contexts_and_the_last_ones_64() {
 }
 
 #[tokio::test]
-async fn entries_that_no_instance_folds_are_reported_to_the_folder() {
+async fn an_instance_is_told_to_fold_if_no_other_does() {
     let led = Flushing::new();
     led.flush(1).await;
     assert!(!led.is_leaderless().await);
@@ -100,7 +100,7 @@ async fn entries_that_no_instance_folds_are_reported_to_the_folder() {
 }
 
 #[tokio::test]
-async fn a_flush_of_nothing_reports_an_entry_that_no_instance_folds() {
+async fn an_empty_flush_reports_an_entry_that_no_instance_folds() {
     let receipt = |folded, has_leader| Receipt {
         position: at(100),
         folded: at(folded),

@@ -17,7 +17,7 @@ const FIELDS_PER_PAGE: usize = 500;
 const BYTES_PER_PAGE: usize = 1024 * 1024;
 /// Expired tables are removed at intervals of this number of seconds.
 const EXPIRY_INTERVAL: i64 = 60;
-/// The minute reports may take 1 / `REPORTS_PART` of the bytes of the records.
+/// The minute reports may take 1 / `REPORTS_PART` of the limit ([`Bound`]).
 const REPORTS_PART: usize = 4;
 
 /// All tables.

@@ -21,8 +21,8 @@ use tower_pulse_model::pack::pack;
 /// The approximate number of bytes that one step writes.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// The fields in the store.
-pub struct Tables {
+/// The names of the fields that a judgement has in the store, and its number.
+pub struct JudgementFields {
     stored: StoredJudged,
     /// The highest number in the name of any field.
     number: u64,
@@ -46,7 +46,7 @@ pub struct Findings<'a> {
 /// A field to set.
 type Set = (Table, (Vec<u8>, Vec<u8>));
 
-impl Tables {
+impl JudgementFields {
     /// The fields of the last judgement, with the detector's state and the changes that they hold.
     pub fn new(judgement: Judgement) -> (Self, DetectorState, Vec<Change>) {
         let Judgement {
@@ -63,13 +63,13 @@ impl Tables {
         let highest = changes.highest().max(detector.highest());
         let counting = stored.number().unwrap_or(highest);
         stored.judged.number = counting;
-        let tables = Self {
+        let fields = Self {
             number: highest.max(counting),
             stored,
             changes,
             detector,
         };
-        (tables, state, log)
+        (fields, state, log)
     }
 
     /// The last judgement.

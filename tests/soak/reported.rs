@@ -9,10 +9,12 @@ use crate::fault::Site;
 use crate::faults::denials::SERVER_FAULTS;
 use crate::fleet::Instance;
 
-/// The time within which a condition must be reported, and must end. A look takes a moment.
+/// A condition must be reported within 10 s of its fault, and must end within 10 s of the end of the fault. The
+/// additional 0.5 s are for the time that a look at the health takes.
 const LIMIT: Duration = Duration::from_millis(10_500);
-/// How long to wait for a condition.
+/// The time after which waiting for a condition ends without success.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause between two looks at the health.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The conditions whose faults are not those of [`SERVER_FAULTS`].
@@ -43,48 +45,52 @@ async fn set(condition: &str, begins: bool, site: &Site) {
     site.server.run(&command).await
 }
 
-/// For each condition, the seconds until it was reported and the seconds until it ended: a pair for each fault.
+/// For each condition, the seconds from the start of its fault until it was reported, and from the end of the fault
+/// until it ended: a pair for each fault.
 #[derive(Debug, Default)]
-pub struct Told(BTreeMap<&'static str, Vec<(f64, f64)>>);
+pub struct Reported(BTreeMap<&'static str, Vec<(f64, f64)>>);
 
-impl Told {
+impl Reported {
     /// Causes the fault of a condition until an instance reports the condition, and then waits until none does. Returns
     /// a text if either took too long.
     pub async fn inflict(&mut self, condition: &'static str, site: &mut Site) -> Option<String> {
         set(condition, true, site).await;
-        let told = until(site, condition, true).await;
+        let reported = until(site, condition, true).await;
         set(condition, false, site).await;
-        let quiet = until(site, condition, false).await;
-        let times = (told.as_secs_f64(), quiet.as_secs_f64());
+        let ended = until(site, condition, false).await;
+        let times = (reported.as_secs_f64(), ended.as_secs_f64());
         self.0.entry(condition).or_default().push(times);
-        (told > LIMIT || quiet > LIMIT).then(|| {
-            let (told, quiet) = times;
-            format!("{condition} was told after {told:.1} s, and quiet after {quiet:.1} s")
+        (reported > LIMIT || ended > LIMIT).then(|| {
+            let (reported, ended) = times;
+            format!(
+                "{condition} was reported {reported:.1} s after its fault began, and until {ended:.1} s after the \
+                 fault ended"
+            )
         })
     }
 
     pub fn print(&self) {
-        println!("\n| Condition | Seconds until told | Seconds until quiet |\n|---|---|---|");
+        println!("\n| Condition | Reported after, in s | Ended after, in s |\n|---|---|---|");
         for (condition, times) in &self.0 {
-            for (told, quiet) in times {
-                println!("| `{condition}` | {told:.1} | {quiet:.1} |");
+            for (reported, ended) in times {
+                println!("| `{condition}` | {reported:.1} | {ended:.1} |");
             }
         }
     }
 }
 
 /// Looks until any instance reports a condition, or none does. A frozen instance does not delay the others.
-async fn until(site: &mut Site, condition: &str, is_told: bool) -> Duration {
+async fn until(site: &mut Site, condition: &str, is_reported: bool) -> Duration {
     let start = Instant::now();
     let instances = site.fleet.iter_mut().map(|instance| {
         Box::pin(async move {
-            while tells(instance, condition).await.unwrap_or(false) != is_told {
+            while reports(instance, condition).await.unwrap_or(false) != is_reported {
                 tokio::time::sleep(LOOK).await;
             }
         })
     });
     let looks = async {
-        if is_told {
+        if is_reported {
             select_all(instances).await;
         } else {
             join_all(instances).await;
@@ -95,7 +101,7 @@ async fn until(site: &mut Site, condition: &str, is_told: bool) -> Duration {
 }
 
 /// Whether an instance reports a condition; `None` if it does not answer.
-async fn tells(instance: &mut Instance, condition: &str) -> Option<bool> {
+async fn reports(instance: &mut Instance, condition: &str) -> Option<bool> {
     // Some conditions are noticed by reading, which takes longer while the store is silent.
     let read = instance.get("/admin/pulse/api/paths?window=5m");
     let _ = tokio::time::timeout(2 * LOOK, read).await;
