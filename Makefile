@@ -193,8 +193,8 @@ test-all-servers: setup
 	@tests/setup.sh pip3
 	SERVERS="$(SERVERS)" TEST_THREADS=$(TEST_THREADS) tests/servers/run.sh $(SUITE)
 
-# Tests the page of this version over the API of another version, and the reverse, in a real browser. OTHER=v0.1.0 names
-# the other version. The default is the last tag or, without tags, the commit that gave entries the version 1.
+# Tests the dashboard of this version over the API of another version, and the reverse, in a real browser. OTHER=v0.1.0
+# names the other version. The default is the last tag or, without tags, the commit that gave entries the version 1.
 test-all-versions: setup
 	OTHER="$(OTHER)" tests/all/versions.sh $(TESTED)
 

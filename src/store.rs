@@ -7,7 +7,7 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use tower_pulse::Pulse;
 //!
-//! // One page for two parts of a service that are configured differently.
+//! // One dashboard for two parts of a service that are configured differently.
 //! let store = Pulse::builder().open_store()?;
 //! let inner = Pulse::builder().store(store.clone()).build()?;
 //! let outer = Pulse::builder().store(store.clone()).build()?;

@@ -4,8 +4,8 @@ use super::Pulse;
 use tower_pulse_core::query::answers::Reader;
 
 impl Pulse {
-    /// Returns the reader that answers in Rust all that the dashboard shows: see [`query`](crate::query). The routers
-    /// of this `Pulse` share it, so the store is asked once for all of them.
+    /// Returns the reader of the data that the dashboard shows: see [`query`](crate::query). The routers of this
+    /// `Pulse` share it, so the store is asked once for all of them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

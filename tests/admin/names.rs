@@ -45,7 +45,7 @@ fn shows_all(what: &str, answer: &Response) -> String {
 }
 
 #[tokio::test]
-async fn what_is_hidden_is_shown() {
+async fn hidden_characters_are_shown_escaped() {
     let (clock, hand) = Clock::manual(NOW);
     let builder = Pulse::builder()
         .service(spoof("shop"))
@@ -92,9 +92,9 @@ async fn what_is_hidden_is_shown() {
             assert!(text.contains(&json(name)), "{ask}: {text}");
         }
     }
-    let page = shows_all("the page", &client.get("/pulse/").await);
+    let page = shows_all("the dashboard", &client.get("/pulse/").await);
     assert!(page.contains(&escaped("<title>shop")), "{page}");
-    // The answer repeats the caller's text, escaped too.
+    // An answer that repeats the caller's text escapes it too.
     let uri = format!("/pulse/api/series?context={}", query(&spoof("none")));
     let echoed = shows_all("series", &client.get(&uri).await);
     assert!(echoed.contains("\\u202e"), "{echoed}");

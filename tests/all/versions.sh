@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Opens the page of this version over the API of another one, and the other way round, in a real browser. The demo of the
-# other version is built of its commit in a folder of its own. See `make test-all-versions`.
+# Opens the dashboard of this version over the API of another one, and the other way round, in a real browser. The demo
+# of the other version is built from its commit in a folder of its own. See `make test-all-versions`.
 # usage: OTHER=v0.1.0 versions.sh ARGUMENTS OF cargo build
 set -euo pipefail
 cd "$(dirname "$0")/../.."

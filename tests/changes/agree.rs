@@ -1,4 +1,4 @@
-//! Four instances on one store agree, and each change is passed to one callback.
+//! Four instances on one store agree, and each change is passed to the callbacks of one instance.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -50,7 +50,7 @@ async fn four_instances_agree(backend: Backend) {
     let calls = register(&fleet);
     let slow_at = START + 50 * MINUTE;
     let fast_at = slow_at + 10 * MINUTE;
-    let (mut judged_by, mut told) = ([0; INSTANCES], 0);
+    let (mut judged_by, mut checked) = ([0; INSTANCES], 0);
     let mut known: HashMap<Arc<str>, Change> = HashMap::new();
     while fleet.now < fast_at + 15 * MINUTE {
         let mut requests = traffic.minute();
@@ -77,9 +77,9 @@ async fn four_instances_agree(backend: Backend) {
         let (changes, answer) = (same(changes), same(answers));
         // A change is in the list of changes before a callback is called with it.
         let all = calls[0].lock().unwrap().clone();
-        let are_listed = all[told..].iter().all(|one| changes.contains(one));
+        let are_listed = all[checked..].iter().all(|one| changes.contains(one));
         assert!(are_listed, "{all:#?}: {changes:#?}");
-        told = all.len();
+        checked = all.len();
         assert_eq!(answer["judged_until"], fleet.now);
         let ids = |change: &Value| change["id"].as_str().unwrap().to_owned();
         let answered = answer["changes"].as_array().unwrap().iter().map(ids);

@@ -1,5 +1,5 @@
-//! Lets each condition begin and end, in health, in the gauge and for `on_condition`. Other tests do this for
-//! conditions that need another kind of store or host.
+//! Causes each condition and ends it, and checks that health, the gauge and `on_condition` report both. Other tests do
+//! this for conditions that need another kind of store or host.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::rig::wait::{PATIENCE, look_until};
 /// The file with tests of the store's status.
 const STATUS: &str = "crates/core/src/store/status_health.rs";
 
-/// Conditions that no test of this file lets begin and end, and the files with their tests.
+/// The conditions that this file does not test, and the files with their tests.
 const ELSEWHERE: &[(Condition, &str)] = &[
     (Condition::Judgement, "tests/changes/failures.rs"),
     (Condition::UnreadableKey, "tests/stores/oversized.rs"),
@@ -55,7 +55,8 @@ struct Watched {
     clock: Clock,
     hand: ManualClock,
     events: Arc<Mutex<Vec<ConditionEvent>>>,
-    walked: BTreeSet<Condition>,
+    /// The conditions that have begun and ended.
+    tested: BTreeSet<Condition>,
 }
 
 impl Watched {
@@ -77,7 +78,7 @@ impl Watched {
             clock,
             hand,
             events,
-            walked: BTreeSet::new(),
+            tested: BTreeSet::new(),
         }
     }
 
@@ -94,21 +95,21 @@ impl Watched {
         line.unwrap().to_owned()
     }
 
-    /// Passes seconds until health and `on_condition` report that the condition holds, or, without `stands`, that it
-    /// does not.
-    async fn pass_until(&self, condition: Condition, stands: bool) {
+    /// Advances the clock until health and `on_condition` report that the condition is ongoing, or, without
+    /// `is_ongoing`, that it is not.
+    async fn pass_until(&self, condition: Condition, is_ongoing: bool) {
         look_until(PATIENCE, async || {
             self.service.requests(1).await;
             let _ = self.service.pulse.query().ask(&PathsQuery::default()).await;
             self.hand.advance(Duration::from_secs(1));
             pause(20).await;
             let health = self.service.health();
-            let is_there = health.conditions.contains(&condition);
+            let in_health = health.conditions.contains(&condition);
             let events = self.events.lock().unwrap();
             let last = events.iter().rfind(|event| event.condition == condition);
-            let is_told = last.is_some_and(|event| event.ended.is_none());
-            let why = || format!("{condition}, {stands}: {is_there}, {last:?}, {health:#?}");
-            (is_there == stands && is_told == stands)
+            let is_reported = last.is_some_and(|event| event.ended.is_none());
+            let why = || format!("{condition}, {is_ongoing}: {in_health}, {last:?}, {health:#?}");
+            (in_health == is_ongoing && is_reported == is_ongoing)
                 .then_some(())
                 .ok_or_else(why)
         })
@@ -128,7 +129,7 @@ impl Watched {
     async fn ended(&mut self, condition: Condition) {
         self.pass_until(condition, false).await;
         assert_eq!(self.gauge(condition).await, "0", "{condition}");
-        self.walked.insert(condition);
+        self.tested.insert(condition);
     }
 }
 
@@ -138,7 +139,7 @@ fn by_name(name: &str) -> Condition {
 }
 
 #[tokio::test]
-async fn each_condition_is_told_and_quiet_once_it_is_mended() {
+async fn each_condition_is_reported_until_its_cause_has_ended() {
     let mut watched = Watched::start().await;
     for fault in &SERVER_FAULTS {
         let condition = by_name(fault.0);
@@ -187,11 +188,11 @@ async fn each_condition_is_told_and_quiet_once_it_is_mended() {
     watched.hand.advance(Duration::from_secs(600));
     watched.ended(Condition::StoreReset).await;
     let resets = watched.service.health().flush.store_resets;
-    assert_eq!(resets, 1, "the count stays");
+    assert_eq!(resets, 1, "the reset is still counted");
 
     let elsewhere: BTreeSet<_> = ELSEWHERE.iter().map(|(condition, _)| *condition).collect();
-    let walked: BTreeSet<_> = watched.walked.union(&elsewhere).copied().collect();
-    assert_eq!(walked, Condition::ALL.iter().copied().collect());
+    let tested: BTreeSet<_> = watched.tested.union(&elsewhere).copied().collect();
+    assert_eq!(tested, Condition::ALL.iter().copied().collect());
     for (condition, file) in ELSEWHERE {
         let path = format!("{}/{file}", env!("CARGO_MANIFEST_DIR"));
         let test = std::fs::read_to_string(path).expect(file);

@@ -1,4 +1,4 @@
-//! A fleet lists its true slowest and newest failed requests, although its store fails.
+//! A fleet lists exactly its slowest and its newest failed requests, although its store fails now and then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -103,7 +103,7 @@ async fn stored(pulse: &Pulse, hour: i64, context: ContextId) -> (Vec<u64>, Vec<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_slowest_and_the_failed_of_a_million_requests_are_the_true_ones() {
+async fn of_a_million_requests_the_slowest_and_the_newest_failed_are_listed() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let (clock, hand) = Clock::manual(TURN - SECONDS as i64 / 2);

@@ -10,9 +10,9 @@ use crate::journal::net::Request;
 
 /// A day, and a little more.
 const MORE_THAN_A_DAY: u64 = 86_400 + 60;
-/// Entries that one script removes.
+/// The most entries that one script removes.
 const TRIMMED_AT_ONCE: usize = 64;
-/// Turns of a folder within which the whole journal is trimmed.
+/// The most turns of folders until the whole journal is trimmed.
 const MAX_TURNS: usize = 5;
 
 #[test]
@@ -48,7 +48,7 @@ fn a_server_out_of_memory_refuses_calls_but_folds_entries() {
 }
 
 #[test]
-fn the_journal_is_trimmed_a_few_entries_at_a_time_also_those_that_another_folder_left() {
+fn each_folder_trims_a_few_entries_at_a_time_until_the_journal_is_empty() {
     let drive = Drive::start();
     let mut flushing = drive.flusher();
     for _ in 0..3 * TRIMMED_AT_ONCE + 8 {

@@ -92,7 +92,7 @@ impl Request {
         })
     }
 
-    /// Whether the call changes no data except the lease.
+    /// Whether the call reads data, and changes nothing but the lease.
     pub fn is_reading(&self) -> bool {
         matches!(
             self,

@@ -33,7 +33,7 @@ conformance! {
         a_row_that_fails_keeps_its_last_value_and_others_are_on_time,
         a_loader_that_hangs_panics_or_returns_too_much_fails,
         a_row_that_is_too_old_is_removed,
-        a_row_that_there_is_not,
+        a_missing_row_stays_scheduled_unless_it_is_dropped,
         each_turn_is_done_by_one_of_several_daemons,
         a_daemon_that_dies_gives_its_rows_back,
         many_callers_cause_one_load,

@@ -15,9 +15,9 @@ async fn value(cache: &RowCache, id: &str) -> Option<u64> {
     row.map(|row| row.value.load)
 }
 
-/// Lets `seconds` pass in small steps. After each step, waits until no good row is later than `late` seconds, as the
-/// machine may be busy. Meanwhile the clock goes on, because a lease whose answer was lost ends only when the clock has
-/// passed its end. Returns how many seconds have passed.
+/// Lets `seconds` pass in small steps. After each step, waits until no good row is overdue by more than `late` seconds,
+/// as the machine may be busy. Meanwhile the clock goes on, because a lease whose answer was lost ends only when the
+/// clock has passed its end. Returns how many seconds have passed.
 async fn pass_on_time(service: &Service, cache: &RowCache, seconds: i64, late: f64) -> u64 {
     let is_on_time = async || {
         let rows = cache.list(0, 100).await.unwrap().rows;
@@ -43,7 +43,7 @@ async fn until_callers_wait(caches: &[RowCache]) {
     }
 }
 
-/// Schedules a row by itself, and leases it.
+/// Schedules a single row, and leases it.
 async fn leased(service: &Service, id: &str, every: f64) -> LeasedRow {
     schedule(service, id, every).await;
     let leased = service.store.lease_rows("", "token", LeaseOf::Due(1), 7.0);
@@ -181,7 +181,7 @@ pub async fn a_row_that_fails_keeps_its_last_value_and_others_are_on_time(servic
 
 pub async fn a_loader_that_hangs_panics_or_returns_too_much_fails(service: &Service) {
     let patient = service.builder().max_bytes(1_000).build().unwrap();
-    // On a busy machine, a load that does not hang may take as long.
+    // On a busy machine, any load may take longer than this deadline, so only the load that hangs has it.
     let hurried = service
         .builder()
         .name("hurried")
@@ -216,7 +216,7 @@ pub async fn a_row_that_is_too_old_is_removed(service: &Service) {
     assert_eq!(rows[0].age, None, "a row that is not cached has no age");
 }
 
-pub async fn a_row_that_there_is_not(service: &Service) {
+pub async fn a_missing_row_stays_scheduled_unless_it_is_dropped(service: &Service) {
     let cache = service.cache();
     let dropping = service.builder().name("dropping").drop_missing(true);
     let dropping = dropping.build().unwrap();
@@ -274,7 +274,10 @@ pub async fn a_daemon_that_dies_gives_its_rows_back(service: &Service) {
     let start = service.clock.now_seconds();
     let asks = async || service.database.loads("2") >= 2;
     service.until("the daemon asks", asks).await;
-    assert!(service.clock.now_seconds() - start < 6, "the lease stands");
+    assert!(
+        service.clock.now_seconds() - start < 6,
+        "the lease has ended"
+    );
     assert_eq!(service.database.loads("1"), 0, "it is leased");
     service.until_cached(&cache, "1", 1).await;
 }
@@ -616,7 +619,7 @@ pub async fn a_caller_that_is_dropped_leaves_no_lease(service: &Service) {
         }
         // No lease ends by itself, as the clock stands still.
         let row = tokio::time::timeout(5 * SECOND, cache.get_or_load::<Stock>(&id)).await;
-        let row = row.expect("nobody holds the row").unwrap().unwrap();
+        let row = row.expect("no lease holds the row").unwrap().unwrap();
         assert_eq!(row.value.load, 1, "{id}");
     }
 }
@@ -646,7 +649,7 @@ pub async fn rows_that_fail_alike_are_listed_the_latest_due_first(service: &Serv
     assert_eq!(ids, ["a", "c", "b"]);
 }
 
-/// The list of failed loads, and the counter and the timer of the same loads.
+/// Compares the list of failed loads with the counter and the timer of the same loads.
 pub async fn a_failed_load_is_listed_wherever_it_is_counted(service: &Service) {
     let pulse = service.pulse();
     let cache = RowCache::builder(&pulse).loader(service.database.clone());

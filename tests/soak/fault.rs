@@ -46,7 +46,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans `n` faults. Every ten in a row contain one fault of each kind, in random order.
+    /// Plans `n` faults, in groups of ten. A group has one fault of each kind, in random order.
     pub fn draw(n: usize, instances: usize, rng: &mut fastrand::Rng) -> Vec<Self> {
         let mut plans = Vec::new();
         while plans.len() < n {
@@ -69,8 +69,8 @@ impl Plan {
     /// Causes the fault, and ends it.
     pub async fn inflict(&self, site: &mut Site) {
         let run = async |command: &str| -> () { site.server.run(command).await };
-        let last = || tokio::time::sleep(self.length);
-        // The time between two moments of a momentary fault.
+        let let_it_last = || tokio::time::sleep(self.length);
+        // The time between two occurrences of a momentary fault.
         let pause = || tokio::time::sleep(self.length / self.times);
         match self.fault {
             "killed connections" => {
@@ -81,13 +81,13 @@ impl Plan {
             }
             "frozen server" => {
                 site.server.freeze();
-                last().await;
+                let_it_last().await;
                 site.server.thaw();
             }
             "frozen instance" => {
                 let process = &site.fleet[self.instance].process;
                 process.freeze();
-                last().await;
+                let_it_last().await;
                 process.thaw();
             }
             "killed instance" => {
@@ -101,12 +101,12 @@ impl Plan {
             }
             "memory limit" => {
                 run("CONFIG SET maxmemory 1mb").await;
-                last().await;
+                let_it_last().await;
                 run("CONFIG SET maxmemory 0").await;
             }
             "slow server" => {
                 site.proxy.delay(self.delay);
-                last().await;
+                let_it_last().await;
                 site.proxy.delay(Duration::ZERO);
             }
             "flushed scripts" => {
@@ -117,7 +117,7 @@ impl Plan {
             }
             "denied commands" => {
                 run(&format!("ACL SETUSER default -{}", self.denied)).await;
-                last().await;
+                let_it_last().await;
                 run(&format!("ACL SETUSER default +{}", self.denied)).await;
             }
             "promoted replica" => promote(site, self.length / 6).await,
@@ -126,7 +126,7 @@ impl Plan {
     }
 }
 
-/// A server that loses nothing that it has acknowledged when it is killed.
+/// A server that, when killed, loses nothing that it has acknowledged.
 pub async fn start_server() -> RedisServer {
     RedisServer::builder()
         .arg("--appendonly", "yes")

@@ -23,7 +23,7 @@ use crate::stores::series;
 
 pub const METRICS: [&str; 3] = ["hits", "mean", "p95"];
 pub const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
-/// How many contexts random requests have.
+/// The number of contexts of random requests.
 pub const CONTEXTS: usize = 4;
 const TIMERS: usize = 5;
 
@@ -59,7 +59,7 @@ impl Served {
     }
 
     pub fn random(rng: &mut Rng, second: i64) -> Self {
-        // From 4 µs to 17 minutes now and then, and otherwise less than four octaves.
+        // Now and then from 4 µs to 17 minutes, and otherwise from 4 to 33 ms.
         let octaves = if rng.u32(..8) == 0 { 2..30 } else { 12..15 };
         Self {
             second,
@@ -126,7 +126,7 @@ fn range(answer: &Value) -> (i64, i64) {
     (number(answer, "from"), number(answer, "to"))
 }
 
-/// A page of the store, and the requests that it must show.
+/// A dashboard of the store, and the requests that it must show.
 pub struct Page {
     router: axum::Router,
     served: Vec<Served>,
@@ -139,7 +139,7 @@ impl Page {
         Self::with_query_bytes(fixture, 64 << 20)
     }
 
-    /// A page that may hold this number of bytes.
+    /// A dashboard with this `query_bytes`.
     pub fn with_query_bytes(fixture: &Fixture, bytes: usize) -> Self {
         let builder = Pulse::builder().store(fixture.store.clone());
         let builder = builder.clock(fixture.clock.clone()).query_bytes(bytes);
@@ -393,8 +393,8 @@ pub fn near(answer: &Value, expected: f64, error: f64) {
     assert!(wrong <= most, "{answer} instead of {expected}");
 }
 
-/// Hours and days pass, with requests that are flushed late, with outages, and in the end with clocks ahead. The page
-/// may hold `bytes`, and each of `others` further contexts has a request now and then.
+/// Hours and days pass, with requests that are flushed late, with outages, and in the end with clocks ahead. The
+/// dashboard has `bytes` as its `query_bytes`, and each of `others` further contexts has a request now and then.
 async fn windows_show_what_was_served(
     mut fixture: Fixture,
     (steps, bytes, others): (usize, usize, usize),
@@ -502,7 +502,7 @@ async fn a_window_tells_which_part_of_it_was_recorded() {
     near(&answer["before"]["complete"], 1.0, 1e-9);
     let hour = page.get("/api/paths?window=last_hour").await;
     near(&hour["complete"], 1.0, 1e-9);
-    // Slices of six hours: the store was created within the first that has records.
+    // The store was created within the first slice that has records: only the time since then counts as recorded.
     let now = fixture.now();
     for question in [
         "paths?window=7d",
@@ -513,7 +513,7 @@ async fn a_window_tells_which_part_of_it_was_recorded() {
         let recorded = (now - NOW) as f64 / (now - number(&answer, "from")) as f64;
         near(&answer["complete"], recorded, 1e-9);
     }
-    // A count changes as the rate does.
+    // `change` has the ratio of the counts.
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);
     let served = |ago| Served::new(NOW + 600 - ago, 0, 1_000_000);
@@ -588,7 +588,7 @@ async fn rows_compare_with_the_window_before() {
 }
 
 #[tokio::test]
-async fn windows_show_what_was_served_to_a_page_that_holds_all() {
+async fn windows_show_what_was_served_if_all_windows_fit_into_query_bytes() {
     windows_show_what_was_served(Fixture::memory(), (80, 64 << 20, 0)).await;
 }
 

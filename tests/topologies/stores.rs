@@ -4,7 +4,7 @@ use crate::rig::shared::{cluster, prefix, sentinels};
 use crate::stores::fixture::{Fixture, Keys};
 use crate::topologies::place::{cluster_options, sentinel_options, store};
 
-/// A store in the cluster.
+/// A store in the cluster, and a client of the node that has its keys.
 pub async fn on_cluster() -> Fixture {
     let (cluster, prefix) = (cluster().await, prefix());
     let owner = cluster.owner(cluster.slot(&prefix).await).await;
@@ -13,7 +13,7 @@ pub async fn on_cluster() -> Fixture {
     Fixture::over(store, Keys { client, prefix })
 }
 
-/// A store in the primary.
+/// A store behind the Sentinels, and a client of their primary.
 pub async fn behind_sentinels() -> Fixture {
     let (sentinels, prefix) = (sentinels().await, prefix());
     let primary = sentinels.primary().await;

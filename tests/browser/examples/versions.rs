@@ -1,6 +1,6 @@
-//! The page of one version of tower-pulse with the API of another version, as when both serve behind one load balancer:
-//! `make test-all-versions`. The argument is the demo of the other version. Prints what each screen shows. Fails if a
-//! screen breaks, or shows neither its figures nor the reason why it has none.
+//! The dashboard of one version of tower-pulse with the API of another version, as when both serve behind one load
+//! balancer: `make test-all-versions`. The argument is the demo of the other version. Prints what each screen shows.
+//! Fails if a screen breaks, or shows neither its figures nor the reason why it has none.
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use pulse_browser::screens::SCREENS;
 /// Both demos have the same past and the same incident.
 const ENV: [(&str, &str); 2] = [("DEMO_HISTORY", "3h"), ("DEMO_INCIDENT", "bad_deploy")];
 
-/// The screen shows answers, and the page says that all is well.
+/// The screen shows answers, and the dashboard reports no problem.
 const IS_DRAWN: &str = "document.body.dataset.ready === 'true' && document.querySelector('#status').dataset.status === 'ok'
     && document.querySelector('#banner').hidden && document.querySelector('main').innerText.trim().length > 0";
-/// The page says that it cannot read the answer.
+/// The dashboard says that it cannot read the answer.
 const SAYS_UNEXPECTED: &str = "document.querySelector('#status').dataset.status === 'unexpected'
     && /another version/.test(document.querySelector('#banner').innerText)";
 
@@ -32,12 +32,12 @@ async fn main() -> ExitCode {
     let other = Demo::start_within(patience, other, &[], &ENV).await;
     let pairs = [
         (
-            "this page, the other's API",
+            "this dashboard, the other's API",
             this.address(),
             other.address(),
         ),
         (
-            "the other's page, this API",
+            "the other's dashboard, this API",
             other.address(),
             this.address(),
         ),
@@ -52,11 +52,11 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints what the page shows at a URL. Panics if the page breaks, or shows neither figures nor the reason why it has
-/// none.
+/// Prints what the dashboard shows at a URL. Panics if the dashboard breaks, or shows neither figures nor the reason
+/// why it has none.
 async fn show(screen: &str, url: &str) {
     let page = Page::empty().await;
-    // The page logs a `TypeError` for an answer that it cannot draw.
+    // The dashboard logs a `TypeError` for an answer that it cannot draw.
     page.tolerate("console: TypeError");
     page.load(url).await;
     page.until(&format!("({IS_DRAWN}) || ({SAYS_UNEXPECTED})"))

@@ -77,7 +77,10 @@ async fn openmetrics_is_the_same_with_exemplars_and_an_end() {
     assert_eq!(open.header("content-type"), content_type);
     assert_eq!(open.header("vary"), "accept");
     assert!(open.body.ends_with("\n# EOF\n") && !plain.body.contains("# EOF"));
-    assert!(!plain.body.contains(" # {"), "exemplars");
+    assert!(
+        !plain.body.contains(" # {"),
+        "the Prometheus text has exemplars"
+    );
 
     // Without its additions, OpenMetrics equals the Prometheus text: Prometheus stores the same series for both.
     let mut counters = Vec::new();
@@ -107,7 +110,7 @@ async fn openmetrics_is_the_same_with_exemplars_and_an_end() {
 }
 
 #[tokio::test]
-async fn an_exemplar_stands_in_the_bucket_that_has_its_duration() {
+async fn an_exemplar_is_in_the_bucket_of_its_duration() {
     let router = router();
     let open = ask(&router, "/metrics", &[ACCEPT]).await.body;
     let context = "{context=\"POST /checkout\"";
@@ -122,8 +125,12 @@ async fn an_exemplar_stands_in_the_bucket_that_has_its_duration() {
     let last = format!("{bucket}+Inf\"}}");
     let longest = format!("{last} 7 # {{trace_id=\"{escaped}\"}} 60 1699999999.007");
     assert_eq!(of(&last), longest);
-    assert_eq!("trace_id".len() + LONGEST_ID.len(), 72, "128 at most");
-    assert_eq!(open.matches(" # {").count(), 3, "nowhere else");
+    assert_eq!(
+        "trace_id".len() + LONGEST_ID.len(),
+        72,
+        "OpenMetrics allows 128"
+    );
+    assert_eq!(open.matches(" # {").count(), 3, "there are other exemplars");
 
     // OpenTelemetry's bounds put 60 and 90 ms into different buckets.
     let named = ask(&router, "/metrics?names=opentelemetry", &[ACCEPT]).await;
@@ -168,14 +175,14 @@ async fn opentelemetrys_names_are_a_choice_of_the_scraper() {
     let timer = "pulse_timer_duration_seconds_count{context=\"db:find\"} 1";
     assert_eq!(lines(&text, &[timer]).len(), 1);
     for old in ["pulse_request_duration_seconds", "pulse_in_flight"] {
-        assert!(!text.contains(old), "{old} is there too");
+        assert!(!text.contains(old), "the text has {old} too");
     }
     let pulse = get(&router, "/metrics?names=pulse").await;
     assert_eq!(pulse.body, get(&router, "/metrics").await.body);
 }
 
 #[tokio::test]
-async fn a_target_is_counted_from_the_start() {
+async fn a_target_has_metrics_before_its_first_request() {
     let text = get(&router(), "/metrics").await.body;
     let (checkout, never) = ("{context=\"POST /checkout\"}", "{context=\"GET /never\"}");
     let expected = [

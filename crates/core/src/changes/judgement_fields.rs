@@ -21,7 +21,7 @@ use tower_pulse_model::pack::pack;
 /// The approximate number of bytes that one step writes.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// The names of the fields that a judgement has in the store, and its number.
+/// The fields of a judgement in the store.
 pub struct JudgementFields {
     stored: StoredJudged,
     /// The highest number in the name of any field.

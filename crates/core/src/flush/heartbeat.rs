@@ -26,8 +26,8 @@ impl Flusher {
             let others = self.send_heartbeat(None).await?;
             match self.mark_version(&others).await {
                 Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
-                waits => {
-                    marked = waits.map(drop);
+                other => {
+                    marked = other.map(drop);
                     unmarked = Some(others);
                 }
             }
@@ -76,7 +76,7 @@ impl Flusher {
             Some(_) => "the store's time, as the clock of this instance is wrong: set it (NTP)",
             None => "the clock of this instance again",
         };
-        tracing::warn!("going on by {clock}");
+        tracing::warn!("recording goes on by {clock}");
         sending.unsequenced = self.recorder.drain_and_follow(origin);
         sending.unsequenced_amounts = sending.unsequenced.amounts();
         sending.is_closed = true;

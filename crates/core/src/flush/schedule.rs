@@ -121,7 +121,7 @@ impl Flusher {
     }
 }
 
-/// Logs a warning if the runtime ends before a shutdown, and data that was not flushed is lost.
+/// When dropped, logs a warning if the runtime has ended without a shutdown, so that data that was not flushed is lost.
 struct Unfinished {
     flusher: Arc<Flusher>,
     stopped: Stopped,
@@ -140,7 +140,7 @@ impl Drop for Unfinished {
                 requests = lost.requests,
                 additions = lost.additions,
                 details = lost.details,
-                "the runtime ended without `pulse.shutdown().await`: what was not flushed yet is lost, {lost}"
+                "the runtime ended without `pulse.shutdown().await`, so data that was not flushed is lost: {lost}"
             );
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! A service may have thousands of contexts, but few are busy at any moment. A drain visits only the contexts whose
 //! dirty bit was set since the last drain. The thread that fills an empty part of a context sets the context's dirty
-//! bit, by one atomic operation that never waits. So a busy context is marked once per drain, and not by each request.
+//! bit, by one atomic operation that never waits. So the bit of a busy context is set once per drain, and not by each
+//! request.
 //!
 //! The order ensures that no sample is left behind: the dirty bit is set *after* the data it announces was written, and
 //! a drain takes the dirty bits *before* it reads the data. Either the drain finds the bit, and with it all data that
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_mark_is_taken_once() {
+    fn each_dirty_bit_is_taken_once() {
         let dirty_bits = DirtyBits::new(130);
         let taken = || visited(|visit| dirty_bits.take(visit));
         assert!(taken().is_empty());
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_not_lost_while_others_are_taken() {
+    fn a_dirty_bit_is_not_lost_while_others_are_taken() {
         let dirty_bits = DirtyBits::new(4);
         let written: [AtomicU64; 4] = Default::default();
         let mut seen = [0; 4];

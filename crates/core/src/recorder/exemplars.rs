@@ -1,5 +1,5 @@
 //! Exemplars lead a reader from a bucket of a context's durations to a trace. The exemplar of a bucket is its newest
-//! listed request with a trace id. Exemplars cost nothing if no trace ids are recorded.
+//! slow or failed request with a trace id. Exemplars cost nothing if no trace ids are recorded.
 
 use super::slow::ListedRequest;
 use super::totals::{BOUNDS, PLACES};
@@ -58,7 +58,7 @@ impl Exemplars {
         replace(&mut self.buckets[place], exemplar);
     }
 
-    /// Adds listed requests. Those without a trace id are ignored.
+    /// Adds slow and failed requests. Those without a trace id are ignored.
     pub(super) fn add_listed<'a>(&mut self, requests: impl Iterator<Item = &'a ListedRequest>) {
         for request in requests {
             let Some(trace_id) = &request.trace_id else {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_request_of_a_bucket_stands_for_it() {
+    fn the_newest_request_of_a_bucket_is_its_exemplar() {
         let mut exemplars = Exemplars::default();
         for (millis, ended, is_error, trace_id) in [
             (1, 5, false, "at the bound"),

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packed_history_is_read_back_and_nothing_else_is() {
+    fn only_a_valid_packed_history_is_read_back() {
         let history = |days, since| History {
             days,
             since,

@@ -106,7 +106,7 @@ fn a_surge_is_over_when_less_than_half_of_it_is_left() {
 }
 
 #[test]
-fn evidence_is_in_the_last_minute_and_without_the_two_largest() {
+fn a_surge_goes_on_if_it_shows_in_the_last_minute_and_without_the_two_largest() {
     let on = |counts: &[f64]| {
         let window: Vec<_> = (0..).zip(counts.iter().copied()).collect();
         goes_on(&window, 10.0, 30.0, 1.0)

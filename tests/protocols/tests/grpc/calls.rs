@@ -9,7 +9,7 @@ use tower_pulse::Outcome::Success;
 use crate::shop::{Fixture, GET, LIST, ask, read_all};
 
 #[tokio::test]
-async fn a_status_in_a_head_is_an_error_and_one_in_trailers_is_none() {
+async fn a_status_in_a_head_is_an_error_but_a_status_in_trailers_is_not() {
     let fixture = Fixture::start().await;
     let client = &fixture.client;
     for _ in 0..5 {
@@ -72,7 +72,7 @@ async fn calls_at_once_on_one_connection_are_each_counted() {
 }
 
 #[tokio::test]
-async fn the_layer_to_the_end_of_bodies_ends_at_the_heads_of_grpc() {
+async fn with_until_body_end_a_grpc_call_is_still_timed_to_its_head() {
     let fixture = Fixture::with(|parts, pulse| {
         let layer = pulse.layer_with(|head| Some(head.method.to_string().into()));
         let layer = layer.until_body_end();
@@ -91,7 +91,7 @@ async fn the_layer_to_the_end_of_bodies_ends_at_the_heads_of_grpc() {
     assert_counts(&fixture.pulse, &[("POST", &[(Success, 2)], 1)]).await;
 }
 
-/// tonic's routes are a router of axum: the layer on it knows the service, but not its methods.
+/// tonic's `Routes` contain a router of axum. A layer on this router knows the service, but not its methods.
 #[tokio::test]
 async fn the_layer_of_axum_on_tonics_router_counts_by_service() {
     let fixture = Fixture::with(|parts, pulse| {

@@ -86,7 +86,7 @@ fn the_largest_records_and_reports_are_read() {
 }
 
 #[test]
-fn what_no_sender_makes_is_refused() {
+fn entries_that_no_sender_makes_are_refused() {
     let refused = |batch: &Batch| unpacked(&pack(batch)) == Err(Undecodable);
     let one = aggregate(&[1], vec![(0, 1)], 0);
     let of_names = |names: &[usize]| {

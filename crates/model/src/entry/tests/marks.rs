@@ -8,7 +8,7 @@ use crate::mark::{MAX_ESCAPED_BYTES, MAX_MARK_BYTES, MAX_PENDING_MARKS, StoredMa
 
 const NOW: i64 = 1_700_000_000;
 
-/// A mark, with a version for an even number.
+/// A mark, which has a version if the number is even.
 pub(super) fn of(id: &str, at: i64, number: u64) -> Mark {
     Mark {
         id: id.into(),
@@ -39,7 +39,7 @@ fn longest(number: usize) -> Mark {
 }
 
 #[test]
-fn as_many_of_the_longest_as_may_wait_are_read() {
+fn the_most_pending_marks_of_the_greatest_length_are_read_back() {
     let mut batch = batch_of((0..MAX_PENDING_MARKS).map(longest));
     assert_eq!(batch.marks.len(), MAX_PENDING_MARKS);
     let packed = pack(&batch);
@@ -52,7 +52,7 @@ fn as_many_of_the_longest_as_may_wait_are_read() {
 }
 
 #[test]
-fn what_no_sender_makes_is_refused() {
+fn marks_that_no_sender_makes_are_refused() {
     let refused = |mark: Mark| {
         let stored = StoredMark::from(mark.clone());
         let packed = crate::pack::pack(&stored);
