@@ -71,7 +71,7 @@ impl Store {
         self.0.describe()
     }
 
-    /// Warnings about the store, for the operator. Each one ends with a remedy.
+    /// Warnings about the store, for the operator. Most of them name a remedy.
     pub fn warnings(&self) -> Vec<String> {
         self.0.warnings()
     }

@@ -1,7 +1,7 @@
 //! Measures how many injected changes of a labelled workload the change detector finds, and how many false alarms it
 //! raises, next to three common alert rules: `cargo bench -p pulse-benches --bench changes`. Seeds are printed;
-//! `CHANGES_SEED=7` starts with another seed, `CHANGES_RUNS=100` makes 100 runs of each design, and
-//! `CHANGES_NOISE=Plain` tries one kind of noise.
+//! `CHANGES_SEED=7` starts with another seed, `CHANGES_RUNS=100` makes 100 runs of each design (kind of noise), and
+//! `CHANGES_NOISE=Plain` tries only that design.
 //!
 //! Read `page`, `events`, `pauses` and `labels` (the parts of a workload), `workload`, `baselines`, `score`, `report`.
 #![allow(
@@ -135,7 +135,7 @@ fn run_one(design: Design, seed: u64) -> Scores {
         scores.judging += before.elapsed();
         scores.minutes += 1;
         let standing: Vec<_> = verdicts.iter().filter_map(standing).collect();
-        scores.detector.all_verdicts += verdicts.len() - standing.len();
+        scores.detector.other_verdicts += verdicts.len() - standing.len();
         let watched = detector.watched();
         let watched = watched.iter().filter_map(|(id, _)| page_of(*id));
         follower.watched(minute, watched);
@@ -151,9 +151,9 @@ fn run_one(design: Design, seed: u64) -> Scores {
         }
     }
     let page_hours = (PAGES * MINUTES) as f64 / 60.0;
-    let all = scores.detector.all_verdicts;
+    let others = scores.detector.other_verdicts;
     scores.detector = follower.finish(page_hours);
-    scores.detector.all_verdicts = all;
+    scores.detector.other_verdicts = others;
     scores.rules = rule_followers.map(|follower| follower.finish(page_hours));
     scores
 }

@@ -123,7 +123,7 @@ fn details(score: &Score, judged: fn(&Label) -> bool) {
     println!(
         "false alarms: {}; verdicts of other contexts and kinds: {}",
         by_kind.join(", "),
-        score.all_verdicts
+        score.other_verdicts
     );
     let share = |name: &str, goal: &str, wanted: &dyn Fn(&Label) -> bool| {
         let detections = score.select(wanted);

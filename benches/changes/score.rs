@@ -47,7 +47,8 @@ pub(crate) struct Score {
     pub(crate) watched_falsely: usize,
     /// The reported surges, true or false.
     pub(crate) reported_surges: usize,
-    pub(crate) all_verdicts: usize,
+    /// The number of verdicts on other contexts, or of other kinds, than those that can have labels.
+    pub(crate) other_verdicts: usize,
 }
 
 impl Score {
@@ -57,7 +58,7 @@ impl Score {
         self.detections.extend(other.detections);
         self.watched_falsely += other.watched_falsely;
         self.reported_surges += other.reported_surges;
-        self.all_verdicts += other.all_verdicts;
+        self.other_verdicts += other.other_verdicts;
     }
 
     pub(crate) fn per_1000(&self) -> f64 {

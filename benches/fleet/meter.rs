@@ -45,8 +45,8 @@ pub(crate) struct Usage {
     bytes: f64,
 }
 
-/// The number of commands of a heartbeat with the status. One of them, ZCOUNT, is used only by heartbeats. Some
-/// heartbeats also list keys by HSCAN.
+/// The number of commands of a heartbeat, and of the read of the store's status that comes with it. One of them,
+/// ZCOUNT, is used only by heartbeats. Some heartbeats also list keys by HSCAN.
 const COMMANDS_OF_A_BEAT: f64 = 7.0;
 
 /// The server's usage per second, on average.
@@ -128,8 +128,8 @@ impl Polls {
     }
 }
 
-/// The durations between two polls of a task that is always ready, while `future` ran, shortest first. In between,
-/// other tasks held the thread, including the tasks that read the answers of `future`.
+/// How long the thread was held at a time while `future` ran, shortest first. A task that yields at once measures this.
+/// The durations include the tasks that read the answers for `future`.
 pub(crate) async fn turns_during(future: impl Future) -> Vec<Duration> {
     let schedule = File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
     let (mut turns, mut future) = (Vec::new(), std::pin::pin!(future));

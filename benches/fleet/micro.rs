@@ -28,7 +28,7 @@ pub(crate) struct Micro {
     pub(crate) append_context: f64,
     /// A call with all contexts of an instance that flushes every three seconds.
     pub(crate) append_of_3_seconds: f64,
-    /// A heartbeat with the status.
+    /// A heartbeat, and the read of the store's status that comes with it.
     pub(crate) heartbeat: f64,
     /// The cost per context, including reads, in rounds of 40 and of 201 contexts.
     pub(crate) fold_40: f64,
@@ -99,7 +99,7 @@ impl<'a> Bench<'a> {
         used.as_secs_f64() * 1e6 / calls.len() as f64
     }
 
-    /// The server's time for a heartbeat with the status.
+    /// The server's time for a heartbeat, and for the read of the store's status that comes with it.
     async fn beat_micros(&mut self, beats: u32) -> f64 {
         let light = Light::new(&self.server.url(), 1).await;
         let before = settled(self.server).await;

@@ -105,8 +105,8 @@ async fn assert_all_is_counted(url: &str, size: Size) {
     assert!((0.9..1.1).contains(&ratio), "{hits} of {served}");
 }
 
-/// Kills the folder `kills` times. Returns, for each, the times from the end of a request after the kill
-/// until it was readable.
+/// Kills the folder `kills` times. For each kill, returns how long the requests after it took, from their end, to
+/// become readable.
 pub(crate) async fn takeovers(server: &RedisServer, kills: usize) -> Vec<Freshness> {
     crate::fill(server, PREFIX).await;
     let url = server.url();

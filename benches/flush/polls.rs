@@ -99,8 +99,9 @@ async fn row(label: &str, target: &mut Target, opened: impl AsyncFnOnce(&mut Tar
 /// Prints the table.
 pub async fn table() {
     println!(
-        "\nA poll of the dashboard (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all of them busy each \
-         second. Cold is the first one of a process, which opens the store before; the goals are 50 ms and 1,000 ms.\n\n\
+        "\nA poll of the page (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all of them busy each second. \
+         Cold is the first poll of a process, including the time to open the store. The goals are 50 ms for the \
+         median, and 1,000 ms for a cold poll.\n\n\
          | store | median, ms | longest | cold | until the window is whole |\n\
          |---|---:|---:|---:|---:|"
     );

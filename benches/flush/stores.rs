@@ -29,7 +29,7 @@ pub const REQUESTS: u64 = 20;
 pub const COST: usize = 16 * 24;
 /// Room for all minutes of 2,000 contexts.
 const BYTES: u64 = 1024 * 1024 * 1024;
-/// The records that the folder of a server caches.
+/// The number of records that the folder caches if the store is a server.
 const MAX_RECORDS: usize = 6_000;
 
 /// The requests of a second of this number of contexts.

@@ -141,7 +141,7 @@ fn request_time(text: &[u8]) -> Result<Duration, Unreadable> {
     match text.contains(&b'.') {
         true => Ok(took),
         false => Err(Unreadable(
-            "the duration is a whole number, in nobody knows which unit: nginx's $request_time has a fraction",
+            "the duration is a whole number, whose unit is unknown: nginx's $request_time has a fraction",
         )),
     }
 }

@@ -9,7 +9,7 @@
 //! | [Without axum](without_axum) | tower, hyper and tonic |
 #![cfg_attr(
     feature = "file",
-    doc = "| [History in a file](mod@file) | history that survives restarts and deploys, and what to do if the disk fails |"
+    doc = "| [Data in a file](mod@file) | data that survives restarts and deploys, and what to do if the disk fails |"
 )]
 //! | [A fleet in Redis](mod@redis) | one server, a cluster or Sentinel; TLS, passwords that change, permissions, outages, keys |
 #![cfg_attr(

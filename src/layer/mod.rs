@@ -30,9 +30,10 @@
 //! # Cost
 //!
 //! A request costs about as much as reading the clock twice: no I/O, no lock across an await, and no allocation once
-//! its route has been seen, unless the request is [listed](crate::guide::slow_requests) as one of the slowest or of the
-//! first that fail within a second. axum creates the layers of a router anew for each connection, unless `with_state`
-//! was called: end with `.with_state(())`. The page [sizing](crate::guide::sizing) has figures.
+//! its route has been seen, unless the request is [listed](crate::guide::slow_requests) as one of the slowest, or as
+//! one of the first 5 failed requests of its context in a second. axum creates the layers of a router anew for each
+//! connection, unless `with_state` was called: end with `.with_state(())`. The page [sizing](crate::guide::sizing) has
+//! figures.
 
 // Read in this order: `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
 // measurement, once), `details` (kept in case the request is slow or fails), `route` (chooses the context), `source`

@@ -1,4 +1,5 @@
-//! The hosts that a request may name. Another site could point its own name at this service.
+//! The hosts that a request may name. Otherwise another site could point its own name at this service, and read the
+//! service from a visitor's browser (DNS rebinding).
 
 use axum::Router;
 use tower_pulse::Pulse;
@@ -20,8 +21,8 @@ const OWN: &str = "127.0.0.1:3000 10.1.2.3 192.168.1.7:80 [::1]:3000 [fe80::1%25
 const OTHERS: &str = "evil.example evil.example:3000 pulse.internal.evil.example notlocalhost localhost.evil.example \
     127.0.0.1.evil.example 127.0.0.1@evil.example evil.example@127.0.0.1 1.2.3 256.1.1.1 [::1].evil.example \
     [evil.example] [::1 ::1 localhost:80:80 localhost:x localhost.. .localhost";
-/// More hosts that are refused: one with a space, and an empty one.
-const NO_WORDS: [&str; 2] = ["pulse internal", ""];
+/// More hosts that are refused: one with a space, and an empty one. They do not fit into the list above.
+const MORE_OTHERS: [&str; 2] = ["pulse internal", ""];
 
 async fn ask(client: &mut Client, method: &str, path: &str, host: &str) -> Response {
     // Anyone can send these headers, so they must not change the host.
@@ -47,7 +48,7 @@ async fn an_open_router_answers_addresses_and_localhost_only() {
         let answer = ask(&mut client, "GET", HEALTH, host).await;
         assert_eq!(answer.status, 200, "{host}");
     }
-    for host in OTHERS.split(' ').chain(NO_WORDS) {
+    for host in OTHERS.split(' ').chain(MORE_OTHERS) {
         for (method, path) in [
             ("GET", HEALTH),
             ("GET", "/pulse/api/screen?ask=health"),
@@ -114,7 +115,7 @@ async fn an_authentication_of_ones_own_needs_no_host() {
         Access::custom_async(|_| async { true }),
     ] {
         let mut client = served(access).await;
-        for host in OWN.split(' ').chain(OTHERS.split(' ')).chain(NO_WORDS) {
+        for host in OWN.split(' ').chain(OTHERS.split(' ')).chain(MORE_OTHERS) {
             let answer = ask(&mut client, "GET", HEALTH, host).await;
             assert_ne!(answer.status, 403, "{host}");
         }

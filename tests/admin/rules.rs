@@ -27,7 +27,7 @@ fn declared<'a>(text: &'a str, keyword: &str) -> BTreeSet<&'a str> {
 }
 
 #[tokio::test]
-async fn rules_and_pages_name_what_there_is() {
+async fn rules_and_pages_name_only_metrics_and_rules_that_exist() {
     let scrapes = scrape().await;
     let samples = scrapes.iter().flat_map(|scrape| scrape.lines());
     let samples = samples.filter(|line| !line.starts_with('#'));
@@ -58,7 +58,7 @@ async fn rules_and_pages_name_what_there_is() {
                 false => !is_metric || names.contains(word) || is_group && file.ends_with(".md"),
             };
             let is_known = is_known || groups.contains(word);
-            assert!(is_known, "{file} names {word}, which there is not");
+            assert!(is_known, "{file} names {word}, which does not exist");
         }
         for selected in text.split("kind=~\"").skip(1) {
             let selected = selected.split('"').next().unwrap();

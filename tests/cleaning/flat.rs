@@ -16,16 +16,17 @@ use crate::stores::fixture::{
     ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, pass_of, redis_store,
 };
 
-/// A part of the keys of records of the coarsest tier.
+/// A text that the keys of the coarsest tier's records contain.
 const WIDEST: &[u8] = b":r1:21600:";
-/// A part of the names of the keys of the profiles.
+/// A text that the keys of the profiles contain.
 const PROFILES: &[u8] = b"pulse:profiles1:";
 const CONTEXTS: u64 = 60;
 /// Samples of a context per second.
 const REQUESTS: usize = 12;
-/// Seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. There are no
-/// samples between two calls, so only the cleaner removes slices of seconds and minutes. Before memory is measured, a
-/// call fills every slice of up to five minutes.
+/// Seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. The write of a new
+/// slice removes only the slice that is older by exactly the retention. Between two calls there are no samples, so no
+/// write meets such a slice of seconds or minutes: only the cleaner removes them. Before memory is measured, a call
+/// fills every slice of up to five minutes.
 const STEP: i64 = HOUR;
 /// Commands per call.
 const COST: usize = 1_000;
@@ -48,7 +49,8 @@ impl Fleet {
         }
     }
 
-    /// Sends samples of all contexts at these seconds. Every tenth context has the same samples.
+    /// Sends samples of all contexts at these seconds. Contexts whose numbers end in the same digit get the same
+    /// samples.
     async fn traffic(&mut self, rng: &mut fastrand::Rng, seconds: &[i64]) {
         for variant in 0..10 {
             let mut batch = Batch::new(Precisions::default());
@@ -86,8 +88,8 @@ impl Fleet {
         }
     }
 
-    /// The memory of all keys, and that of the server without buffers of connections. Neither has slices of six hours
-    /// and profiles, which still grow for fifteen days and for a week.
+    /// The memory of all keys, and that of the server without buffers of connections. Both leave out the slices of six
+    /// hours and the profiles, because these still grow, for fifteen days and for a week.
     async fn memory(&self) -> [u64; 2] {
         let conn = &mut self.server.connection().await;
         let mut keys = keys(conn, "*").await;

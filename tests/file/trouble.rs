@@ -46,7 +46,7 @@ async fn a_file_of_another_program_or_a_newer_version_is_never_touched() {
         (b"x".to_vec(), others),
         (vec![7; 10_000], others),
         (std::fs::read(&other).unwrap(), others),
-        (newer, "newer version of tower-pulse (form 2)"),
+        (newer, "newer version of tower-pulse (format 2)"),
     ] {
         let error = refused(&content).await;
         assert!(error.contains(says), "{error}");

@@ -1,4 +1,4 @@
-//! The example `replay` as its user runs it, and its files that read lines.
+//! Tests the example `replay` as a user runs it, and its modules that parse log lines.
 
 // Parts of the example itself.
 #[path = "../../examples/replay/caddy.rs"]

@@ -233,7 +233,7 @@ impl Service {
         self.builder().build().unwrap()
     }
 
-    /// Advances the clock in steps of 10 ms, because a daemon sleeps many times.
+    /// Advances the clock in steps of 10 ms, because the task that refreshes rows sleeps many times.
     pub async fn advance(&self, millis: u64) {
         for _ in 0..millis.div_ceil(10) {
             self.manual.advance(Duration::from_millis(10));

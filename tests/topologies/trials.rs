@@ -131,7 +131,7 @@ pub async fn failovers(rounds: u64, pace: Pace, seed: u64) -> Report {
             trial.recover().await;
             cluster.nodes()[killed].server.restart().await;
         }
-        cluster.healthy().await;
+        cluster.wait_until_healthy().await;
         pause(300).await;
     }
     let kills = rounds / 2;
@@ -160,7 +160,7 @@ pub async fn cut_off_primaries(rounds: u64, pace: Pace, seed: u64) -> Report {
         // The old primary comes back writable, until a Sentinel makes it a replica.
         sentinels.heal(primary);
         trial.recover().await;
-        sentinels.healthy().await;
+        sentinels.wait_until_healthy().await;
         pause(300).await;
     }
     sentinels.hold().await;

@@ -21,12 +21,12 @@ use crate::rows::{App, Row};
 /// The number of routes of each row's Router.
 pub(crate) const ROUTES: usize = 20;
 
-/// The runtimes of all rows.
+/// The two runtimes that all rows share: one for requests, and one for all other work.
 pub(crate) struct Ground {
     /// Runs the requests, on the thread whose CPU time is read.
-    front: Runtime,
+    requests: Runtime,
     /// Runs a row's work outside of requests: flushes, exporters.
-    back: Runtime,
+    background: Runtime,
     /// The interval of rows that flush.
     flush_interval: Duration,
 }
@@ -36,8 +36,8 @@ impl Ground {
     pub(crate) fn new(flush_interval: Duration) -> std::io::Result<Self> {
         Ok(Self {
             flush_interval,
-            front: Builder::new_current_thread().enable_all().build()?,
-            back: Builder::new_multi_thread()
+            requests: Builder::new_current_thread().enable_all().build()?,
+            background: Builder::new_multi_thread()
                 .worker_threads(1)
                 .enable_all()
                 .build()?,
@@ -45,8 +45,8 @@ impl Ground {
     }
 
     /// The runtime for work outside of requests.
-    pub(crate) fn back(&self) -> &Handle {
-        self.back.handle()
+    pub(crate) fn background(&self) -> &Handle {
+        self.background.handle()
     }
 
     pub(crate) fn flush_interval(&self) -> Duration {
@@ -54,8 +54,8 @@ impl Ground {
     }
 
     /// Runs a future on the thread of the requests.
-    pub(crate) fn front<T>(&self, future: impl Future<Output = T>) -> T {
-        self.front.block_on(pin!(future))
+    pub(crate) fn run_requests<T>(&self, future: impl Future<Output = T>) -> T {
+        self.requests.block_on(pin!(future))
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn send(app: &mut Router, uris: &[Uri], requests: usize) {
 /// Sends requests on this thread.
 #[inline(never)]
 pub(crate) fn requests(ground: &Ground, app: &mut Router, uris: &[Uri], requests: usize) {
-    ground.front(send(app, uris, requests));
+    ground.run_requests(send(app, uris, requests));
 }
 
 /// Sends requests in a function of its own, because callgrind collects by the name of a function. The function must

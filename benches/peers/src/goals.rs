@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::http;
 use crate::rows::{
-    BODY_END, FLOOR, IDENTITY, IDENTITY_OF_POLLS, POLLS, PROMETHEUS, PULSE, PULSE_OF_POLLS, TRACE,
+    BODY_END, FLOOR, IDENTITY, IDENTITY_FIVE_POLLS, POLLS, PROMETHEUS, PULSE, PULSE_FIVE_POLLS,
+    TRACE,
 };
 use crate::stats::Median;
 use crate::table::Results;
@@ -64,7 +65,7 @@ const INSTRUCTIONS_OF_A_POLL: f64 = 110.0;
 /// The instructions beyond the identity layer for each poll of a request after the first.
 fn instructions_of_a_poll(results: &Results) -> Option<f64> {
     let first = results.instructions_over(PULSE, IDENTITY)?;
-    let all = results.instructions_over(PULSE_OF_POLLS, IDENTITY_OF_POLLS)?;
+    let all = results.instructions_over(PULSE_FIVE_POLLS, IDENTITY_FIVE_POLLS)?;
     Some((all - first) / (POLLS - 1) as f64)
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn check(results: &Results) -> Result<(), String> {
         ),
         (
             "allocations beyond the identity layer, of requests that are polled five times",
-            results.allocations_over(PULSE_OF_POLLS, IDENTITY_OF_POLLS),
+            results.allocations_over(PULSE_FIVE_POLLS, IDENTITY_FIVE_POLLS),
             0.0,
         ),
         (
@@ -159,7 +160,7 @@ pub(crate) fn markdown(results: &Results) -> String {
             instructions_of_a_poll(results),
         ),
         goal(
-            "two workers, same path: throughput, ours / floor",
+            "two workers, one path: throughput, ours / floor",
             AtLeast(1.0),
             value(same),
         ),
@@ -169,7 +170,7 @@ pub(crate) fn markdown(results: &Results) -> String {
             value(all),
         ),
         goal(
-            "requests/s over loopback of bare",
+            "requests/s over loopback / bare",
             AtLeast(0.97),
             value(http::fraction(&results.loopback, PULSE)),
         ),

@@ -146,7 +146,7 @@ pub(crate) fn fraction(rows: &[Loopback], id: &str) -> Option<Median> {
 pub(crate) fn child(ground: &Ground, id: &str) -> Result<(), Failure> {
     let row = rows::ROWS.iter().find(|row| row.id == id);
     let app = rows::build(row.ok_or("no such row")?, ground)?;
-    ground.front(async {
+    ground.run_requests(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?.port());
         let (ended, end) = tokio::sync::oneshot::channel();

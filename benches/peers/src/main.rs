@@ -1,5 +1,5 @@
 //! The cost of tower-pulse for a request, next to a hand-written floor and other crates. All have the same routes and
-//! the same driver, interleaved in one run, and are rows of one table.
+//! driver. One run measures them in turn, and shows each as a row of one table.
 //!
 //! Read `rows` (the compared layers), `floor` (the hand-written layer), `driver` (sends and times the
 //! requests), then one module for each column.
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints any error on stderr.
+/// Any error; `main` prints it on stderr.
 type Failure = Box<dyn std::error::Error>;
 
 fn run(options: &Options) -> Result<(), Failure> {

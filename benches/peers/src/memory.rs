@@ -11,7 +11,7 @@ const CONTEXTS: usize = 1_000;
 /// The bytes of each context. There is one live cell, as this thread records into one shard.
 pub(crate) fn per_context(ground: &Ground) -> Result<f64, Failure> {
     let pulse = {
-        let _inside = ground.back().enter();
+        let _inside = ground.background().enter();
         Pulse::builder().build()?
     };
     pulse.timer("warm up").stop();
@@ -21,6 +21,6 @@ pub(crate) fn per_context(ground: &Ground) -> Result<f64, Failure> {
             pulse.timer(name).stop();
         }
     });
-    ground.back().block_on(pulse.shutdown())?;
+    ground.background().block_on(pulse.shutdown())?;
     Ok(bytes as f64 / CONTEXTS as f64)
 }

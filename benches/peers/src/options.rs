@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::rows::{BODY_END, IDENTITY, IDENTITY_OF_POLLS, PULSE, PULSE_OF_POLLS};
+use crate::rows::{BODY_END, IDENTITY, IDENTITY_FIVE_POLLS, PULSE, PULSE_FIVE_POLLS};
 
 /// The text of `--help`.
 pub(crate) const USAGE: &str = "\
@@ -9,12 +9,12 @@ Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [
   --measure   only these: ns, alloc, instr, workers, pause, memory, http;
               all but http when it is not given
   --http      http too: requests/s over loopback, with wrk
-  --rounds    rounds of the nanoseconds, 90 by default
-  --processes processes that measure the nanoseconds once more, 10 by default
+  --rounds    rounds that measure nanoseconds, 90 by default
+  --processes extra processes that repeat this measurement, 10 by default
   --requests  requests per row and round, 10000 by default
   --quick     fewer rounds of everything
-  --check     only what is the same in every run, allocations and instructions, and fail when they
-              have become more";
+  --check     measure only allocations and instructions, which do not vary between runs, and fail
+              if they have grown";
 
 /// One kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     pub(crate) measure: Vec<Measure>,
     /// Rounds of the measurement of nanoseconds.
     pub(crate) rounds: usize,
-    /// The number of further processes that measure nanoseconds.
+    /// The number of extra processes that measure nanoseconds.
     pub(crate) processes: usize,
     /// Rounds of slower measurements.
     pub(crate) long_rounds: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Options {
     pub(crate) requests: usize,
     /// Set in processes that run under callgrind.
     pub(crate) instructions_of: Option<String>,
-    /// Set in the further processes.
+    /// Set in the extra processes of `--processes`.
     pub(crate) ratios: bool,
     /// Set in the servers for wrk.
     pub(crate) serve: Option<String>,
@@ -100,7 +100,7 @@ impl Options {
             let mut value = || arguments.next().ok_or(format!("{flag} needs a value"));
             let number = |text: String| match text.parse() {
                 Ok(n) if n > 0 => Ok(n),
-                _ => Err(format!("`{text}` is no number of {flag}")),
+                _ => Err(format!("{flag} needs a number above 0, not `{text}`")),
             };
             match flag.as_str() {
                 "--help" | "-h" => options.help = true,
@@ -112,7 +112,13 @@ impl Options {
                 "--check" => {
                     options.check = true;
                     options.measure = vec![Measure::Allocations, Measure::Instructions];
-                    let only = [IDENTITY, PULSE, BODY_END, IDENTITY_OF_POLLS, PULSE_OF_POLLS];
+                    let only = [
+                        IDENTITY,
+                        PULSE,
+                        BODY_END,
+                        IDENTITY_FIVE_POLLS,
+                        PULSE_FIVE_POLLS,
+                    ];
                     options.only = only.map(str::to_owned).to_vec();
                 }
                 "--http" => options.measure.push(Measure::Http),

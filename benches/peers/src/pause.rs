@@ -38,16 +38,16 @@ pub(crate) struct Pause {
 pub(crate) fn pauses(ground: &Ground, options: &Options) -> Result<Vec<Pause>, Failure> {
     let builder = || Pulse::builder().max_contexts(CONTEXTS);
     let build = |builder: tower_pulse::Builder| {
-        let _inside = ground.back().enter();
+        let _inside = ground.background().enter();
         builder.build()
     };
     let pauses = vec![pause(ground, options, "memory", &build(builder())?)?];
     #[cfg(feature = "redis")]
     let pauses = {
-        let server = ground.back().block_on(RedisServer::start());
+        let server = ground.background().block_on(RedisServer::start());
         let pulse = build(builder().redis(server.url()))?;
         let in_redis = pause(ground, options, "Redis", &pulse)?;
-        ground.back().block_on(pulse.shutdown())?;
+        ground.background().block_on(pulse.shutdown())?;
         pauses.into_iter().chain([in_redis]).collect()
     };
     Ok(pauses)
@@ -68,7 +68,7 @@ fn pause(
     let mut app = app.layer(pulse.layer()).with_state(());
     let uris = (0..CONTEXTS).map(|context| format!("/context{context}/7").parse::<Uri>());
     let uris = uris.collect::<Result<Vec<_>, _>>()?;
-    ground.front(send(&mut app, &uris, 2 * CONTEXTS));
+    ground.run_requests(send(&mut app, &uris, 2 * CONTEXTS));
 
     let (mut with, mut without, mut flushes) = (Vec::new(), Vec::new(), 0);
     for round in 0..2 * options.long_rounds {
@@ -80,7 +80,7 @@ fn pause(
                 while !stop.load(Relaxed) {
                     if !flushing {
                         std::thread::sleep(Duration::from_millis(1));
-                    } else if ground.back().block_on(pulse.flush()).is_ok() {
+                    } else if ground.background().block_on(pulse.flush()).is_ok() {
                         count += 1;
                     }
                 }
@@ -109,7 +109,7 @@ fn window(ground: &Ground, app: &mut Router, uris: &[Uri]) -> Vec<f64> {
     let clock = quanta::Clock::new();
     let mut nanos = Vec::with_capacity(1 << 19);
     let start = Instant::now();
-    ground.front(async {
+    ground.run_requests(async {
         while start.elapsed() < WINDOW {
             for uri in uris {
                 let begun = clock.raw();

@@ -49,10 +49,10 @@ pub(crate) const PULSE: &str = "pulse";
 /// The id of tower-pulse, timed to the body's end.
 pub(crate) const BODY_END: &str = "pulse-body";
 
-/// The id of the layer that does nothing around requests that are polled five times.
-pub(crate) const IDENTITY_OF_POLLS: &str = "identity-polls";
-/// The id of tower-pulse around requests that are polled five times.
-pub(crate) const PULSE_OF_POLLS: &str = "pulse-polls";
+/// The id of the identity layer, with requests that are polled five times.
+pub(crate) const IDENTITY_FIVE_POLLS: &str = "identity-polls";
+/// The id of tower-pulse, with requests that are polled five times.
+pub(crate) const PULSE_FIVE_POLLS: &str = "pulse-polls";
 /// The number of polls of a request in these rows.
 pub(crate) const POLLS: usize = 5;
 
@@ -77,7 +77,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         polls: POLLS,
         ..Row::new(
-            IDENTITY_OF_POLLS,
+            IDENTITY_FIVE_POLLS,
             "identity, five polls a request",
             |routes, _| Ok(routes.layer(identity::Identity).into()),
         )
@@ -85,7 +85,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         polls: POLLS,
         ..Row::new(
-            PULSE_OF_POLLS,
+            PULSE_FIVE_POLLS,
             "**tower-pulse**, to the head, five polls a request",
             pulse::to_head,
         )
@@ -193,8 +193,8 @@ async fn yield_once() {
     .await;
 }
 
-/// Polls a pending request again at once. The work of the runtime between two polls depends on the time, and is not a
-/// cost of the layer.
+/// Polls a pending request again at once. The work of the runtime between two polls varies from run to run, and is not
+/// a cost of the layer.
 async fn at_once(request: Request, next: Next) -> Response {
     let mut response = pin!(next.run(request));
     poll_fn(|context| {

@@ -20,7 +20,7 @@ pub(crate) struct Results {
     http: bool,
     /// Nanoseconds per request, by row and round.
     pub(crate) nanos: Vec<(&'static str, Vec<f64>)>,
-    /// The overhead in further processes.
+    /// The overhead in the extra processes of `--processes`.
     pub(crate) processes: Vec<Ratios>,
     /// Allocations per request.
     pub(crate) allocations: Vec<(&'static str, f64)>,
@@ -30,7 +30,7 @@ pub(crate) struct Results {
     pub(crate) workers: Vec<Throughput>,
     /// The time that a flush adds to a request.
     pub(crate) pauses: Vec<Pause>,
-    /// Bytes of a context in process.
+    /// Bytes of memory that a context takes in the process.
     pub(crate) bytes_per_context: Option<f64>,
     /// Requests per second over loopback.
     pub(crate) loopback: Vec<Loopback>,
@@ -160,18 +160,19 @@ impl Results {
             let (same, all) = (fraction(Some(same)), fraction(Some(all)));
             let _ = writeln!(
                 text,
-                "\nTwo workers, throughput of tower-pulse / floor: same path {same}, 20 paths {all}."
+                "\nTwo workers, throughput of tower-pulse / floor: one path {same}, 20 paths {all}."
             );
         }
         let bare = self.workers.iter().find(|row| row.id == BARE);
         let rates = bare.map_or(&[][..], |bare| &bare.all);
         let _ = writeln!(
             text,
-            "\nTwo workers by CPU time (what other processes do is not in it). Bare: {:.0} requests/s, {:.2} cores busy.\n",
+            "\nTwo workers, requests per CPU time (the work of other processes is excluded). Bare: {:.0} requests/s, \
+             {:.2} cores busy.\n",
             Median::of(rates.iter().map(|rate| rate.wall)).value,
             Median::of(rates.iter().map(|rate| rate.wall / rate.cpu)).value,
         );
-        *text += "| Layer | same path: throughput of bare | 20 paths |\n|---|---|---|\n";
+        *text += "| Layer | one path: throughput / bare | 20 paths: throughput / bare |\n|---|---|---|\n";
         for row in ROWS.iter().filter(|row| row.id != BARE) {
             if let Some((same, all)) = self.throughput_by(row.id, BARE, |rate| rate.cpu) {
                 let (same, all) = (fraction(Some(same)), fraction(Some(all)));
@@ -215,9 +216,9 @@ impl Results {
                 self.rounds,
             );
         }
-        *text += "| Layer | ns over bare | / floor | / TraceLayer | / axum-prometheus | allocations over bare | instructions over bare | two workers, same path: throughput of bare | … 20 paths |";
+        *text += "| Layer | ns over bare | / floor | / TraceLayer | / axum-prometheus | allocations over bare | instructions over bare | two workers, one path: throughput / bare | two workers, 20 paths: throughput / bare |";
         *text += if self.http {
-            " loopback: requests/s of bare |\n"
+            " loopback: requests/s / bare |\n"
         } else {
             "\n"
         };

@@ -196,11 +196,11 @@ impl Admin {
                 params::parse::<Nothing>(query, 0)?;
                 let body = writing::read(body).await?;
                 let mark = api::marks::add(self, instance, &body).await?;
-                return Ok(response::written(StatusCode::CREATED, mark));
+                return Ok(response::json_with_status(StatusCode::CREATED, mark));
             }
             (&Method::DELETE, Endpoint::Api("marks", _)) => {
                 let mark = api::marks::remove(self, to_write(false)?, query).await?;
-                return Ok(response::written(StatusCode::OK, mark));
+                return Ok(response::json_with_status(StatusCode::OK, mark));
             }
             (&Method::POST, Endpoint::Api("changes", _)) => {
                 let instance = to_write(true)?;
@@ -208,7 +208,7 @@ impl Admin {
                 let body = writing::read(body).await?;
                 let by = permission.name();
                 let change = api::changes::take(self, instance, by, &body).await?;
-                return Ok(response::written(StatusCode::OK, change));
+                return Ok(response::json_with_status(StatusCode::OK, change));
             }
             (_, Endpoint::Api("marks", _)) => {
                 return Err(ApiError::method("GET, HEAD, POST, DELETE"));

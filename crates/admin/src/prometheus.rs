@@ -36,17 +36,11 @@ const VARY: HeaderValue = HeaderValue::from_static("accept");
 
 /// The counters of an instance, `pulse_…_total`, with their help texts.
 const COUNTERS: [(&str, &str); 14] = [
-    (
-        "recorded",
-        "Requests and runs of timers that were recorded.",
-    ),
-    (
-        "dropped",
-        "Requests and runs of timers that came after the shutdown.",
-    ),
+    ("recorded", "Samples in the store or on the way there."),
+    ("dropped", "Samples that came after the shutdown."),
     (
         "lost",
-        "Requests that the store lost, or a shutdown could not flush.",
+        "Samples that the store lost, or that a shutdown could not flush.",
     ),
     (
         "recorded_additions",
@@ -62,7 +56,7 @@ const COUNTERS: [(&str, &str); 14] = [
     ),
     (
         "lost_details",
-        "Marks, slow and failed requests, and figures of the instance by minute that were lost.",
+        "Lost marks, entries in the lists of slow and failed requests, and an instance's figures for a minute.",
     ),
     (
         "late",
@@ -70,12 +64,12 @@ const COUNTERS: [(&str, &str); 14] = [
     ),
     (
         "skewed",
-        "Requests that were refused, as their time was too far ahead of the store's.",
+        "Requests that were refused because their time was too far ahead of the store's.",
     ),
-    ("overflowed", "Requests of contexts beyond max_contexts."),
+    ("overflowed", "Requests beyond max_contexts."),
     (
         "quarantined",
-        "How often data was dropped because its key held a foreign value.",
+        "Writes to quarantined keys that were dropped.",
     ),
     ("flush_errors", "Calls to the store that failed."),
     (
@@ -183,7 +177,7 @@ impl Text {
     /// The ongoing changes; nothing if the store cannot be read.
     fn changes(&mut self, log: Option<&ChangeLog>) {
         let name = "pulse_changes";
-        let help = "Ongoing changes of the fleet. Every instance reports the same number: do not sum over instances.";
+        let help = "Ongoing changes of the fleet. Do not sum over instances.";
         self.begin(name, help);
         for kind in ChangeKind::ALL.into_iter().filter(|_| log.is_some()) {
             let changes = log.into_iter().flat_map(|log| &log.changes);
@@ -205,7 +199,7 @@ impl Text {
         let help = "How late the last drain was after the turn of the second.";
         self.single(name, help, &lag);
         if let Some(age) = &health.store.contact_age_seconds {
-            let help = "Time since the store was last reached.";
+            let help = "Time since the store last answered.";
             self.single("pulse_store_contact_age_seconds", help, age);
         }
         self.journal(fold.journal.as_ref());
@@ -232,7 +226,7 @@ impl Text {
 
     fn journal(&mut self, journal: Option<&JournalHealth>) {
         let Some(journal) = journal else { return };
-        let help = "Bytes of calls of the fleet that are not folded yet.";
+        let help = "Bytes of calls that the fleet has appended, and that are not folded yet.";
         self.single("pulse_fleet_journal_bytes", help, &journal.bytes);
         let age = journal.oldest_age_seconds.unwrap_or(0.0);
         let help = "Age of the oldest call that is not folded yet, in seconds.";

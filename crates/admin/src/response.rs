@@ -96,7 +96,7 @@ impl ApiError {
     }
 
     pub(super) fn into_response(self) -> Response {
-        let mut response = written(self.status, self.to_json());
+        let mut response = json_with_status(self.status, self.to_json());
         let allow = self.allow.map(HeaderValue::from_static);
         let header = match self.status {
             StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, CHALLENGE)),
@@ -128,8 +128,8 @@ pub(super) fn json(parts: &Parts, answer: Written) -> Response {
     response
 }
 
-/// The answer to a write, or its refusal, in JSON.
-pub(super) fn written(status: StatusCode, json: Vec<u8>) -> Response {
+/// JSON with a status: the answer to a write, or any error.
+pub(super) fn json_with_status(status: StatusCode, json: Vec<u8>) -> Response {
     let mut response = body(json, JSON);
     *response.status_mut() = status;
     response

@@ -91,7 +91,7 @@ impl Cleaner {
                     (remainder.max(min_wait), *BACKOFF.start())
                 }
                 Err(error) => {
-                    let text = format!("cleaning fails, and is tried again by itself: {error}");
+                    let text = format!("cleaning fails, and is retried automatically: {error}");
                     lock(&self.health).last_error = Some(text);
                     match is_denied {
                         true => (Duration::ZERO, *BACKOFF.start()),

@@ -9,7 +9,7 @@ macro_rules! conditions {
     ($($(#[doc = $meaning:literal])+ $variant:ident = $name:literal,)+) => {
         named! {
             /// A condition of an instance or its store that an operator should know. Its warnings in health name the
-            /// affected part, and what to do.
+            /// affected part, and in most cases a remedy.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
             #[non_exhaustive]
             pub enum Condition {
@@ -73,7 +73,7 @@ conditions! {
     EmptyStore = "empty_store",
     /// The file of the store cannot be used, or is not where it was.
     File = "file",
-    /// The clock of an instance is a minute or more from the store's.
+    /// The clock of an instance differs from the store's by a minute or more.
     Clock = "clock",
     /// The journal waits to be folded.
     JournalWaits = "journal_waits",
@@ -114,7 +114,7 @@ impl serde::Serialize for Condition {
     }
 }
 
-/// A sentence that describes a condition, and ends with what to do.
+/// A sentence that describes a condition. Most such sentences name a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The condition.

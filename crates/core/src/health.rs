@@ -55,7 +55,7 @@ impl Status {
 pub struct Health {
     /// Whether the store answers, in one word.
     pub status: Status,
-    /// Sentences for the operator. Each ends with what to do.
+    /// Sentences for the operator. Most of them name a remedy.
     pub warnings: Vec<String>,
     /// The conditions that the warnings are about.
     pub conditions: Vec<Condition>,
@@ -339,7 +339,7 @@ pub struct FlushHealth {
     ///
     /// A removal from a ranking counts as 1.
     pub lost_additions: u64,
-    /// Lost marks, minute reports, and slow and failed requests.
+    /// Lost details: marks, entries in the lists of slow and failed requests, and an instance's figures for a minute.
     pub lost_details: u64,
     /// Resets of the store that this instance has seen.
     pub store_resets: u64,
@@ -354,7 +354,7 @@ pub struct FoldHealth {
     pub late: u64,
     /// Skewed samples: refused, as their time is more than an hour ahead of the store's.
     pub skewed: u64,
-    /// How often data was dropped because its key is quarantined.
+    /// How often a write to a quarantined key was dropped.
     pub quarantined: u64,
     /// Quarantined keys, the newest last.
     ///

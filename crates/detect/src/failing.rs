@@ -55,9 +55,12 @@ pub(crate) struct Increase {
     pub(crate) then: f64,
 }
 
-const SHORTEST: usize = 3;
-const LONGEST: usize = 20;
-const BAR: f64 = 5.5;
+/// The fewest minutes of an increase.
+const MIN_MINUTES: usize = 3;
+/// The most minutes that are searched for the beginning of an increase.
+const MAX_MINUTES: usize = 20;
+/// The least strength of an increase that is reported.
+const MIN_STRENGTH: f64 = 5.5;
 /// The smallest increase of the share.
 const LEAST: f64 = 0.01;
 /// The required logarithm of the likelihood ratio, without the two worst minutes.
@@ -109,18 +112,18 @@ pub(crate) fn search(
 
     let recent = minutes.iter().rev();
     let recent = recent.take_while(|minute| minute.tick > (now - ends).max(after));
-    let recent: Vec<_> = recent.take(LONGEST).collect();
+    let recent: Vec<_> = recent.take(MAX_MINUTES).collect();
     let mut window = Share::default();
     let mut best: Option<Increase> = None;
     for (index, minute) in recent.iter().enumerate() {
         window.add(minute);
         let length = index + 1;
         let share = window.share();
-        if length < SHORTEST || share < usual + LEAST || share < 2.0 * usual {
+        if length < MIN_MINUTES || share < usual + LEAST || share < 2.0 * usual {
             continue;
         }
         let strength = (deviance(window, past) / dispersion).max(0.0).sqrt();
-        if strength < BAR || best.is_some_and(|best| best.strength >= strength) {
+        if strength < MIN_STRENGTH || best.is_some_and(|best| best.strength >= strength) {
             continue;
         }
         if goes_on(&recent[..length], window, smoothed, dispersion) {
@@ -143,7 +146,7 @@ pub(crate) fn search(
         let expected = between * f64::from(minute.requests);
         (minute.tick, f64::from(minute.errors) - expected)
     }));
-    (since(best.since).count() >= SHORTEST).then_some(best)
+    (since(best.since).count() >= MIN_MINUTES).then_some(best)
 }
 
 /// Twice the logarithm of the likelihood ratio between two separate shares and one common share.

@@ -10,7 +10,7 @@ use super::state::SharedMinutes;
 
 /// The smallest step, as a logarithm of time: 1.5 times.
 const LEAST: f64 = 0.405;
-/// The length of a step, in minutes.
+/// The fewest and the most minutes of a step.
 const SHORTEST: usize = 2;
 const LONGEST: usize = 6;
 /// The number of minutes before a step with which the step is compared.

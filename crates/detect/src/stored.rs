@@ -22,7 +22,8 @@ const HEAD: &[u8] = b"h";
 const ALARM: u8 = b'a';
 const ENDED: u8 = b'e';
 const OUT_OF_LINE: u8 = b'i';
-const ON_MANY: u8 = b'm';
+/// Instances that are out of line on many contexts.
+const OUT_OF_LINE_ON_MANY: u8 = b'm';
 
 fn named(sort: u8, name: &impl Packed) -> Vec<u8> {
     [&[sort][..], &pack::pack(name)].concat()
@@ -46,7 +47,7 @@ impl DetectorState {
             (name, pack::pack(one))
         }));
         let on_many = self.instances.on_many.iter();
-        parts.extend(on_many.map(|one| (named(ON_MANY, &one.0), pack::pack(one))));
+        parts.extend(on_many.map(|one| (named(OUT_OF_LINE_ON_MANY, &one.0), pack::pack(one))));
         parts
     }
 
@@ -65,7 +66,7 @@ impl DetectorState {
                     let ongoing = &mut state.instances.ongoing;
                     ongoing.extend(pack::unpack::<OutOfLine>(part));
                 }
-                Some(ON_MANY) => state.instances.on_many.extend(pack::unpack(part)),
+                Some(OUT_OF_LINE_ON_MANY) => state.instances.on_many.extend(pack::unpack(part)),
                 _ if name == HEAD => {
                     let head: Option<(i64, Vec<SharedMinute>)> = pack::unpack(part);
                     let (until, shared) = head.unwrap_or_default();
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn a_suspect_of_a_later_version_is_left_out() {
         let suspects = change().suspects;
-        // The number of the first suspect follows the count of suspects and the length of the first.
+        // The variant number of the first suspect comes after the number of suspects and the length of the first one.
         let mut packed = pack::pack(&suspects);
         assert_eq!(packed[2], 1);
         packed[2] = 99;

@@ -83,7 +83,7 @@ impl Trouble {
             }
             Self::Newer(version) => {
                 return format!(
-                    "{file} was written by a newer version of tower-pulse (form {version}) and is left as it is: \
+                    "{file} was written by a newer version of tower-pulse (format {version}) and is left as it is: \
                      run that version, or choose another path"
                 );
             }

@@ -12,7 +12,7 @@ pub struct Amounts {
     pub requests: u64,
     /// The sum of the additions to counters and rankings, without their signs. A removal from a ranking counts as 1.
     pub additions: u64,
-    /// Data without a sample: minute reports, slow or failed requests that are listed, and marks.
+    /// Data without a sample: marks, entries in the lists of slow and failed requests, and minute reports.
     pub details: u64,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Amounts {
             .then(|| format!("additions of {} to counters and rankings", self.additions));
         let details = (self.details > 0).then(|| {
             format!(
-                "{} slow or failed requests, minute reports and marks",
+                "{} details (marks, listed slow and failed requests, an instance's figures for a minute)",
                 self.details
             )
         });
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn each_kind_is_named_if_there_is_some() {
-        let details = "3 slow or failed requests, minute reports and marks";
+        let details = "3 details (marks, listed slow and failed requests, an instance's figures for a minute)";
         let additions = "additions of 7 to counters and rankings";
         for (amounts, text) in [
             (of(0, 0, 0), "nothing"),

@@ -57,7 +57,7 @@ impl RunningSums {
         if let Some(sums) = &mut sums {
             removed.for_each(|record| sums.subtract(&record.sums));
         }
-        // Only timers that ended after their requests, or missing requests, may be left.
+        // If no request is left, the rest can only be late timers, or measures of missing requests.
         let is_empty = |sums: &Aggregate| sums.timers.is_empty() && sums.measures.is_empty();
         sums = sums.filter(|sums| sums.times.count > 0 || !is_empty(sums));
         let added: Vec<&Aggregate> = added.map(|record| &record.sums).collect();
@@ -108,7 +108,8 @@ impl RunningSums {
         *self = Self::default();
     }
 
-    /// Whether the smallest and the largest access times are exact. They remain when their slice is removed.
+    /// Whether the smallest and the largest access times are exact. When a slice is removed, its smallest and largest
+    /// times stay in the sums, so the bounds may be too wide.
     pub fn has_exact_bounds(&self) -> bool {
         !self.is_reduced
     }

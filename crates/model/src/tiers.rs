@@ -12,11 +12,11 @@ pub const LEAST_DAYS: u32 = (TIERS[TIERS.len() - 1].span() / DAY as i64) as u32;
 /// The most days of a history.
 pub const MOST_DAYS: u32 = 400;
 
-/// Seconds after which a folder asks for its history again.
+/// Seconds after which a folder that wants the history renews it.
 const RENEWED_AFTER: i64 = 600;
-/// Seconds after which other instances ask for their history again.
+/// Seconds after which another instance that wants the history takes over folding, to renew it.
 const RENEWED_BY_OTHERS_AFTER: i64 = 3_600;
-/// Seconds for which a history is kept after an instance last asked for it.
+/// Seconds for which a history is kept after it was last renewed.
 const HONORED_FOR: i64 = 7 * 86_400;
 
 /// The days that a store keeps.
@@ -27,7 +27,7 @@ pub struct History {
     /// The time since which the days have all samples, in Unix seconds; `i64::MIN` if all days of the store have all
     /// samples.
     pub since: i64,
-    /// When a folder last asked for this many days, in Unix seconds.
+    /// When a folder that wants this many days last renewed the history, in Unix seconds.
     pub asked_at: i64,
 }
 
@@ -36,9 +36,8 @@ packed!(History { days, since, asked_at } if |history| {
 });
 
 impl History {
-    /// The history that a store keeps from `now` on, if the folder asks for `wanted` days. The longest history wins: a
-    /// longer one stays for a week after an instance last asked for it. A new history gets all minutes from `begins`
-    /// on.
+    /// The history that a store keeps from `now` on, if the folder wants `wanted` days. The longest history wins: a
+    /// longer one stays for a week after it was last renewed. A new history counts as complete from `begins` on.
     pub fn agreed(
         stored: Option<Self>,
         wanted: Option<u32>,
@@ -46,7 +45,7 @@ impl History {
         begins: i64,
     ) -> Option<Self> {
         let (stored, days) = match (stored, wanted) {
-            (stored, None) => return stored.filter(|stored| stored.is_asked_for(HONORED_FOR, now)),
+            (stored, None) => return stored.filter(|stored| stored.was_renewed(HONORED_FOR, now)),
             (None, Some(days)) => {
                 return Some(Self {
                     days,
@@ -56,8 +55,8 @@ impl History {
             }
             (Some(stored), Some(days)) => (stored, days),
         };
-        let is_outlived = days < stored.days && stored.is_asked_for(HONORED_FOR, now);
-        let is_fresh = days == stored.days && stored.is_asked_for(RENEWED_AFTER, now);
+        let is_outlived = days < stored.days && stored.was_renewed(HONORED_FOR, now);
+        let is_fresh = days == stored.days && stored.was_renewed(RENEWED_AFTER, now);
         if is_outlived || is_fresh {
             return Some(stored);
         }
@@ -74,19 +73,19 @@ impl History {
         })
     }
 
-    /// Whether an instance that wants this many days must ask for them: the history has fewer, or has as many and is
-    /// due for renewal.
+    /// Whether an instance that wants this many days must take over folding: the history has fewer days, or has as many
+    /// and is due for renewal.
     pub fn lacks(&self, days: u32, now: i64) -> bool {
-        self.days < days || self.days == days && !self.is_asked_for(RENEWED_BY_OTHERS_AFTER, now)
+        self.days < days || self.days == days && !self.was_renewed(RENEWED_BY_OTHERS_AFTER, now)
     }
 
-    /// Whether another instance has recently asked for more than this many days.
+    /// Whether the history has more than this many days, and was renewed recently.
     pub fn outdoes(&self, days: u32, now: i64) -> bool {
-        self.days > days && self.is_asked_for(2 * RENEWED_BY_OTHERS_AFTER, now)
+        self.days > days && self.was_renewed(2 * RENEWED_BY_OTHERS_AFTER, now)
     }
 
-    /// Whether an instance asked for the history within some seconds around `now`, as clocks differ.
-    fn is_asked_for(&self, within: i64, now: i64) -> bool {
+    /// Whether the history was renewed within some seconds before or after `now`. After `now`, because clocks differ.
+    fn was_renewed(&self, within: i64, now: i64) -> bool {
         now.saturating_sub(self.asked_at).saturating_abs() < within
     }
 
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_is_kept_for_a_week_after_an_instance_asked_for_it() {
+    fn a_history_is_kept_for_a_week_after_it_was_renewed() {
         let begun = History::agreed(None, Some(90), NOW, NOW - 60);
         assert_eq!(begun, Some(history(90, NOW - 60, NOW)));
         assert_eq!(History::agreed(None, None, NOW, NOW), None);
@@ -152,7 +151,7 @@ mod tests {
             let agreed = History::agreed(stored, None, NOW + ago, NOW + ago);
             assert_eq!(agreed, stored.filter(|_| kept), "{ago}");
         }
-        // The same instance asks again and again.
+        // The same folder wants the history at both times.
         let renewed = RENEWED_AFTER;
         for (ago, asked_at) in [(renewed - 1, NOW), (renewed, NOW + renewed)] {
             let agreed = History::agreed(begun, Some(90), NOW + ago, NOW);
@@ -161,14 +160,17 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_history_is_asked_for_at_once_and_the_same_once_an_hour() {
+    fn a_longer_history_is_wanted_at_once_and_the_same_is_renewed_once_an_hour() {
         let stored = history(90, NOW, NOW);
         let lacks = |days, ago| stored.lacks(days, NOW + ago);
         let lacking = [30, 90, 91].map(|days| lacks(days, 0));
         assert_eq!(lacking, [false, false, true]);
         let hour = RENEWED_BY_OTHERS_AFTER;
         assert_eq!([hour - 1, hour].map(|ago| lacks(90, ago)), [false, true]);
-        assert!(!lacks(30, 9 * hour), "the shorter waits for its end");
+        assert!(
+            !lacks(30, 9 * hour),
+            "an instance that wants a shorter history waits until the longer one ends"
+        );
         let outdoes = |days, ago| stored.outdoes(days, NOW + ago);
         let outdone = [89, 90, 91].map(|days| outdoes(days, 0));
         assert_eq!(outdone, [true, false, false]);

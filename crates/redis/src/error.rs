@@ -162,13 +162,13 @@ impl ServerInfo {
                 "it is a replica by now; the primary is looked for"
             }
             "CLUSTERDOWN" if self.layout == Layout::Cluster => {
-                "the cluster does not serve the slot: see CLUSTER INFO of its nodes; it is tried again"
+                "the cluster does not serve the slot: see CLUSTER INFO of its nodes; the call is retried"
             }
             "TRYAGAIN" if self.layout == Layout::Cluster => {
-                "the slot is being moved to another node; it is tried again"
+                "the slot is being moved to another node; the call is retried"
             }
             "MOVED" | "ASK" if self.layout == Layout::Cluster => {
-                "it names another node for the slot again and again, or none that can be reached; it is tried again"
+                "it names another node for the slot again and again, or one that cannot be reached; the call is retried"
             }
             "READONLY" => "it is a replica and cannot be written: point the URL to the master",
             "MISCONF" => {

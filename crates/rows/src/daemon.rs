@@ -170,7 +170,7 @@ impl Daemon {
         // Other warnings report an unreachable store.
         if !matches!(error.kind(), Unreachable | TimedOut) {
             self.warn(format!(
-                "rows of the cache {name:?} are not refreshed, which is tried again: {error}"
+                "rows of the cache {name:?} are not refreshed, and the refresh is retried automatically: {error}"
             ));
         }
     }

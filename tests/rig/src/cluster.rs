@@ -80,12 +80,13 @@ impl RedisCluster {
         Self::start_with(None, durable).await
     }
 
-    /// Starts a cluster whose nodes also listen with TLS, and name the ports of TLS to clients that came by TLS.
+    /// Starts a cluster whose nodes also listen with TLS, and announce their TLS ports to clients that connect with
+    /// TLS.
     pub async fn start_tls(tls: &Tls) -> Self {
         Self::start_with(Some(tls), |node| node).await
     }
 
-    /// Starts a cluster, each node as it is configured.
+    /// Starts a cluster; `configure` sets up each node.
     pub async fn start_with(tls: Option<&Tls>, configure: impl Fn(Builder) -> Builder) -> Self {
         let nodes = (0..2 * PRIMARIES).map(|_| {
             let node = configure(builder());
@@ -143,7 +144,7 @@ impl RedisCluster {
             .await;
             if at >= PRIMARIES {
                 let primary = &self.nodes[at - PRIMARIES].id;
-                // The replica may know this node, but not yet that it is a primary.
+                // The replica may already know the other node, but not yet that it is a primary.
                 until("it replicates", async || {
                     let told = node.ask::<String>(&["CLUSTER", "REPLICATE", primary]).await;
                     told.is_ok()
@@ -151,11 +152,11 @@ impl RedisCluster {
                 .await;
             }
         }
-        self.healthy().await;
+        self.wait_until_healthy().await;
     }
 
     /// Waits until every node considers the cluster as complete, and each replica follows its primary.
-    pub async fn healthy(&self) {
+    pub async fn wait_until_healthy(&self) {
         for node in &self.nodes {
             until("the cluster is complete", async || {
                 let info: String = node.ask(&["CLUSTER", "INFO"]).await.unwrap_or_default();

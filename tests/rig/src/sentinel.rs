@@ -81,12 +81,12 @@ impl Sentinels {
             servers: vec![primary, one, other],
             sentinels,
         };
-        started.healthy().await;
+        started.wait_until_healthy().await;
         started
     }
 
     /// Waits until the Sentinels know all servers and each other, and two replicas follow the primary.
-    pub async fn healthy(&self) {
+    pub async fn wait_until_healthy(&self) {
         for sentinel in &self.sentinels {
             until("the Sentinel knows all", async || {
                 let words = ["SENTINEL", "MASTER", SERVICE];
@@ -121,7 +121,7 @@ impl Sentinels {
             })
             .await;
         }
-        self.healthy().await;
+        self.wait_until_healthy().await;
     }
 
     /// The URLs of the Sentinels, with their password if they have one.

@@ -16,7 +16,7 @@ use crate::driver::Ground;
 fn install(ground: &Ground) -> PrometheusMetricLayer<'static> {
     static INSTALLED: OnceLock<PrometheusMetricLayer<'static>> = OnceLock::new();
     let layer = INSTALLED.get_or_init(|| {
-        let _inside = ground.back().enter();
+        let _inside = ground.background().enter();
         PrometheusMetricLayer::pair().0
     });
     layer.clone()

@@ -11,7 +11,7 @@ use super::App;
 use crate::driver::{Ground, ROUTES};
 
 fn pulse(ground: &Ground) -> Result<Pulse, String> {
-    let _inside = ground.back().enter();
+    let _inside = ground.background().enter();
     let builder = Pulse::builder().flush_interval(ground.flush_interval());
     let pulse = builder.build();
     let pulse = pulse.map_err(|error| error.to_string())?;

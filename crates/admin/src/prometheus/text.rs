@@ -35,8 +35,8 @@ impl Text {
     }
 
     pub(super) fn begin_kind(&mut self, name: &str, kind: &str, help: &str) {
-        let is_open = self.format == Format::OpenMetrics;
-        let name = match is_open && kind == "counter" {
+        let is_openmetrics = self.format == Format::OpenMetrics;
+        let name = match is_openmetrics && kind == "counter" {
             // In OpenMetrics only the samples have the suffix.
             true => name.strip_suffix("_total").unwrap_or(name),
             false => name,
@@ -46,7 +46,7 @@ impl Text {
         let unit = ["_seconds", "_bytes"]
             .into_iter()
             .find(|unit| name.ends_with(unit));
-        if let Some(unit) = unit.filter(|_| is_open) {
+        if let Some(unit) = unit.filter(|_| is_openmetrics) {
             self.text.extend(["# UNIT ", name, " ", &unit[1..], "\n"]);
         }
     }

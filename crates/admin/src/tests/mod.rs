@@ -55,6 +55,7 @@ pub(super) struct Fixture {
     pub(super) manual_clock: ManualClock,
 }
 
+/// A fixture with the health of an instance.
 pub(super) fn bench() -> Fixture {
     let (clock, manual_clock) = Clock::manual(NOW);
     let store = Arc::new(Canned::default());
@@ -201,7 +202,7 @@ pub(super) fn health() -> Health {
     health
 }
 
-/// A context whose name tries to break out of a label, a timer, and `<all>`.
+/// Contexts: one whose name tries to break out of a label, two others, a timer, and `<all>`.
 fn totals() -> Vec<(Arc<str>, Totals)> {
     let row = |name: &str, kind, outcome: Outcome| {
         let mut totals = Totals::new(kind);

@@ -157,7 +157,8 @@ impl Query for Canned {
     }
 
     fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot> {
-        // Two slices after `as_of`, one that has just ended, four of the ten of the rate, and an older one.
+        // Two slices after `as_of`, one that has just ended, four of the ten slices from which the rate is computed,
+        // and an older one.
         let ago = [0, 1, 2, 3, 4, 11, 12, 13];
         let counts = [900, 300, 200, 3, 5, 4, 8, 500];
         let slices = ago.into_iter().zip(counts);

@@ -98,8 +98,8 @@ impl Judge {
     }
 
     /// Judges all minutes that end at `until` or earlier, in Unix seconds, if their samples can be read. Does not judge
-    /// while another instance folds, unless `by_hand` is set. Returns the number of minutes that this instance has
-    /// judged.
+    /// while another instance folds, unless `by_hand` is set: then it ends the lease of the other instance. Returns the
+    /// number of minutes that this instance has judged.
     ///
     /// Cancel safe: the next call resumes from the store.
     #[inline(never)]
@@ -124,7 +124,8 @@ impl Judge {
 
     async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize> {
         let journal = self.store.journal();
-        // Read before the store's status, so that the status includes each sample that counts as sent here.
+        // `unsent_since` is read first: a sample that is no longer unsent at this point is included in the status that
+        // is read next.
         let unsent_since = self.recorder.drain.unsent_since().unwrap_or(i64::MAX);
         let readable = self
             .store
@@ -139,7 +140,7 @@ impl Judge {
         loop {
             let last = read_judged(journal).await?;
             if refused.as_ref() == Some(&last) {
-                let message = "a judgement was refused, and nobody else has judged";
+                let message = "a judgement was refused, although no other instance has judged";
                 return Err(StoreError::new(
                     StoreErrorKind::Unexpected,
                     message.to_owned(),

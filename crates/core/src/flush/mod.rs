@@ -442,8 +442,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// How often the store has dropped data of quarantined keys, as far as this instance knows. Asks the store only if
-    /// this instance knows nothing yet.
+    /// How often the store has dropped a write to a quarantined key, as far as this instance knows. Asks the store only
+    /// if this instance knows nothing yet.
     pub async fn known_quarantined(&self) -> u64 {
         if lock(&self.fleet).created.is_none() {
             let _ = self.refresh_fleet().await;

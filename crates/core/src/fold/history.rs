@@ -1,5 +1,5 @@
-//! Asking for a longer history. The folder decides which days the store keeps, so an instance that asks for more days
-//! becomes the folder.
+//! Lengthening and renewing the history. The folder decides which days the store keeps, so an instance that asks for
+//! more days, or for as many days as a history that is due for renewal, becomes the folder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Folder {
-    /// Takes over folding when the store keeps fewer days than this instance asks for.
+    /// Takes over folding when the store keeps fewer days than this instance asks for, or when the history is due for
+    /// renewal.
     pub async fn ask_for_history(self: Arc<Self>) {
         // If all instances are in one process, each instance folds its own flushes.
         let (Some(days), Some(_)) = (self.limits.history_days, self.store.locality().read_every)
@@ -38,7 +39,8 @@ impl Folder {
         }
     }
 
-    /// Takes over folding if the history is too short. Returns whether the lease of another instance had to be ended.
+    /// Takes over folding if the history is too short or due for renewal. Returns whether the lease of another instance
+    /// had to be ended.
     async fn look_at_history(&self, days: u32) -> Result<bool, StoreError> {
         let kept = history::read(self.store.journal(), Purpose::Fold).await?;
         let now = self.clock.now_seconds();

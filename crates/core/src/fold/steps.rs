@@ -121,7 +121,7 @@ impl LeasedStore<'_> {
         }
     }
 
-    /// Sends a step until it is known whether it took effect.
+    /// Sends a step, at most [`MAX_TRIES`] times, until it is known whether it took effect.
     async fn send(&self, step: &FoldStep) -> Leased<()> {
         let mut tries = 1;
         loop {
@@ -140,7 +140,7 @@ impl LeasedStore<'_> {
     }
 }
 
-/// Combines the writes of each table into one. No write may end a table.
+/// Combines the writes of each table into one. No write may remove a whole table.
 pub(super) fn writes_by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
     let mut tables: Vec<(Table, FieldWrites)> = Vec::new();
     for mut write in writes {

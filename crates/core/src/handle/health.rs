@@ -96,7 +96,7 @@ impl Stages {
         warnings.extend(cleaning.map(|text| Condition::Cleaning.warning(text)));
         let fold = self.folder.status();
         if let Some(error) = fold.last_error {
-            let text = format!("folding fails, and is tried again: {error}");
+            let text = format!("folding fails, and is retried automatically: {error}");
             warnings.push(Condition::Fold.warning(text));
         }
         warnings.extend(fold.history.map(|text| Condition::History.warning(text)));
@@ -104,7 +104,9 @@ impl Stages {
         let whose = format!("this instance ({})", flush.instance);
         warnings.extend(skew_warning(&whose, flush.skew));
         if let Some(error) = self.judge.status().last_error {
-            let text = format!("changes are not detected, which is tried again: {error}");
+            let text = format!(
+                "changes are not detected, and detection is retried automatically: {error}"
+            );
             warnings.push(Condition::Judgement.warning(text));
         }
         warnings.extend(notices.all(clock));

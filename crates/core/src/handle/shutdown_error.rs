@@ -44,8 +44,9 @@ impl ShutdownError {
         self.lost.additions
     }
 
-    /// The number of minute reports, slow and failed requests, and marks that are lost, or at least in doubt. The first
-    /// two are details of requests that [`requests`](Self::requests) or the store counts.
+    /// The number of marks, entries in the lists of slow and failed requests, and minute reports (an instance's figures
+    /// for a minute) that are lost, or at least in doubt. The last two are details of requests that
+    /// [`requests`](Self::requests) or the store counts.
     pub fn details(&self) -> u64 {
         self.lost.details
     }

@@ -9,8 +9,8 @@
 //!   them can write, and a delayed step is harmless. A step without an answer is sent again: if the state has the
 //!   version that the step sets, the step has taken effect.
 //! - A new folder first finishes the round that was begun, without the partitions that are done.
-//! - The id of an entry depends on all entries before it. After a failover to another history, the journal does not
-//!   contain the round's last entry, and the round is dropped.
+//! - The id of an entry depends on all entries before it. After a failover to a replica whose journal differs, the
+//!   journal does not contain the round's last entry, and the round is dropped.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ pub struct Progress {
     /// Positions of entries that no instance can read. They are in the begun round, or in the next round if no round
     /// was begun.
     pub dead_letters: Vec<Position>,
-    /// The slices that are part of coarser tiers.
+    /// The slices that were already added to coarser tiers.
     pub rolled: RolledUp,
     /// Whether entries of a newer version have waited long enough for an instance that can read them.
     pub is_overdue: bool,
@@ -112,12 +112,12 @@ packed!(Entry {
     payload
 });
 
-/// The result of a step.
+/// The result of a [`FoldStep`], or of another call that gives the version of the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<T> {
-    /// The step took effect.
+    /// The call took effect, or has read this.
     Done(T),
-    /// The step had no effect, because the state has this other version: another instance folds, or an earlier attempt
+    /// The call had no effect, because the state has this other version: another instance folds, or an earlier attempt
     /// of the step took effect.
     Stale(String),
     /// The round's last entry is not in the journal: a failover has taken the journal back in time.
@@ -157,7 +157,8 @@ pub struct FoldStep {
     pub instance: String,
     /// The end of the round. `None` for a step that folds no entry, which is allowed only between rounds.
     pub round_end: Option<Position>,
-    /// The partitions that are folded after this step. `None` stands for all, and ends the round.
+    /// The partitions that are folded after this step. With a `round_end`, `None` stands for all, and ends the round.
+    /// Without a `round_end`, this field is ignored.
     pub done: Option<Partitions>,
     /// Entries up to this position may be trimmed.
     pub trim: Option<Position>,
@@ -167,7 +168,7 @@ pub struct FoldStep {
     pub additions: Arc<Additions>,
     /// The fields of tables that the step writes.
     pub fields: Arc<[FieldWrites]>,
-    /// The slices that are part of coarser tiers after the step.
+    /// The slices that are added to coarser tiers once the step has taken effect.
     pub rolled: RolledUp,
     /// Bytes of entries that are missing in the round, added to the state when the round ends.
     pub hole_bytes: u64,

@@ -18,11 +18,11 @@ const MAX_PAGES: usize = 16;
 pub struct StoredMarks {
     /// The marks, including those that were removed.
     pub marks: Marks,
-    /// Fields without a mark.
+    /// Fields that hold no readable or no retained mark.
     pub surplus: Vec<Vec<u8>>,
 }
 
-/// The marks that were not removed, oldest first. Fields without a mark are left out.
+/// The retained marks that were not removed, oldest first.
 pub async fn list(store: &dyn Store) -> Result<Vec<Mark>> {
     let stored = boxed(read(store.journal())).await?;
     Ok(stored.marks.shown().cloned().collect())

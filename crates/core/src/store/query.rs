@@ -21,7 +21,7 @@ use tower_pulse_model::snapshot::ContextSnapshot;
 use tower_pulse_model::snapshot::FleetSnapshot;
 use tower_pulse_model::tier::TierSlice;
 
-/// The number of slices of the finest precision in a context's recent counts.
+/// The number of slices, of the finest precision, in the fleet's recent request counts.
 pub const RECENT_SLICES: i64 = 26;
 
 /// The maximum number of names of counters that are listed.
@@ -73,7 +73,7 @@ impl CounterSeries {
     }
 }
 
-/// Answers queries.
+/// The reads of a store that answer queries. Types such as [`CounterQuery`] are the queries.
 ///
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.

@@ -35,8 +35,8 @@ impl StoreStatus {
             .collect();
         for silent in &self.silent {
             warnings.push(Condition::SilentInstance.warning(format!(
-                "{} has sent no heartbeat for {} s, and did not say that it ends: it has crashed, or cannot write to the \
-                 store, which its own health says",
+                "{} has sent no heartbeat for {} s, and did not sign off. Either it has crashed, or it cannot write to \
+                 the store; its own health then says why",
                 silent.name, silent.seconds
             )));
         }
@@ -50,8 +50,9 @@ impl StoreStatus {
             (
                 Condition::SetAside,
                 journal.set_aside,
-                "requests are in entries that no instance could read (`pulse:aside`), or that came while `pulse:state` was away: \
-                 upgrade again after a rollback, and look for RENAME",
+                "requests were set aside: no instance could read their entries (see `pulse:aside`), or the entries \
+                 came while `pulse:state` was missing. If you have rolled back, upgrade again; otherwise look for \
+                 RENAME",
             ),
             (
                 Condition::JournalHole,
@@ -70,7 +71,7 @@ impl StoreStatus {
             ),
         ];
         for (condition, count, text) in losses {
-            // The first known count includes losses from before this process, unless the generation has just begun.
+            // The first known count may include losses from before this process, so only its growth is reported.
             let is_known = self.created.is_some();
             if is_known && notices.has_grown(clock, condition, count, None) {
                 warnings.push(condition.warning(format!("{count} {text}")));
@@ -92,9 +93,9 @@ impl StoreStatus {
         }
         if let Some(newer) = &self.newer {
             warnings.push(Condition::NewerEntry.warning(format!(
-                "the journal waits at an entry of version {}, which a newer version of tower-pulse wrote, and this \
-                 instance reads versions up to {}: what is behind it is not shown. Start an instance of the newer \
-                 version, which folds it; after {} s more without one, such entries are set aside (`pulse:aside`)",
+                "the journal waits at an entry in format {}, written by a newer tower-pulse; this instance reads \
+                 formats up to {}. Later entries are not shown. Start an instance of the newer tower-pulse to fold \
+                 them; after {} s more without one, entries in newer formats are set aside (`pulse:aside`)",
                 newer.version,
                 newer.readable,
                 NEWER_GRACE.unsigned_abs().saturating_sub(newer.waited)
@@ -111,9 +112,9 @@ impl StoreStatus {
             .collect();
         if !self.gone.is_empty() {
             warnings.push(Condition::GoneTable.warning(format!(
-                "tables of records are gone, and with them the requests of their slices: {} (the key ends in the seconds \
-                 and the start of its slice); somebody deleted them (look for DEL), or the server evicted them (set \
-                 maxmemory-policy to noeviction)",
+                "tables of records are gone, and with them the requests of their slices: {} (a key ends with the \
+                 length of its slice in seconds, and the slice's start). Another program deleted them (look for DEL), \
+                 or the server evicted them (set maxmemory-policy to noeviction)",
                 self.gone
             )));
         }
@@ -137,7 +138,8 @@ pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     messages
 }
 
-// The key is after the first colon, because warnings that are equal after the first colon count as one cause.
+// The key comes after the first colon, so that two keys are two causes: `texts` drops a warning that is equal to an
+// earlier one after it.
 fn refusal(Problem { key, reason, .. }: &Problem) -> String {
     format!(
         "data is dropped for a key: {key} holds something else ({reason}); delete the key, and look for the \

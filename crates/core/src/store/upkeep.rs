@@ -20,7 +20,7 @@ pub struct Exceptions {
     pub late: u64,
     /// Requests that were refused because their time is more than an hour ahead of the store's.
     pub skewed: u64,
-    /// How often data for a key was dropped because the key holds a foreign value.
+    /// How often a write was dropped because its key holds a foreign value.
     pub quarantined: u64,
     /// The quarantined keys, while they hold a foreign value. A store in one process keeps all of them.
     pub quarantined_keys: Vec<Problem>,

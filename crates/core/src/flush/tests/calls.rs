@@ -88,15 +88,15 @@ async fn a_call_has_about_16_contexts_and_at_shutdown_about_64() {
 async fn an_instance_is_told_to_fold_if_no_other_does() {
     let led = Flushing::new();
     led.flush(1).await;
-    assert!(!led.is_leaderless().await);
+    assert!(!led.was_notified().await);
     led.answer([Appended::Full]);
     assert_eq!(led.fail_to_flush(1).await, StoreErrorKind::Refused);
-    assert!(led.is_leaderless().await);
+    assert!(led.was_notified().await);
 
     let leaderless = Flushing::new();
     leaderless.answer([Appended::Done(Receipt::default())]);
     leaderless.flush(1).await;
-    assert!(leaderless.is_leaderless().await);
+    assert!(leaderless.was_notified().await);
 }
 
 #[tokio::test]
@@ -117,6 +117,6 @@ async fn an_empty_flush_reports_an_entry_that_no_instance_folds() {
     ] {
         flushing.answer([Appended::Duplicate(receipt(folded, has_leader))]);
         flushing.flush(0).await;
-        assert_eq!(flushing.is_leaderless().await, is_reported, "{folded}");
+        assert_eq!(flushing.was_notified().await, is_reported, "{folded}");
     }
 }

@@ -259,7 +259,7 @@ impl Flushing {
     }
 
     /// Whether the folder has been notified of entries that wait.
-    async fn is_leaderless(&self) -> bool {
+    async fn was_notified(&self) -> bool {
         let notified = self.leaderless.notified();
         timeout(Duration::ZERO, notified).await.is_ok()
     }

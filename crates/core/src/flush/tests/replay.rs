@@ -75,5 +75,5 @@ async fn a_replayed_call_is_waited_for_at_its_new_position() {
     assert_eq!(newest, Some((2, at(400))));
     flushing.answer([gap(0), Appended::Full]);
     assert_eq!(flushing.fail_to_flush(0).await, StoreErrorKind::Refused);
-    assert!(flushing.is_leaderless().await);
+    assert!(flushing.was_notified().await);
 }

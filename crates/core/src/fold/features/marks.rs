@@ -11,7 +11,7 @@ use tower_pulse_model::pack::pack;
 use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
 use tower_pulse_model::sorted::Map;
 
-/// The most fields without a mark that one round removes.
+/// The most fields that one round removes because they hold no readable or no retained mark.
 const MAX_SURPLUS: usize = 1_000;
 
 /// Adds the marks of a round to those of the store.

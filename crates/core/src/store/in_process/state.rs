@@ -15,26 +15,26 @@ use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::RolledUp;
 
 packed! {
-    /// The part of the state that a file stores as one value, without the entries of the journal.
+    /// The part of the state that a file stores as one value. Only the entries of the journal are stored one by one.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct StoredState {
         /// The name of the store's generation.
         pub generation: String,
         /// When the generation began, in Unix seconds.
         pub created: i64,
-        /// When the first sample that the store holds was recorded, or the generation began.
+        /// The earlier of the time of the first sample and the time at which the generation began, in Unix seconds.
         pub since: i64,
         /// When this part was last written to a file, in Unix seconds.
         pub written_at: i64,
         /// The fence of each instance.
         pub fences: Map<String, Fence>,
-        /// The journal.
+        /// The entries of the journal, which a file stores one by one, and how far they are folded.
         pub journal: EntryQueue,
         /// The samples that could not be folded.
         pub exceptions: Exceptions,
         /// The ranking of the slowest contexts has only contexts with a sample after this time.
         pub ranked_since: i64,
-        /// The minutes whose records are rolled up.
+        /// The slices that were already added to coarser tiers.
         pub rolled: RolledUp,
         /// The times in which no instance recorded. In a store in memory, which ends with its process, only tests set
         /// them.
@@ -45,7 +45,7 @@ packed! {
 /// The data of a store in one process.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 pub struct State {
-    /// The small part, which a file stores as one value.
+    /// The small part, which a file stores as one value, except for the entries of the journal.
     pub kept: StoredState,
     /// The slices of counters.
     pub counters: Counters,

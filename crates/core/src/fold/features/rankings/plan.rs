@@ -29,8 +29,8 @@ pub(super) fn ttl(spec: RankingSpec) -> i64 {
     spec.period().saturating_mul(2).saturating_add(SPARE_TIME)
 }
 
-/// Time to live of a slice. The sums may be written as long as the slice is in the window. They must not outlive the
-/// slice, because the counts of the slice must still be subtracted from them.
+/// Time to live of a slice. A slice must live longer than the sums that contain it, because its counts are needed to
+/// subtract it. The sums may be written until the slice leaves the window, and live for [`ttl`] after that.
 fn slice_ttl(spec: RankingSpec) -> i64 {
     ttl(spec)
         .saturating_add(spec.period())
@@ -212,7 +212,8 @@ impl Rankings {
         Ok(())
     }
 
-    /// The new ids for which a ranking has no room: those with the smallest additions to the oldest slices.
+    /// The new ids for which a ranking has no room: those whose newest addition is the oldest, and among equals those
+    /// with the smallest sums.
     fn refused_ids<'a>(&mut self, added: &Added<'a>, stored: &Stored) -> HashSet<&'a str> {
         let totals = stored.left(&totals_of(added.name));
         let new = added.ids().zip(totals);
