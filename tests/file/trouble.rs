@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tower_pulse::Condition;
+use tower_pulse::{Condition, ManualClock};
 use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_file::{FileIo, FileOptions};
 
@@ -331,5 +331,46 @@ async fn calls_that_wait_for_a_disk_that_hangs_are_bounded() {
         service.settle().await;
     }
     assert_eq!(service.sum("served").await, 40);
+    service.shutdown().await;
+}
+
+/// A disk whose next fsync takes a time by the clock of the test.
+#[derive(Debug)]
+struct Slow {
+    hand: ManualClock,
+    next: Mutex<Duration>,
+    syncs: AtomicU64,
+}
+
+impl FileIo for Slow {
+    fn sync(&self, _: &File) -> io::Result<()> {
+        self.hand
+            .advance(std::mem::take(&mut *self.next.lock().unwrap()));
+        self.syncs.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_slow_fsync_does_not_delay_the_next_one() {
+    let place = Place::new();
+    let disk = Arc::new(Slow {
+        hand: place.hand.clone(),
+        next: Mutex::default(),
+        syncs: AtomicU64::new(0),
+    });
+    let service = place.start_on(disk.clone());
+    service.is_open().await;
+    for _ in 0..2 {
+        let synced = disk.syncs.load(Ordering::SeqCst);
+        // The commit begins with the flush, and ends half a second later.
+        *disk.next.lock().unwrap() = Duration::from_millis(500);
+        service.serve(PAGE, 10);
+        service.settle().await;
+        let is_synced = async || disk.syncs.load(Ordering::SeqCst) > synced;
+        until("the flush is durable", is_synced).await;
+        // The next flush follows a second after the first.
+        place.hand.advance(Duration::from_millis(500));
+    }
     service.shutdown().await;
 }

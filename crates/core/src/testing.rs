@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::changes::{Findings, Tables};
+use crate::changes::{Findings, JudgementFields};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::flush::{FlushOptions, Flusher};
@@ -68,7 +68,8 @@ impl TestFolder {
         changes: &[Change],
         removed: &[&str],
     ) -> Result<ConditionalWrite, StoreError> {
-        let (mut tables, detector, _) = Tables::new(read_judgement(self.store.journal()).await?);
+        let (mut tables, detector, _) =
+            JudgementFields::new(read_judgement(self.store.journal()).await?);
         Ok(tables.next(Findings {
             judged: LastJudgement {
                 until,

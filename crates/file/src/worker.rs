@@ -93,8 +93,8 @@ struct Open {
     committed: Tick,
     /// The end of the journal at the last commit.
     committed_head: u64,
-    /// When entries were last made durable; `None` at first. The first entries are committed at once, so that later
-    /// commits follow soon after flushes.
+    /// When the last commit of entries began; `None` at first. The first entries are committed at once, and the time
+    /// that a commit takes does not count, so that later commits follow soon after flushes.
     appended: Option<Tick>,
 }
 
@@ -207,8 +207,8 @@ impl Worker {
                 let is_due = self.until_commit(open).is_zero();
                 let most = self.options.durable_every + LONGEST_WAIT;
                 // The first entries do not wait for the rest of their flush: the file may have opened late.
-                let is_first = open.appended.is_none();
-                let must_not_wait = is_idle || is_first || self.since(open.committed) >= most;
+                let has_waited = open.appended.is_none_or(|tick| self.since(tick) >= most);
+                let must_not_wait = is_idle || has_waited;
                 is_due && must_not_wait || open.volatile_bytes() >= MOST_VOLATILE
             }
             _ => {
@@ -262,17 +262,16 @@ impl Worker {
 
     /// Makes all changes durable.
     fn commit(&mut self) {
-        let now = self.options.clock.now_seconds();
+        let (now, began) = (self.options.clock.now_seconds(), self.options.clock.tick());
         let Some(open) = &mut self.open else { return };
         if let Err(error) = kept::commit(&mut open.state, &open.database, now) {
             self.fail(error.into());
             return;
         }
-        let committed = self.options.clock.tick();
         if open.volatile_bytes() > 0 {
-            open.appended = Some(committed);
+            open.appended = Some(began);
         }
-        open.note_durable(committed, &self.report);
+        open.note_durable(self.options.clock.tick(), &self.report);
         self.bound();
     }
 
