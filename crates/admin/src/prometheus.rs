@@ -36,7 +36,10 @@ const VARY: HeaderValue = HeaderValue::from_static("accept");
 
 /// The counters of an instance, `pulse_…_total`, with their help texts.
 const COUNTERS: [(&str, &str); 14] = [
-    ("recorded", "Samples in the store or on the way there."),
+    (
+        "recorded",
+        "Samples that were recorded, lost ones included.",
+    ),
     ("dropped", "Samples that came after the shutdown."),
     (
         "lost",
@@ -203,11 +206,12 @@ impl Text {
             self.single("pulse_store_contact_age_seconds", help, age);
         }
         self.journal(fold.journal.as_ref());
+        // Prometheus takes a total that falls for a restart, so lost samples stay in the totals.
         let counts = [
-            recording.recorded,
+            recording.recorded.saturating_add(flush.lost),
             recording.dropped,
             flush.lost,
-            recording.recorded_additions,
+            (recording.recorded_additions).saturating_add(flush.lost_additions),
             recording.dropped_additions,
             flush.lost_additions,
             flush.lost_details,
