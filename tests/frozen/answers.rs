@@ -39,8 +39,8 @@ pub async fn ask(name: &str, store: &Shared, time: &Time) -> Value {
     answers.insert("POST marks".to_owned(), mark);
     let removed = write(&app, "DELETE", &format!("marks?id={id}"), "").await;
     answers.insert("DELETE marks".to_owned(), removed);
-    let given_back = r#"{"id": "taken", "taken": false}"#;
-    let change = write(&app, "POST", "changes", given_back).await;
+    let withdrawn = r#"{"id": "acknowledged", "acknowledged": false}"#;
+    let change = write(&app, "POST", "changes", withdrawn).await;
     answers.insert("POST changes".to_owned(), change);
     drop(present.rows);
     for pulse in &present.pulses {

@@ -166,7 +166,7 @@ impl Earlier {
 pub const MAX_PERSON_BYTES: usize = 64;
 
 /// Replaces an empty name in an [`Acknowledgement`].
-pub const SOMEONE: &str = "someone";
+const SOMEONE: &str = "someone";
 
 packed! {
     /// The person who works on a change, and since when.
@@ -264,7 +264,6 @@ packed! {
         // Acknowledgements are stored beside the judgements, so the packed form lacks them.
         ;
         /// The person who works on the change; `None` if the change was not acknowledged or has ended.
-        #[cfg_attr(feature = "serde", serde(rename = "taken"))]
         pub acknowledged: Option<Acknowledgement>,
     }
 }
@@ -293,7 +292,7 @@ impl fmt::Display for Change {
             if is_of_queue {
                 return write!(f, "requests wait in front of the service as before");
             }
-            let again = "is in line with the other instances again on";
+            let again = "is like the other instances again on";
             return match (&instance, self.kind) {
                 (Some(instance), _) => write!(f, "{instance} {again} {context}"),
                 (None, ChangeKind::Surging) => write!(f, "{context} no longer surges"),
@@ -345,7 +344,7 @@ impl fmt::Display for Change {
                 let instance = instance.as_deref().unwrap_or("an instance");
                 write!(
                     f,
-                    "{instance} is out of line on {context}: {times} the other instances"
+                    "{instance} is worse than the other instances on {context}: {times}"
                 )
             }
         }
@@ -397,7 +396,7 @@ mod tests {
             "GET / is failing: 25.0 % of its requests are errors, 4.1 % before",
             "GET / surges: 721 requests per minute, 120 before",
             "GET / is silent: it had 40 requests per minute",
-            "web-3 is out of line on GET /: 2.50 times the other instances",
+            "web-3 is worse than the other instances on GET /: 2.50 times",
         ];
         assert_eq!(sentences.each_ref().map(Change::to_string), begun);
         let ended = [
@@ -405,7 +404,7 @@ mod tests {
             "GET / is no longer failing",
             "GET / no longer surges",
             "GET / is no longer silent",
-            "web-3 is in line with the other instances again on GET /",
+            "web-3 is like the other instances again on GET /",
         ];
         for (mut change, ended) in sentences.into_iter().zip(ended) {
             change.ended = Some(60);

@@ -331,6 +331,17 @@ impl Service {
         service
     }
 
+    /// A service whose page has this access.
+    pub async fn with_access(access: Access) -> Self {
+        let pulse = built(builder());
+        let app = pulse.mount("/admin/pulse", access);
+        Self {
+            serving: Serving::start(app).await,
+            pulse,
+            _others: Vec::new(),
+        }
+    }
+
     /// A service whose page needs a login, and a flag. While the flag is set, the login is lost, and all answers are
     /// 401.
     pub async fn guarded() -> (Self, Arc<AtomicBool>) {

@@ -1,5 +1,6 @@
 // Connects the parts of the page: its screens, the state in the URL, and the poller.
 
+import { ownName } from './acknowledge.js';
 import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
 import { $, all, attr, el, retried, say, show, sync, text } from './dom.js';
@@ -182,16 +183,20 @@ function setStatus(status) {
 	attr($('status'), 'data-status', status);
 }
 
-/** Shows the problems of the service in the header, in the title and in the icon. */
-function showProblems({ problems, standing, judged_until: until, sight }) {
-	const n = problems ?? standing;
+/** Shows the problems of the service in the header, in the title and in the icon: amber if all are acknowledged. */
+function showProblems({ changes, problems: n, acknowledged, judged_until: until, sight }) {
 	const isSeen = until > 0 && sight?.compared > 0;
 	show($('problems'), n > 0 || isSeen);
-	text($('problems'), n > 0 ? plural(n, 'problem') : 'no problem');
-	attr($('problems'), 'data-status', n > 0 ? 'down' : 'ok');
+	const people = new Set(changes.flatMap(({ acknowledged: one }) => (one ? [visible(one.by)] : [])));
+	const by = acknowledged < n ? `${acknowledged} acknowledged` : `acknowledged by ${[...people].join(' and ')}`;
+	const words = n > 0 ? plural(n, 'problem') : 'no problem';
+	text($('problems'), acknowledged > 0 ? `${words}, ${by}` : words);
+	attr($('problems'), 'title', $('problems').shownText);
+	attr($('problems'), 'data-status', n > acknowledged ? 'down' : n > 0 ? 'degraded' : 'ok');
 	attr($('problems'), 'href', link({ screen: 'overview' }));
 	view.problems = n;
-	const dot = n > 0 ? "%3Ccircle cx='25' cy='7' r='7' fill='%23e5383b' stroke='%23fff' stroke-width='2'/%3E" : '';
+	const color = n > acknowledged ? '%23e5383b' : '%23f0a020';
+	const dot = n > 0 ? `%3Ccircle cx='25' cy='7' r='7' fill='${color}' stroke='%23fff' stroke-width='2'/%3E` : '';
 	attr($('icon'), 'href', icon.replace('%3C/svg%3E', `${dot}%3C/svg%3E`));
 }
 
@@ -230,7 +235,8 @@ function report() {
 		const advice = Object.values(view.answers ?? {}).flatMap((answer) => answer.advice ?? []);
 		const sentences = problems(health, failure, advice);
 		sync($('warnings'), sentences, String, 'li', text);
-		show($('warnings'), sentences.length > 0);
+		// The screen of the health begins with them.
+		show($('warnings'), sentences.length > 0 && state.screen !== 'health');
 	}
 	tick();
 }
@@ -361,6 +367,9 @@ function connect() {
 	$('export').addEventListener('toggle', async () => {
 		if ($('export').open) (await import('./export.js')).list($('export').lastElementChild, offered);
 	});
+	show($('name').parentElement, config.may_write && config.asks_name);
+	$('settings').addEventListener('toggle', () => ($('name').value = ownName()));
+	$('name').addEventListener('change', () => ownName($('name').value));
 	for (const precision of config.precisions ?? []) $('precision').append(new Option(span(precision), precision));
 	for (const radio of all('input[name=range]')) {
 		radio.addEventListener('change', () => page.go({ range: radio.value, from: 0, to: 0, offset: 0 }));

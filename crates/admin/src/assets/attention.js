@@ -1,6 +1,7 @@
 // The list of ongoing changes, worst first.
 
-import { cost, explanation, headline, level, since, sure, takenBy, values } from './change.js';
+import { acknowledgement } from './acknowledge.js';
+import { cost, explanation, headline, level, since, sure, values } from './change.js';
 import { card } from './card.js';
 import { contextParts } from './context.js';
 import { attr, button, el, show, sync, text } from './dom.js';
@@ -18,7 +19,9 @@ export class Attention {
 	});
 	#all = false;
 
-	constructor() {
+	/** `page`: the functions that screens call. */
+	constructor(page) {
+		this.page = page;
 		this.node = card('attention', 'Needs attention', { head: [this.#note, this.#more], parts: [this.#list] });
 		show(this.#more, false);
 	}
@@ -30,7 +33,8 @@ export class Attention {
 		const ended = changes.filter((change) => !change.stands);
 		const watched = log.watched.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
 		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
-		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, marks, now));
+		const make = (change) => create(change, this.page);
+		sync(this.#list, shown, 'id', make, (node, change) => update(node, change, marks, now));
 		const canJudge = until > 0 && sight?.compared > 0;
 		const parts = [
 			standing > 0 ? '' : 'Nothing is slower, failing or surging',
@@ -45,29 +49,33 @@ export class Attention {
 		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
 		const hidden = Math.max(stand.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);
-		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}, and the past` : 'What has ended');
+		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}, and ended ones` : 'Ended ones');
 		show(this.#list, shown.length > 0);
 	}
 }
 
-function create(change) {
+function create(change, page) {
 	const name = el('a', 'open', ...contextParts({ ...change, kind: 'http' }));
 	const parts = ['since', 'values', 'suspect', 'sure muted'].map((part) => el('span', part));
-	const node = el('li', '', el('span', 'change'), name, ...parts);
+	const form = acknowledgement(page);
+	const end = el('span', 'end', parts.pop(), form);
+	const node = Object.assign(el('li', '', el('span', 'change'), name, ...parts, end), { form });
 	Object.assign(node.dataset, { kind: change.kind, context: change.context });
 	if (change.instance) name.append(el('span', 'muted', ` on ${visible(change.instance)}`));
 	return node;
 }
 
 function update(node, change, marks, now) {
-	const [label, name, start, change_, suspect, certainty] = node.children;
+	const [label, name, start, change_, suspect, end] = node.children;
 	attr(name, 'href', linkTo(change));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
 	node.classList.toggle('ended', !change.stands);
 	text(label, headline(change));
+	show(node.form, change.kind !== 'maybe slower');
 	if (change.kind === 'maybe slower') return;
-	attr(label, 'data-level', change.taken ? 'taken' : level(change));
+	attr(label, 'data-level', change.acknowledged ? 'acknowledged' : level(change));
 	text(change_, `${values(change)}${cost(change)}`);
 	text(suspect, explanation(change, marks, now));
-	text(certainty, [sure(change), takenBy(change, now)].filter(Boolean).join(' · '));
+	text(end.firstChild, sure(change));
+	node.form.draw(change, now);
 }

@@ -16,7 +16,7 @@ export function headline({ kind, now, ratio, is_tail: isTail }) {
 	if (kind === 'surging') return against(ratio, 'the traffic');
 	if (kind === 'instance') return against(ratio, 'the others');
 	const words = kind === 'maybe slower' ? `maybe ${delta(ratio)} slower` : `${delta(ratio)} ${visible(kind)}`;
-	return `${words}${isTail ? ' at its tail' : ''}`;
+	return `${words}${isTail ? ' in its slowest tenth' : ''}`;
 }
 
 let standing = new Map(); // the most urgent change of each context and timer
@@ -56,8 +56,9 @@ export function sure({ confidence }) {
 	return confidence >= 0.9995 ? '> 99.9% sure' : `${percent(confidence, 1)} sure`;
 }
 
-/** Taken by ada, 3 min ago. Empty if the change is not acknowledged. */
-export const takenBy = ({ taken }, now) => (taken ? `Taken by ${visible(taken.by)}, ${span(now - taken.at)} ago` : '');
+/** Acknowledged by ada, 3 min ago. Empty if the change is not acknowledged. */
+export const acknowledgedBy = ({ acknowledged: one }, now) =>
+	one ? `Acknowledged by ${visible(one.by)}, ${span(now - one.at)} ago` : '';
 
 /** The suspects, most likely first. */
 export function suspects(change, marks, now) {

@@ -201,8 +201,8 @@ export class HeatMap {
 	#whyNone({ end }) {
 		if (this.#kind === 'timer') return 'Calls of a timer are counted, not listed';
 		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
-		if (end <= since) return `Single requests are kept since ${time(since, 'minute')} only`;
-		const kept = 'the slowest of an hour are, and the newest failed ones';
+		if (end <= since) return `Single requests are kept only since ${time(since, 'minute')}`;
+		const kept = 'only the slowest of each hour and the newest failed ones are';
 		return `Requests of this speed are counted, not listed: ${kept}`;
 	}
 

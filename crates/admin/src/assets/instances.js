@@ -52,5 +52,5 @@ export function drawInstances(table, { instances, from, to, total }, note, now, 
 	table.draw(ordered, instances.length ? '' : none, most);
 	const shown = `${most < total ? `${most} of ` : ''}${plural(total, 'instance')}`;
 	const when = `${moment(from, now)} – ${moment(Math.min(to, now), now)}`;
-	text(note, odd ? `${visible(odd.instance)} is out of line` : instances.length ? `${shown}, ${when}` : '');
+	text(note, odd ? `${visible(odd.instance)} is worse than the others` : instances.length ? `${shown}, ${when}` : '');
 }

@@ -13,7 +13,7 @@ import { Trends } from './trends.js';
 const FIRST = 6;
 
 export function mount(root, page) {
-	const attention = new Attention();
+	const attention = new Attention(page);
 	const tiles = new Tiles();
 	const trends = new Trends(page, 'all');
 	const first = fixFirst();

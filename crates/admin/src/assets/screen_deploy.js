@@ -30,7 +30,7 @@ export function mount(root, page) {
 			side('after', 'after', 'mean', duration),
 			ratioColumn('change', 'Change', { value: (row) => row.change?.mean ?? null }),
 			ratioColumn('side_by_side', 'New vs. old', {
-				title: 'The new version by the old one, in the same minutes',
+				title: 'The mean of the new version, compared with the old one in the same minutes',
 				value: (row) => row.side_by_side?.ratio ?? null,
 			}),
 			side('before', 'p95 before', 'p95', duration),
@@ -39,7 +39,7 @@ export function mount(root, page) {
 			side('after', 'after  ', 'error_share', share),
 			side('after', 'Requests after', 'count', count),
 			numberColumn('extra_seconds_per_minute', 'Costs', (n) => (Math.abs(n) >= 0.001 ? cost(n) : '–'), {
-				title: 'Service time per minute beyond what as many requests would have taken before',
+				title: 'Extra service time per minute: as many requests took less before',
 			}),
 		],
 	});
@@ -76,7 +76,7 @@ export function mount(root, page) {
 			const since = after ? between(after) : 'nothing yet: no whole minute has passed';
 			const parts = [
 				`${visible(deploy.mark.text)}, ${span(now - deploy.mark.at)} ago`,
-				`${between(before)} against ${since}`,
+				`${between(before)} compared with ${since}`,
 				`${plural(deploy.total, 'path')}${whole(before, 'before')}${whole(after, 'after')}`,
 			];
 			text(note, parts.join(' · '));
@@ -120,7 +120,7 @@ function removeMark(page) {
 		isAsked = again;
 		text(node, isAsked ? 'Really remove it?' : failure ? 'Not removed' : 'Remove');
 		labelled(node, `${node.shownText} ${visible(shown?.text ?? '')}`);
-		node.title = failure || 'Remove this mark, for everybody';
+		node.title = failure || 'Remove this mark, for everyone';
 		node.classList.toggle('bad-text', isAsked || failure !== '');
 	};
 	const node = button('', async () => {

@@ -124,7 +124,7 @@ export class Trends {
 			const errors = new Map(answers.errors.points);
 			const failed = (start) => errors.get(start) ?? 0;
 			const value = ({ key }, n, start) => (key === 'ok' ? Math.max(n - failed(start), 0) : failed(start));
-			stack(hits, ERRORS, value, 'of such slices, only errors are told apart');
+			stack(hits, ERRORS, value, 'slices of this length keep only errors apart');
 		}
 		if (heat && !this.#layer) this.#loading ??= this.#load();
 		this.#layer?.update(answers, given);
@@ -137,7 +137,7 @@ export class Trends {
 			...bounds(series, now),
 			values: valuesOf(series.points, shown, ({ key }, value) => (times ? value[key] : value)),
 			counts: times ? countsOf(series.points) : null,
-			why: times ? '' : 'of such slices, only the mean is kept',
+			why: times ? '' : 'slices of this length keep only the mean',
 			log: state.log === 1,
 			heat: state.heat,
 			layer: heat?.slices.length ? this.#layer : null,

@@ -1,12 +1,12 @@
 // The changes of a path: the size, the start, the confidence, the suspects, and the verdict on a deploy.
 
+import { acknowledgement } from './acknowledge.js';
 import { cost, explanation, headline, isOfAll, level, since, sure, values } from './change.js';
 import { attr, el, labelled, say, sync, text } from './dom.js';
 import { duration, moment, span, visible } from './format.js';
 import { instanceLink } from './instances.js';
 import { state } from './state.js';
 import { linkTo } from './table.js';
-import { taker } from './taking.js';
 
 /**
  * The ongoing changes or, without any, the last one that has ended, in a sentence each. A timer is not compared with
@@ -27,7 +27,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 			const create = () => line(page);
 			sync(lines, shown, 'id', create, (node, one) => {
 				const [label, start, figures, certainty, , suspect, links] = node.children;
-				node.taker.draw(one, now);
+				node.form.draw(one, now);
 				const path = isTimer ? `${visible(one.context)}: ` : '';
 				const where = one.instance ? ` on ${visible(one.instance)}` : '';
 				const pages = isOfAll(one) ? `, all pages${where}` : '';
@@ -62,12 +62,12 @@ export function changePanel(page, { isTimer = false } = {}) {
 
 /** The sentences of a change, empty at first, with the button that acknowledges it. */
 function line(page) {
-	const by = taker(page);
+	const form = acknowledgement(page);
 	const [start, figures, certainty, ...rest] = ['since', 'values', 'sure', 'suspect', 'links'].map((name) =>
 		el('span', name),
 	);
-	const node = el('li', '', el('strong', 'change'), start, figures, certainty, by.node, ...rest);
-	return Object.assign(node, { taker: by });
+	const node = el('li', '', el('strong', 'change'), start, figures, certainty, form, ...rest);
+	return Object.assign(node, { form });
 }
 
 /** The instances that a change concerns or suspects, except the one of this screen. */

@@ -126,7 +126,7 @@ async fn each_range_has_the_same_legend() {
     page.show("overview?range=5m&precision=5").await;
     page.until(&is("successful false,errors false", true)).await;
     let expected = [
-        "of such slices, only errors are told apart",
+        "slices of this length keep only errors apart",
         "of such slices, only the mean is kept",
     ];
     assert_eq!(page.eval::<Vec<String>>(told).await, expected);

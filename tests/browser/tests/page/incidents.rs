@@ -8,7 +8,7 @@ use pulse_browser::rig::http::Client;
 use pulse_browser::shop::Shop;
 use serde_json::Value;
 
-use crate::written::a_change_that_is_taken_on_one_page_is_taken_on_another;
+use crate::written::a_change_that_is_acknowledged_on_one_page_is_acknowledged_on_another;
 use crate::{column, keys};
 
 /// An incident of `examples/demo/incident.rs`.
@@ -285,7 +285,7 @@ async fn a_bad_instance_is_explained_and_has_a_page() {
     let change = page.text(CHANGE).await;
     assert!(change.contains("all pages on web-3"), "{change}");
     let facts = page.text("[data-panel=instance] .muted").await;
-    let is_told = facts.contains("version 1.4.1") && facts.contains("beside 3 others");
+    let is_told = facts.contains("version 1.4.1") && facts.contains("compared with 3 others");
     assert!(is_told, "{facts}");
     let ratios = column(&page, "instance-paths", "ratio").await;
     let ratios = ratios
@@ -358,10 +358,10 @@ async fn a_change_of_the_queue_leads_to_its_timer_and_a_path_has_its_wait() {
 }
 
 #[tokio::test]
-async fn a_repeated_timer_is_marked_and_its_change_is_taken() {
+async fn a_repeated_timer_is_marked_and_its_change_is_acknowledged() {
     let shop = Shop::in_which("repeated").await;
     let (page, _) = open(&shop, "slower", Some("GET /cart")).await;
-    a_change_that_is_taken_on_one_page_is_taken_on_another(&shop, "GET+/cart").await;
+    a_change_that_is_acknowledged_on_one_page_is_acknowledged_on_another(&shop, "GET+/cart").await;
     page.show("paths?range=5m").await;
     page.until(
         "$('tr[data-key=\"GET /cart\"] .repeats')?.innerText === 'db:find_item 41× per request'",
@@ -385,7 +385,7 @@ async fn a_path_that_blocks_its_worker_is_found_by_its_longest_poll() {
     let computes = "/it computes longer, \\d\\d ms a request instead of \\d\\.\\d ms; a poll held a worker for \\d\\d+ ms/";
     page.until(&format!("{computes}.test($('{CHANGE}').innerText)"))
         .await;
-    let goes = "/^computing \\d\\S*\\sms.*, waiting \\d\\S*\\sms.*; a poll held a worker for \\d+\\sms at most$/";
+    let goes = "/^computing \\d\\S*\\sms.*, waiting \\d\\S*\\sms.*; the longest poll blocked a worker for \\d+\\sms$/";
     page.until(&format!(
         "{goes}.test($('[data-panel=time-goes] .polls:not([hidden])')?.innerText)"
     ))

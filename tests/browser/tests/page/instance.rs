@@ -13,7 +13,10 @@ async fn a_lone_instance_has_the_charts_of_the_service() {
     page.click("table[data-table=instances] tbody a").await;
     page.until_screen("instance").await;
     let verdict = page.text("[data-panel=instance] .change").await;
-    assert!(verdict.starts_with("It is the only instance"), "{verdict}");
+    assert!(
+        verdict.starts_with("This is the only instance"),
+        "{verdict}"
+    );
     page.until_shown("[data-chart=hits] .plot svg").await;
     assert!(!page.is_shown("[data-table=instance-paths]").await);
 }

@@ -60,6 +60,38 @@ async fn problems_and_the_store_are_told_apart_on_every_screen() {
 }
 
 #[tokio::test]
+async fn the_health_begins_with_what_needs_an_action_and_six_figures() {
+    let page = open("slow_query", "health").await;
+    let problem = "[data-panel=actions] li a[href]";
+    page.until_shown(problem).await;
+    let text = page.text(problem).await;
+    assert!(
+        text.starts_with(SEARCH) && text.contains("slower, since"),
+        "{text}"
+    );
+    let figures = page.texts("[data-panel=well] .tile").await;
+    assert_eq!(figures.len(), 6, "{figures:?}");
+    for (figure, expected) in figures.iter().zip([
+        "Store answered",
+        "nothing",
+        "Shown until",
+        "1 of 1",
+        "pages have enough requests",
+        "Waiting for the store",
+    ]) {
+        assert!(figure.contains(expected), "{figures:?}");
+    }
+    assert!(!page.is_shown("[data-panel^=health-]").await);
+    page.click(problem).await;
+    page.until_screen("path").await;
+
+    let well = Service::with_quiet_minutes(true).await;
+    let page = Page::open(&well.screen("health")).await;
+    page.until("$('[data-panel=actions]').innerText.includes('Nothing needs an action')")
+        .await;
+}
+
+#[tokio::test]
 async fn what_has_changed_is_marked_and_comes_first_when_that_is_asked_for() {
     let page = open("slow_query", "paths?sort=context&order=asc").await;
     page.until_shown(&mark_of("paths", SEARCH)).await;

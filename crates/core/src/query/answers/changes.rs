@@ -33,8 +33,10 @@ pub struct Changes {
     /// Number of changes that match and are ongoing.
     #[serde(rename = "standing")]
     pub ongoing: usize,
-    /// Number of ongoing changes that need attention: all except acknowledged changes and changes of the kind `faster`.
+    /// Number of ongoing changes that need attention: all except those of the kind `faster`.
     pub problems: usize,
+    /// Of these problems, the number that people have acknowledged.
+    pub acknowledged: usize,
     /// The changes. Ongoing changes come first, by the time that they cost.
     pub changes: Vec<ChangeRow>,
     /// Contexts that were probably, but not certainly, slower in the last judged minute: at most 10, the most certain
@@ -138,12 +140,14 @@ pub(in crate::query) async fn changes(
         .filter(|change| kind.is_none_or(|kind| change.kind == kind))
         .collect();
     matching.order_by(|a, b| a.by_urgency(b));
+    let problems = matching.iter().filter(|change| is_problem(change));
     Ok(Changes {
         judged_until: log.judged_until(),
         sight: log.judged.sight,
         total: matching.len(),
         ongoing: matching.iter().filter(|c| c.ended.is_none()).count(),
-        problems: matching.iter().filter(|c| is_problem(c)).count(),
+        problems: problems.clone().count(),
+        acknowledged: problems.filter(|c| c.acknowledged.is_some()).count(),
         changes: matching
             .into_iter()
             .skip(query.offset)
@@ -159,7 +163,7 @@ pub(in crate::query) async fn changes(
 
 /// Whether a change is ongoing and needs attention.
 fn is_problem(change: &Change) -> bool {
-    change.ended.is_none() && change.acknowledged.is_none() && change.kind != ChangeKind::Faster
+    change.ended.is_none() && change.kind != ChangeKind::Faster
 }
 
 /// The urgency of each context that has changed, and of each timer that is a suspect: a greater number is more urgent.
