@@ -2,17 +2,18 @@
 
 import { acknowledgedBy, headline } from './change.js';
 import { attr, el, labelled, show, text } from './dom.js';
+import { send } from './send.js';
 import { config } from './state.js';
 
 const STORED_NAME = 'tower-pulse-name';
 let name = '';
 
 /** The name under which this browser acknowledges changes where the access gives none. `given` replaces it. */
-export function ownName(given = name) {
-	name = given.trim();
+function ownName(given = null) {
+	name = given?.trim() ?? name;
 	try {
-		if (name) localStorage.setItem(STORED_NAME, name);
-		name ||= localStorage.getItem(STORED_NAME) ?? '';
+		if (given !== null) localStorage.setItem(STORED_NAME, name);
+		name = localStorage.getItem(STORED_NAME) ?? name;
 	} catch {
 		// A browser that stores nothing forgets the name when the page is left.
 	}
@@ -53,7 +54,8 @@ export function acknowledgement(page) {
 		event.preventDefault();
 		const acknowledged = !change.acknowledged;
 		const asks = acknowledged && config.asks_name === true;
-		isAsked = asks && !ownName(field.value || undefined);
+		if (isAsked) ownName(field.value);
+		isAsked = asks && !ownName();
 		if (isAsked) {
 			redraw();
 			return field.focus();
@@ -61,9 +63,13 @@ export function acknowledgement(page) {
 		isSending = true;
 		redraw();
 		try {
-			const { send } = await import('./send.js');
 			const by = asks ? { by: ownName() } : {};
 			const answer = await send('POST', 'changes', { id: change.id, acknowledged, ...by });
+			if (change.acknowledged?.by === ownName()) {
+				// The person may want to correct the name, so it is asked for again.
+				field.value = ownName();
+				ownName('');
+			}
 			change = { ...change, acknowledged: answer.acknowledged };
 			failure = '';
 			page.ask();

@@ -1,6 +1,5 @@
 // Connects the parts of the page: its screens, the state in the URL, and the poller.
 
-import { ownName } from './acknowledge.js';
 import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
 import { $, all, attr, el, retried, say, show, sync, text } from './dom.js';
@@ -367,9 +366,6 @@ function connect() {
 	$('export').addEventListener('toggle', async () => {
 		if ($('export').open) (await import('./export.js')).list($('export').lastElementChild, offered);
 	});
-	show($('name').parentElement, config.may_write && config.asks_name);
-	$('settings').addEventListener('toggle', () => ($('name').value = ownName()));
-	$('name').addEventListener('change', () => ownName($('name').value));
 	for (const precision of config.precisions ?? []) $('precision').append(new Option(span(precision), precision));
 	for (const radio of all('input[name=range]')) {
 		radio.addEventListener('change', () => page.go({ range: radio.value, from: 0, to: 0, offset: 0 }));

@@ -1,6 +1,5 @@
 // The list of ongoing changes, worst first.
 
-import { acknowledgement } from './acknowledge.js';
 import { cost, explanation, headline, level, since, sure, values } from './change.js';
 import { card } from './card.js';
 import { contextParts } from './context.js';
@@ -18,6 +17,7 @@ export class Attention {
 		this.draw(...this.last);
 	});
 	#all = false;
+	#form = null; // makes the button that acknowledges a change
 
 	/** `page`: the functions that screens call. */
 	constructor(page) {
@@ -33,8 +33,8 @@ export class Attention {
 		const ended = changes.filter((change) => !change.stands);
 		const watched = log.watched.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
 		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
-		const make = (change) => create(change, this.page);
-		sync(this.#list, shown, 'id', make, (node, change) => update(node, change, marks, now));
+		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, marks, now, this.#form));
+		if (stand.length > 0 && !this.#form) this.#loadForm().catch(() => {}); // tried again with the next answer
 		const canJudge = until > 0 && sight?.compared > 0;
 		const parts = [
 			standing > 0 ? '' : 'Nothing is slower, failing or surging',
@@ -52,30 +52,36 @@ export class Attention {
 		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}, and ended ones` : 'Ended ones');
 		show(this.#list, shown.length > 0);
 	}
+
+	async #loadForm() {
+		const { acknowledgement } = await import('./acknowledge.js');
+		if (this.#form) return;
+		this.#form = () => acknowledgement(this.page);
+		this.draw(...this.last);
+	}
 }
 
-function create(change, page) {
+function create(change) {
 	const name = el('a', 'open', ...contextParts({ ...change, kind: 'http' }));
 	const parts = ['since', 'values', 'suspect', 'sure muted'].map((part) => el('span', part));
-	const form = acknowledgement(page);
-	const end = el('span', 'end', parts.pop(), form);
-	const node = Object.assign(el('li', '', el('span', 'change'), name, ...parts, end), { form });
+	const end = el('span', 'end', parts.pop());
+	const node = el('li', '', el('span', 'change'), name, ...parts, end);
 	Object.assign(node.dataset, { kind: change.kind, context: change.context });
 	if (change.instance) name.append(el('span', 'muted', ` on ${visible(change.instance)}`));
 	return node;
 }
 
-function update(node, change, marks, now) {
+function update(node, change, marks, now, form) {
 	const [label, name, start, change_, suspect, end] = node.children;
 	attr(name, 'href', linkTo(change));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
 	node.classList.toggle('ended', !change.stands);
 	text(label, headline(change));
-	show(node.form, change.kind !== 'maybe slower');
 	if (change.kind === 'maybe slower') return;
 	attr(label, 'data-level', change.acknowledged ? 'acknowledged' : level(change));
 	text(change_, `${values(change)}${cost(change)}`);
 	text(suspect, explanation(change, marks, now));
 	text(end.firstChild, sure(change));
-	node.form.draw(change, now);
+	if (form && !node.form) end.append((node.form = form()));
+	node.form?.draw(change, now);
 }

@@ -2,7 +2,7 @@
 
 import { plural, visible } from './format.js';
 
-const SHUTDOWN = 'came after the shutdown and were dropped: shut the server down before the Pulse';
+const SHUTDOWN = 'dropped after the shutdown: shut the server down before the Pulse';
 const LOST = 'lost with the store, or while it was away for too long: add a replica, or raise replay_bytes';
 // The counts of losses, each with its noun, its fate, and what to do.
 const LOSSES = {

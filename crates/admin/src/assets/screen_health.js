@@ -50,9 +50,8 @@ export function mount(root, page) {
 		needsNoStore: true,
 		questions: () => ({
 			instances: question('instances', { limit: 1000, ...(from && !isZoomed() ? { from } : range()) }),
-			overview: 'overview',
 		}),
-		draw({ instances: fleet, overview, changes }, now, { asOf, health: own }) {
+		draw({ instances: fleet, changes }, now, { asOf, health: own }) {
 			// Another instance may judge, so the state of judging comes from the answer about changes.
 			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
 			const health = own && { ...own, changes: { ...own.changes, ...judged } };
@@ -85,13 +84,6 @@ export function mount(root, page) {
 				const facts = CARDS[name][1]
 					.flatMap((part) => flatten(health?.[part], part))
 					.filter(([, value]) => value !== undefined);
-				if (name === 'process' && overview)
-					facts.push(
-						['fleet.instances', overview.instances],
-						['fleet.pages', overview.contexts - overview.timers],
-						['fleet.timers', overview.timers],
-						['fleet.in_flight', overview.in_flight],
-					);
 				const create = ([key]) => el('div', '', el('dt', '', label(key)), el('dd'));
 				sync(list, facts, 0, create, ({ lastChild: shown }, [key, value]) => {
 					shown.dataset.fact = key;
@@ -124,7 +116,7 @@ function figures(health, { asOf, fleet, changes }, now) {
 	const said = isAnswering ? store?.description : store?.last_error;
 	const [lost] = losses(health);
 	const alive = fleet?.instances.filter((one) => one.alive) ?? [];
-	const versions = [...new Set(alive.flatMap((one) => (one.version ? [visible(one.version)] : [])))];
+	const versions = [...new Set(alive.flatMap((one) => (one.version ? [`version ${visible(one.version)}`] : [])))];
 	const reporting = fleet ? `${alive.length} of ${fleet.total}` : NONE;
 	const judged = changes?.judged_until;
 	const early = 'too early to tell: each page is compared with its own past';
@@ -134,9 +126,9 @@ function figures(health, { asOf, fleet, changes }, now) {
 		['Store answered', answered, visible(said ?? ''), isAnswering],
 		['Lost', lost?.amount ?? 'nothing', lost ? 'see above' : 'every request was recorded', !lost],
 		['Shown until', isNumber(asOf) ? time(asOf) : NONE, isNumber(asOf) ? ago(now - asOf) : '', now - asOf < 60],
-		['Instances reporting', reporting, versions.join(' and '), alive.length > 0],
+		['Instances reporting', reporting, versions.join(', '), alive.length > 0],
 		['Changes judged until', judged ? moment(judged, now) : NONE, seen || early, now - (judged ?? now) < 300],
-		['Waiting for the store', duration(waits), 'the age of the oldest measurement', waits < 10],
+		['Waiting for the store', waits > 0 ? duration(waits) : 'nothing', 'the oldest measurement', waits < 10],
 	];
 }
 
@@ -153,10 +145,6 @@ const LABELS = {
 	'recording.pending_series': 'Paths and counters to store',
 	'changes.contexts': 'Pages with requests in the last hour',
 	'changes.compared': 'Of these, compared with their past',
-	'fleet.instances': 'Instances of the fleet',
-	'fleet.pages': 'Pages of the fleet',
-	'fleet.timers': 'Timers of the fleet',
-	'fleet.in_flight': 'In flight in the fleet',
 	'cleaning.contexts': 'Forgotten contexts',
 };
 
