@@ -146,7 +146,7 @@ impl Access {
     }
 
     /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a browser can
-    /// ask for it. Whitespace around `token`, such as a line end from a file, is removed. Creating the router with an
+    /// ask for it. The user is the name of the person. Whitespace around `token`, such as a line end from a file, is removed. Creating the router with an
     /// empty token fails.
     ///
     /// ```

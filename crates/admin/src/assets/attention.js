@@ -34,7 +34,8 @@ export class Attention {
 		const watched = log.watched.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
 		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
 		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, marks, now, this.#form));
-		if (stand.length > 0 && !this.#form) this.#loadForm().catch(() => {}); // tried again with the next answer
+		// After the first paint, and again with the next answer if it fails.
+		if (stand.length > 0 && !this.#form) setTimeout(() => this.#loadForm().catch(() => {}));
 		const canJudge = until > 0 && sight?.compared > 0;
 		const parts = [
 			standing > 0 ? '' : 'Nothing is slower, failing or surging',

@@ -127,7 +127,7 @@ async fn each_range_has_the_same_legend() {
     page.until(&is("successful false,errors false", true)).await;
     let expected = [
         "slices of this length keep only errors apart",
-        "of such slices, only the mean is kept",
+        "slices of this length keep only the mean",
     ];
     assert_eq!(page.eval::<Vec<String>>(told).await, expected);
 }

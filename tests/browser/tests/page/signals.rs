@@ -75,7 +75,7 @@ async fn the_health_begins_with_what_needs_an_action_and_six_figures() {
         "Store answered",
         "nothing",
         "Shown until",
-        "1 of 1",
+        "4 of 4",
         "pages have enough requests",
         "Waiting for the store",
     ]) {

@@ -98,7 +98,8 @@ async fn who_may_only_read_has_no_button_that_writes() {
         let [answered, text] = page.eval::<[String; 2]>(POST).await;
         assert_eq!(answered, status);
         assert!(text.contains(error), "{text}");
-        page.until_shown("[data-panel=deploy] select option").await;
+        page.until("$$('[data-panel=deploy] select option').length > 0")
+            .await;
         let writes = usize::from(status == "201");
         assert_eq!(page.count("[data-panel=deploy] form").await, writes);
         assert_eq!(page.count("button[aria-label^=Remove]").await, writes);
