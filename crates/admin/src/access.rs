@@ -146,8 +146,8 @@ impl Access {
     }
 
     /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a browser can
-    /// ask for it. The user is the name of the person. Whitespace around `token`, such as a line end from a file, is removed. Creating the router with an
-    /// empty token fails.
+    /// ask for it. The user is the name of the person. Whitespace around `token`, such as a line end from a file, is
+    /// removed. Creating the router with an empty token fails.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
