@@ -39,7 +39,7 @@ pub async fn ask(name: &str, store: &Shared, time: &Time) -> Value {
     answers.insert("POST marks".to_owned(), mark);
     let removed = write(&app, "DELETE", &format!("marks?id={id}"), "").await;
     answers.insert("DELETE marks".to_owned(), removed);
-    let withdrawn = r#"{"id": "acknowledged", "acknowledged": false}"#;
+    let withdrawn = r#"{"id": "taken", "acknowledged": false}"#;
     let change = write(&app, "POST", "changes", withdrawn).await;
     answers.insert("POST changes".to_owned(), change);
     drop(present.rows);

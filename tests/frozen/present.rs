@@ -56,7 +56,7 @@ impl Present {
         }
         stand(store, time, hour).await;
         present.pulses[0]
-            .acknowledge_change("acknowledged", "ada")
+            .acknowledge_change("taken", "ada")
             .await
             .unwrap();
         if with_rows {
@@ -149,7 +149,7 @@ async fn stand(store: &Shared, time: &Time, since: i64) {
     let changes = [
         change("slower", "slower", PRODUCT, 0.04, 0.08),
         change("failing", "failing", "POST /checkout", 0.25, 1.0),
-        change("acknowledged", "surging", "GET /basket", 1.0, 4.0),
+        change("taken", "surging", "GET /basket", 1.0, 4.0),
         change("faster", "faster", "<unmatched>", 0.2, 0.1),
         change("silent", "silent", "GET /unfolded", 9.0, 0.5),
         change("instance", "instance", "<all>", 0.04, 0.08),
