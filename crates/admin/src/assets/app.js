@@ -188,13 +188,11 @@ function showProblems({ changes, problems: n, acknowledged, judged_until: until,
 	show($('problems'), n > 0 || isSeen);
 	const people = new Set(changes.flatMap(({ acknowledged: one }) => (one ? [visible(one.by)] : [])));
 	const by = acknowledged < n ? `${acknowledged} acknowledged` : `acknowledged by ${[...people].join(' and ')}`;
-	const words = n > 0 ? plural(n, 'problem') : 'no problem';
-	text($('problems'), acknowledged > 0 ? `${words}, ${by}` : words);
-	attr($('problems'), 'title', $('problems').shownText);
+	text($('problems'), (n > 0 ? plural(n, 'problem') : 'no problem') + (acknowledged > 0 ? `, ${by}` : ''));
 	attr($('problems'), 'data-status', n > acknowledged ? 'down' : n > 0 ? 'degraded' : 'ok');
 	attr($('problems'), 'href', link({ screen: 'overview' }));
 	view.problems = n;
-	const color = n > acknowledged ? '%23e5383b' : '%23f0a020';
+	const color = n > acknowledged ? '%23e5383b' : 'orange';
 	const dot = n > 0 ? `%3Ccircle cx='25' cy='7' r='7' fill='${color}' stroke='%23fff' stroke-width='2'/%3E` : '';
 	attr($('icon'), 'href', icon.replace('%3C/svg%3E', `${dot}%3C/svg%3E`));
 }
@@ -234,7 +232,6 @@ function report() {
 		const advice = Object.values(view.answers ?? {}).flatMap((answer) => answer.advice ?? []);
 		const sentences = problems(health, failure, advice);
 		sync($('warnings'), sentences, String, 'li', text);
-		// The screen of the health begins with them.
 		show($('warnings'), sentences.length > 0 && state.screen !== 'health');
 	}
 	tick();

@@ -19,7 +19,6 @@ export class Attention {
 	#all = false;
 	#form = null; // makes the button that acknowledges a change
 
-	/** `page`: the functions that screens call. */
 	constructor(page) {
 		this.page = page;
 		this.node = card('attention', 'Needs attention', { head: [this.#note, this.#more], parts: [this.#list] });
@@ -35,7 +34,7 @@ export class Attention {
 		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
 		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, marks, now, this.#form));
 		// After the first paint, and again with the next answer if it fails.
-		if (stand.length > 0 && !this.#form) setTimeout(() => this.#loadForm().catch(() => {}));
+		if (stand.length && !this.#form) setTimeout(() => this.#load());
 		const canJudge = until > 0 && sight?.compared > 0;
 		const parts = [
 			standing > 0 ? '' : 'Nothing is slower, failing or surging',
@@ -50,15 +49,18 @@ export class Attention {
 		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
 		const hidden = Math.max(stand.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);
-		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}, and ended ones` : 'Ended ones');
+		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}` : 'Ended ones');
 		show(this.#list, shown.length > 0);
 	}
 
-	async #loadForm() {
-		const { acknowledgement } = await import('./acknowledge.js');
-		if (this.#form) return;
-		this.#form = () => acknowledgement(this.page);
-		this.draw(...this.last);
+	#load() {
+		import('./acknowledge.js').then(
+			({ acknowledgement }) => {
+				this.#form ??= () => acknowledgement(this.page);
+				this.draw(...this.last);
+			},
+			() => {},
+		);
 	}
 }
 

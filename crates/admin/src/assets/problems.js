@@ -2,19 +2,18 @@
 
 import { plural, visible } from './format.js';
 
-const SHUTDOWN = 'dropped after the shutdown: shut the server down before the Pulse';
-const LOST = 'lost with the store, or while it was away for too long: add a replica, or raise replay_bytes';
+const LOST = 'lost with the store, or while it was away: add a replica, or raise replay_bytes';
 // The counts of losses, each with its noun, its fate, and what to do.
 const LOSSES = {
-	'recording.dropped': ['measurement', SHUTDOWN],
-	'recording.dropped_additions': ['addition', SHUTDOWN],
-	'recording.overflowed': ['request', 'counted as <overflow>: use fewer names of paths, or raise max_contexts'],
+	'recording.dropped': ['measurement', 'dropped: shut the server down before the Pulse'],
+	'recording.dropped_additions': ['addition', 'dropped: shut the server down before the Pulse'],
+	'recording.overflowed': ['request', 'counted as <overflow>: raise max_contexts'],
 	'flush.lost': ['measurement', LOST],
-	'flush.lost_additions': ['addition', `to counters and rankings ${LOST}`],
-	'flush.lost_details': ['detail', `of requests ${LOST}`],
-	'flush.store_resets': ['reset', 'of the store, whose earlier data is gone: turn on persistence'],
-	'fold.quarantined': ['value', 'dropped, as another program uses their keys: see Fold and journal in Health'],
-	'fold.skewed': ['measurement', 'dropped, as their times are in the future: set the clocks'],
+	'flush.lost_additions': ['addition', LOST],
+	'flush.lost_details': ['detail', LOST],
+	'flush.store_resets': ['reset', 'of the store: turn on persistence'],
+	'fold.quarantined': ['value', 'dropped: another program uses the key'],
+	'fold.skewed': ['measurement', 'dropped: set the clocks'],
 };
 
 /**

@@ -131,7 +131,8 @@ async fn explain(shop: &Shop, incident: &Incident) -> Page {
             &format!("{IS_SLOW}($(`{row}`)) === {is_timer_slow}"),
         )
         .await;
-        let code = format!("$$('{TIMER}').filter((row) => row.innerText.includes('not in any timer'))");
+        let code =
+            format!("$$('{TIMER}').filter((row) => row.innerText.includes('not in any timer'))");
         seen(
             &page,
             TIMER,

@@ -31,7 +31,7 @@ async fn until_told(page: &Page, text: &str, [status, colour]: [&str; 2]) {
 }
 
 const RED: [&str; 2] = ["down", "%23e5383b"];
-const AMBER: [&str; 2] = ["degraded", "%23f0a020"];
+const AMBER: [&str; 2] = ["degraded", "orange"];
 
 /// Acknowledges the change of a page, and withdraws the acknowledgement. The demo must have no other problem.
 pub(crate) async fn a_change_that_is_acknowledged_on_one_page_is_acknowledged_on_another(
