@@ -26,6 +26,8 @@ thread_local! {
 static NO_DETAILS: RequestDetails<'static> = RequestDetails {
     trace_id: None,
     path: None,
+    queue: None,
+    timers: None,
 };
 
 /// The measurement of one request. Dropping it without an end records the request as cancelled or panicked.
@@ -322,7 +324,11 @@ impl Guard {
         // This order keeps timers from covering more than the request's time, and from being drained before the
         // request.
         let timers = scope.map(|scope| scope.end(&entry));
-        finish(&entry, self.start, ended, &self.polls, &details.details());
+        let of_request = RequestDetails {
+            timers: timers.as_ref(),
+            ..details.details()
+        };
+        finish(&entry, self.start, ended, &self.polls, &of_request);
         if let Some(timers) = timers {
             timers.add_to(&entry);
         }

@@ -272,9 +272,15 @@ impl Service {
             built(linked.store(store.clone()))
         };
         let (first, second) = (instance("web-1"), instance("web-2"));
-        let order = async |Path(id): Path<u32>| match id {
-            ..100 => StatusCode::OK,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
+        let timing = first.clone();
+        let order = async move |Path(id): Path<u32>| {
+            for _ in 0..3 {
+                timing.timer("db:find_order").stop();
+            }
+            match id {
+                ..100 => StatusCode::OK,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            }
         };
         let app = Router::new().route("/orders/{id}", get(order));
         let service = Self::serve(first.clone(), app.layer(first.layer())).await;

@@ -12,10 +12,9 @@ import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
 import { pathTarget } from './path_target.js';
-import { keptRequests, requestColumns, requestKey } from './requests.js';
+import { keptRequests, requestTable } from './requests.js';
 import { runBy } from './run_by.js';
 import { isZoomed, link, range, state } from './state.js';
-import { Table } from './table.js';
 import { Tiles } from './tiles.js';
 import { timeGoes } from './time_goes.js';
 import { Trends } from './trends.js';
@@ -53,12 +52,7 @@ export function mount(root, page) {
 	const histogram = card('histogram', 'Distribution', { head, parts: [picture, distribution.node] });
 	offerExport('Distribution', 'histogram', picture, () => histogramRows(shape));
 	const timeTable = timeGoes(name === '<unmatched>' ? 'No timer ran within these requests' : undefined);
-	const requests = new Table({
-		name: 'slow-requests',
-		caption: 'Slowest requests',
-		key: requestKey,
-		columns: requestColumns(false),
-	});
+	const requests = requestTable(false, { name: 'slow-requests', caption: 'Slowest requests' });
 	const listed = anchor(link({ screen: 'slowest', context: state.context }), 'All listed');
 	listed.className = 'button quiet';
 	show(listed, !isTimer);

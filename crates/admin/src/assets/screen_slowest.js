@@ -6,9 +6,8 @@ import { choice } from './choice.js';
 import { attr, button, el, labelled, show, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
 import { plural, visible } from './format.js';
-import { requestColumns } from './requests.js';
+import { requestTable } from './requests.js';
 import { state } from './state.js';
-import { Table } from './table.js';
 
 const ROWS = 100;
 const PER_PATH = '5'; // unless another number is chosen, so that one path does not fill the table
@@ -29,13 +28,7 @@ const KEPT =
  * @param {object} page the functions that screens call
  */
 export function mount(root, page) {
-	const requests = new Table({
-		name: 'slowest-requests',
-		caption: 'Slowest requests',
-		href: true,
-		columns: requestColumns(true),
-		key: (row) => `${row.ended} ${row.duration} ${row.instance} ${row.context} ${row.trace_id}`,
-	});
+	const requests = requestTable(true, { name: 'slowest-requests', caption: 'Slowest requests', href: true });
 	const field = filterField(page);
 	const hours = choice(page, 'name', 'Hour');
 	const statuses = choice(page, 'status', 'Status');

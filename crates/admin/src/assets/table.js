@@ -11,7 +11,8 @@ import { ENOUGH } from './tiles.js';
 /**
  * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is the exported value; `sort`
  * makes the heading a button; `title` explains it. The first column names the row. `href` makes a click on a row open
- * its link. `allRows()` resolves to the rows of all pages, for a file.
+ * its link. `details(cell, row)` draws what the button `.opener` opens below its row. `allRows()` resolves to the rows
+ * of all pages, for a file.
  */
 export class Table {
 	#columns;
@@ -20,6 +21,7 @@ export class Table {
 	#body = el('tbody');
 	#note = el('p', 'note');
 	#headers = new Map();
+	#opened = new Set(); // keys of rows
 
 	constructor({ name, caption, columns, ...options }) {
 		this.#columns = columns;
@@ -32,6 +34,7 @@ export class Table {
 		scroll.tabIndex = 0;
 		this.node = el('div', 'table', scroll, this.#note);
 		offerExport(caption, name, this.node, async () => this.exported(await options.allRows?.()));
+		if (options.details) this.#body.addEventListener('click', (event) => this.#toggle(event));
 		if (options.href) this.#body.addEventListener('click', (event) => this.#open(event));
 	}
 
@@ -42,6 +45,14 @@ export class Table {
 		if (sort) cell.firstChild.dataset.sort = id;
 		this.#headers.set(id, cell);
 		return cell;
+	}
+
+	/** Opens or closes the details of a row. */
+	#toggle({ target }) {
+		if (!target.closest('.opener')) return;
+		const { key } = target.closest('tr').dataset;
+		if (!this.#opened.delete(key)) this.#opened.add(key);
+		this.draw(this.#rows, this.#note.textContent);
 	}
 
 	/** Opens the row also for a click outside the link, unless the click ends a selection of text. */
@@ -68,21 +79,27 @@ export class Table {
 	/** Draws the rows, at most `most` of them, or `note` instead. */
 	draw(rows, note = '', most = rows.length) {
 		this.#rows = rows;
-		const { key, mark } = this.#options;
+		const { key, mark, details } = this.#options;
+		const isOpen = (row) => this.#opened.has(key(row));
+		const shown = rows.slice(0, most).flatMap((row) => (isOpen(row) ? [row, { detailsOf: row }] : [row]));
+		const keyOf = (row) => (row.detailsOf ? `${key(row.detailsOf)} details` : key(row));
 		const update = (node, row) => {
+			if (row.detailsOf) return details(node.firstChild, row.detailsOf);
 			attr(node, 'data-key', key(row));
 			mark?.(node, row);
 			this.#columns.forEach(({ draw, text: words }, at) => {
 				if (draw) draw(node.children[at], row);
 				else text(node.children[at], words(row));
 			});
+			if (details) attr(node.querySelector('.opener'), 'aria-expanded', isOpen(row));
 		};
-		sync(this.#body, rows.slice(0, most), key, () => this.#create(), update, true);
+		sync(this.#body, shown, keyOf, (row) => this.#create(row.detailsOf), update, !details);
 		say(this.#note, note);
 		show(this.table.parentNode, rows.length > 0 || note === '');
 	}
 
-	#create() {
+	#create(isDetails) {
+		if (isDetails) return el('tr', 'details', Object.assign(el('td'), { colSpan: this.#columns.length }));
 		const cells = this.#columns.map(({ id, label, className }, at) => {
 			const cell = el(at === 0 ? 'th' : 'td', className ?? '');
 			if (at === 0) cell.scope = 'row';

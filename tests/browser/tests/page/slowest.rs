@@ -1,5 +1,6 @@
 //! The slowest requests: the filters, the traces, and the targets of the paths.
 
+use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
 use pulse_browser::proxy::ReverseProxy;
 use pulse_browser::rig::http::Client;
@@ -97,11 +98,52 @@ async fn one_path_does_not_fill_the_table_and_each_filter_is_part_of_the_url() {
 }
 
 #[tokio::test]
+async fn a_request_opens_and_shows_its_parts() {
+    let service = Service::with_slow_requests("").await;
+    let page = Page::open(&service.screen(ORDERS)).await;
+    let opener = format!("[data-table] tr:has(button[aria-label*=\"{ID}\"]) .opener");
+    page.until_shown(&opener).await;
+    let is_open = format!("$('{opener}').ariaExpanded");
+    assert_eq!(page.eval::<String>(&is_open).await, "false");
+    page.click(&opener).await;
+    page.until_shown("tr.details").await;
+    // The row stays open when the page is drawn anew, and on a phone no part is beside the screen.
+    for size in [Size::DESKTOP, Size::PHONE] {
+        page.resize(size).await;
+        page.poll().await;
+        assert_eq!(page.eval::<String>(&is_open).await, "true");
+        let parts = page.texts("tr.details li").await;
+        assert_eq!(parts.len(), 2, "{parts:?}");
+        for part in ["db:find_order", "3×", "outside of timers"] {
+            assert!(parts.concat().contains(part), "{parts:?}");
+        }
+        let words = page.text("tr.details p").await;
+        for part in ["Computing ", ", waiting ", ", longest poll "] {
+            assert!(words.contains(part), "{words}");
+        }
+        let is_within = "element.getBoundingClientRect().right <= innerWidth";
+        let within: Vec<bool> = page.each("tr.details :is(p, li)", is_within).await;
+        assert_eq!(within, [true; 3], "{size:?}");
+    }
+    judge(&page).await;
+    page.click(&opener).await;
+    page.until("!$('tr.details')").await;
+    // The layer has not seen this request.
+    page.go(&service.screen("slowest?context=POST%20%2Freport"))
+        .await;
+    page.until_shown(".opener").await;
+    page.click(".opener").await;
+    page.until_shown("tr.details").await;
+    let words = page.text("tr.details").await;
+    assert!(words.starts_with("Measured elsewhere"), "{words}");
+}
+
+#[tokio::test]
 async fn a_trace_id_is_copied_and_says_so() {
     let service = Service::with_slow_requests("").await;
     let page = Page::open(&service.screen(ORDERS)).await;
     let row = format!("table[data-table] tbody tr:has(button[aria-label*=\"{ID}\"])");
-    let button = format!("{row} button");
+    let button = format!("{row} td[data-column=trace] button");
     let label = format!("$('{button}').ariaLabel");
     let says = |text: &str| format!("$('{button}').textContent === '{text}'");
     page.until_shown(&button).await;

@@ -47,7 +47,7 @@ pub use self::paths::{PathRow, Paths, PathsQuery, Sort};
 #[cfg(feature = "rankings")]
 pub use self::rankings::{RankedRow, RankingPart, RankingQuery};
 pub use self::series::{Series, SeriesQuery};
-pub use self::slow_requests::ListedRequest;
+pub use self::slow_requests::{ListedRequest, ListedTimer};
 pub use self::slowest_requests::{
     ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
 };

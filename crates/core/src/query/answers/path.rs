@@ -199,8 +199,8 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
             Kind::Http => Advice::about(&outcomes, context == UNMATCHED),
             _ => Vec::new(),
         },
-        slowest_requests: BothHours::new(&listed, SlowRequests::slowest),
-        failed_requests: BothHours::new(&listed, SlowRequests::failed),
+        slowest_requests: BothHours::new(source, &listed, SlowRequests::slowest).await?,
+        failed_requests: BothHours::new(source, &listed, SlowRequests::failed).await?,
         changes: changes_of(source, &id).await?,
         path_target: target_of(source, &id).await?,
     })

@@ -327,10 +327,6 @@ pub(in crate::query) async fn slowest_requests(
         lists_in_all,
         instances,
         total: requests.len(),
-        requests: requests
-            .into_iter()
-            .take(limit)
-            .map(ListedRequest::new)
-            .collect(),
+        requests: ListedRequest::all(source, requests.into_iter().take(limit).collect()).await?,
     })
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::measured::{ContextName, fails_more, share};
+use crate::query::store_reader::TimerNames;
 use crate::query::windows::sums::{PartSums, RunningTimer};
 use crate::query::{QueryError, Source, Window};
 use tower_pulse_model::aggregate::Aggregate;
@@ -155,6 +156,12 @@ impl TimerPath {
     }
 }
 
+/// The name of a timer, or its id if the name is unknown.
+pub(super) fn timer_name(names: Option<&TimerNames>, id: RecordId) -> String {
+    let name = names.and_then(|names| names.get(&id));
+    name.map_or_else(|| format!("<{id}>"), |name| name.to_string())
+}
+
 impl RequestTimers {
     /// The timers within the requests of a context of this kind. Only HTTP requests have timers.
     pub(super) async fn new(
@@ -176,10 +183,7 @@ impl RequestTimers {
             true => None,
             false => Some(source.reader.timer_names().await?),
         };
-        let name = |id| {
-            let name = names.as_ref().and_then(|names| names.get(&id));
-            name.map_or_else(|| format!("<{id}>"), |name| name.to_string())
-        };
+        let name = |id| timer_name(names.as_deref(), id);
         let requests = (sums.times.count, sums.times.sum);
         let within = timers
             .iter()
