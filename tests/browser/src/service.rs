@@ -307,6 +307,34 @@ impl Service {
         }
     }
 
+    /// A service in which 12 requests of a path have been in flight for four minutes.
+    pub async fn hanging() -> Self {
+        let (clock, hand) = Clock::manual(Clock::system().now_seconds());
+        let pulse = built(Pulse::builder().clock(clock).instance("web-1"));
+        let order = async |Path(id): Path<u32>| match id {
+            0 => StatusCode::OK,
+            _ => std::future::pending().await,
+        };
+        let app = Router::new().route("/orders/{id}", get(order));
+        let service = Self::serve(pulse.clone(), app.layer(pulse.layer())).await;
+        let address = service.address();
+        let mut client = Client::connect(address).await;
+        client.get("/orders/0").await;
+        for _ in 0..12 {
+            tokio::spawn(async move { Client::connect(address).await.get("/orders/1").await });
+        }
+        while pulse.health().recording.in_flight < 12 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        service.flush().await;
+        for seconds in [240, 1] {
+            let sent = pulse.simulation().heartbeat().await;
+            sent.expect("a store in memory");
+            hand.advance(Duration::from_secs(seconds));
+        }
+        service
+    }
+
     /// A service in which all names are from [`HOSTILE`].
     pub async fn hostile() -> Self {
         let named = builder().service(HOSTILE[0]).instance(HOSTILE[1]);

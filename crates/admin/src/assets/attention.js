@@ -4,7 +4,7 @@ import { cost, explanation, headline, level, since, sure, takenBy, values } from
 import { card } from './card.js';
 import { contextParts } from './context.js';
 import { attr, button, el, show, sync, text } from './dom.js';
-import { moment, plural, visible } from './format.js';
+import { moment, plural, span, visible } from './format.js';
 import { linkTo } from './table.js';
 
 const SHOWN = 5;
@@ -25,11 +25,13 @@ export class Attention {
 
 	draw(log, marks, now) {
 		this.last = [log, marks, now];
-		const { changes, judged_until: until, standing, sight } = log;
+		const { changes, judged_until: until, sight, hanging = [] } = log;
+		const standing = log.standing + hanging.length;
 		const stand = changes.filter((change) => change.stands);
 		const ended = changes.filter((change) => !change.stands);
 		const watched = log.watched.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
-		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
+		const hang = hanging.map((page) => ({ ...page, kind: 'hanging', id: `${page.context} hanging` }));
+		const shown = hang.concat(this.#all ? changes : stand.slice(0, SHOWN), watched);
 		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, marks, now));
 		const canJudge = until > 0 && sight?.compared > 0;
 		const parts = [
@@ -45,7 +47,7 @@ export class Attention {
 		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
 		const hidden = Math.max(stand.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);
-		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}, and the past` : 'What has ended');
+		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${log.standing}, and the past` : 'What has ended');
 		show(this.#list, shown.length > 0);
 	}
 }
@@ -62,6 +64,12 @@ function create(change) {
 function update(node, change, marks, now) {
 	const [label, name, start, change_, suspect, certainty] = node.children;
 	attr(name, 'href', linkTo(change));
+	if (change.kind === 'hanging') {
+		const where = change.instances.map(visible).join(', ');
+		attr(label, 'data-level', level(change));
+		text(label, 'hanging');
+		return text(suspect, `${change.in_flight} in flight on ${where}, none ended for ${span(change.seconds)}`);
+	}
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
 	node.classList.toggle('ended', !change.stands);
 	text(label, headline(change));

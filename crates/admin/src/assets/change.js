@@ -2,7 +2,7 @@
 
 import { delta, duration, moment, percent, rate, span, visible } from './format.js';
 
-const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', instance: 'bad', surging: 'warn', faster: 'good' };
+const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', hanging: 'bad', instance: 'bad', faster: 'good' };
 
 export const level = (change) => LEVELS[change.kind] ?? 'warn';
 

@@ -22,6 +22,7 @@ import { changePanel } from './verdict.js';
 import { week } from './week.js';
 
 const INSTANCES = 12;
+const OF_TIMER = ['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target'];
 const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
 
 export function mount(root, page) {
@@ -34,7 +35,7 @@ export function mount(root, page) {
 	const [, method = null, path = null] = /^([A-Z]{3,10}) (\/.*)$/s.exec(name) ?? [];
 	const title = el('h2', 'title', ...contextParts({ ...context, method, path }));
 	const back = anchor(link({ screen: isTimer ? 'timers' : 'paths' }), isTimer ? 'Timers' : 'Paths');
-	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
+	const tiles = new Tiles(isTimer ? OF_TIMER : undefined);
 	if (isTimer) tiles.name('Calls');
 	const outcomes = el('div', 'tile outcomes');
 	outcomes.dataset.panel = 'outcomes';
@@ -115,7 +116,10 @@ export function mount(root, page) {
 				standing = first;
 				if (first) page.ask();
 			}
-			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
+			tiles.draw(
+				{ ...window, in_flight: path.in_flight },
+				{ now, target: isTimer ? null : page.config.target, length: lengthName() },
+			);
 			page.complete(window, window.count > 0);
 			advise(path.advice ?? []);
 			drawOutcomes(outcomes, window);

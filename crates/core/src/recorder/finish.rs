@@ -24,6 +24,17 @@ impl ContextHandle {
         self.cells.record(thread_number(), sample, []);
     }
 
+    /// Counts a request that begins, on the thread of this number.
+    #[inline(always)]
+    pub fn begin(&self, thread: usize) {
+        self.cells.begin(thread);
+    }
+
+    /// Counts a request that began and is not recorded here.
+    pub fn abandon(&self) {
+        self.cells.abandon();
+    }
+
     /// Records a request that began at `start`, had these polls, ends now, and is no longer in flight.
     #[inline(always)]
     pub fn finish_request(

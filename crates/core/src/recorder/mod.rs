@@ -5,8 +5,8 @@
 //! and `recording` (the state that all contexts share). Then read `timer`, `counter` and `ranking` (measurements of the
 //! application's own code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and
 //! `timer_cells` (which timers ran within which requests), `queue` (how long requests have waited in front of this
-//! process), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one), and `finish` (where a
-//! request ends). Last, read `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the
+//! process), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one), `finish` (where a
+//! request ends), and `in_flight` (which requests have not ended). Last, read `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the
 //! batch), `minute_reports` (the minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
@@ -18,6 +18,7 @@ mod drain;
 pub mod exemplars;
 mod finish;
 mod flush_counters;
+mod in_flight;
 mod interval_union;
 mod limits;
 mod minute_reports;
@@ -256,6 +257,7 @@ impl Recorder {
             status: ended.status(),
         };
         let (thread, nanos) = (thread_number(), nanos_of(duration));
+        entry.begin(thread);
         entry.record_ended(thread, nanos, ended, &RequestDetails::default(), []);
     }
 

@@ -5,6 +5,7 @@ use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
+use crate::accessibility::judge;
 use crate::{keys, open, turn};
 
 const SEARCH: &str = "GET /search";
@@ -121,4 +122,32 @@ async fn a_phone_has_a_header_of_one_line_and_cards_to_fix_first() {
     page.click("nav a[data-screen=paths]").await;
     page.until_screen("paths").await;
     assert!(!page.is_shown("nav a").await);
+}
+
+#[tokio::test]
+async fn a_path_that_hangs_is_a_problem_of_its_own() {
+    let service = Service::hanging().await;
+    let page = Page::open(&service.screen("overview")).await;
+    let line = "[data-panel=attention] li[data-kind=hanging]";
+    for size in [Size::PHONE, Size::DESKTOP] {
+        page.resize(size).await;
+        page.until_shown(line).await;
+        let words = page.text(line).await;
+        for part in [
+            "hanging",
+            "/orders/{id}",
+            "12 in flight on web-1, none ended for 4\u{202f}min",
+        ] {
+            assert!(words.contains(part), "{words:?} lacks {part:?}");
+        }
+        let bottom = format!("$('{line}').getBoundingClientRect().bottom <= innerHeight");
+        assert!(page.eval::<bool>(&bottom).await, "{size:?}");
+    }
+    assert_eq!(page.text("#problems").await, "1 problem");
+    assert!(page.eval::<bool>(HAS_DOT).await);
+    judge(&page).await;
+    page.click(&format!("{line} a")).await;
+    page.until_screen("path").await;
+    page.until("$('[data-tile=in-flight] .value')?.textContent === '12'")
+        .await;
 }

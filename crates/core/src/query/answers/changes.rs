@@ -7,6 +7,7 @@ use tower_pulse_model::order::InOrder;
 use serde::{Deserialize, Serialize};
 
 use super::deploy_verdict::DeployVerdict;
+use super::hanging::{HangingPath, hanging};
 use super::measured::{ContextName, share};
 use super::{MAX_ROWS, check_limit};
 use crate::query::question::or_any;
@@ -34,7 +35,10 @@ pub struct Changes {
     #[serde(rename = "standing")]
     pub ongoing: usize,
     /// Number of ongoing changes that need attention: all except acknowledged changes and changes of the kind `faster`.
+    /// Each of `hanging` counts as well.
     pub problems: usize,
+    /// The paths of which requests are in flight and none ends; empty if the question has a kind.
+    pub hanging: Vec<HangingPath>,
     /// The changes. Ongoing changes come first, by the time that they cost.
     pub changes: Vec<ChangeRow>,
     /// Contexts that were probably, but not certainly, slower in the last judged minute: at most 10, the most certain
@@ -138,12 +142,17 @@ pub(in crate::query) async fn changes(
         .filter(|change| kind.is_none_or(|kind| change.kind == kind))
         .collect();
     matching.order_by(|a, b| a.by_urgency(b));
+    let hanging = match kind {
+        None => hanging(source).await?,
+        Some(_) => Vec::new(),
+    };
     Ok(Changes {
         judged_until: log.judged_until(),
         sight: log.judged.sight,
         total: matching.len(),
         ongoing: matching.iter().filter(|c| c.ended.is_none()).count(),
-        problems: matching.iter().filter(|c| is_problem(c)).count(),
+        problems: matching.iter().filter(|c| is_problem(c)).count() + hanging.len(),
+        hanging,
         changes: matching
             .into_iter()
             .skip(query.offset)

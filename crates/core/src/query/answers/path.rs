@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::changes::{ChangeRow, changes_of};
 use super::compared::ComparedWindow;
+use super::hanging::in_flight_of;
 use super::measured::{ContextName, Outcomes, Times};
 use super::path_targets::{TargetBudget, target_of};
 use super::slow_requests::{BothHours, both_hours};
@@ -56,6 +57,10 @@ pub struct Path {
     advice: Vec<Advice>,
     /// The context's own target, if it has one.
     path_target: Option<TargetBudget>,
+    /// Requests in flight in all instances, as of their last heartbeats; `None` for timers, or if it is unknown.
+    ///
+    /// An instance reports the 16 paths with the most requests in flight.
+    pub in_flight: Option<u64>,
     /// The window, if the question has a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<PathWindow>,
@@ -203,6 +208,10 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
         failed_requests: BothHours::new(source, &listed, SlowRequests::failed).await?,
         changes: changes_of(source, &id).await?,
         path_target: target_of(source, &id).await?,
+        in_flight: match id.kind {
+            Kind::Http => in_flight_of(source, &id).await?,
+            _ => None,
+        },
     })
 }
 

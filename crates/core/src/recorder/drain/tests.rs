@@ -73,7 +73,7 @@ fn totals_tell_of_traces_and_of_a_target() {
     let finish = |context: &str, millis, status: u16, trace_id| {
         let entry = recorder.entry(Kind::Http, context);
         let start = entry.recording().clock().tick();
-        entry.recording().request_started();
+        entry.recording().request_started(0);
         recorder.advance(millis);
         let ended = Ended {
             outcome: Outcome::from_status(status),
