@@ -214,7 +214,8 @@ pub struct Measured {
     pub times: Times,
     /// Sum of all access times, in seconds.
     pub total: f64,
-    /// The share of the requests below the target, 0 to 1; `None` for timers, and without a `target`.
+    /// The share of the requests below the target, 0 to 1: the context's own target, or else that of all requests.
+    /// `None` for timers, and without a target.
     pub below_target: Option<f64>,
     /// Counts by outcome.
     pub outcomes: Outcomes,

@@ -81,9 +81,13 @@ impl Windows {
     /// Cancel safe: records that were read are kept.
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
         let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
-        let (until, target) = (span.recorded_until, self.targets.seconds());
-        let now = state.summaries(&ready, 0, until, target, &mut budget).await;
-        let before = state.summaries(&ready, 1, until, target, &mut budget).await;
+        let (until, targets) = (span.recorded_until, &self.targets);
+        let now = state
+            .summaries(&ready, 0, until, targets, &mut budget)
+            .await;
+        let before = state
+            .summaries(&ready, 1, until, targets, &mut budget)
+            .await;
         Ok(WindowSums {
             contexts: state.contexts.clone(),
             now,
@@ -145,8 +149,7 @@ impl Windows {
         let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let mut counts = Vec::with_capacity(self.targets.of_paths.len());
         for target in &self.targets.of_paths {
-            let id = RecordId::new(target.context.kind, &target.context.name);
-            let sums = state.sums_of(&ready, 0, id);
+            let sums = state.sums_of(&ready, 0, target.id);
             counts.push(sums.map_or_else(TargetCounts::default, |sums| {
                 TargetCounts::new(target, &sums)
             }));

@@ -76,7 +76,7 @@ pub struct Summary {
     pub outcomes: OutcomeCounts,
     /// The median, the 95th and the 99th percentile, in seconds.
     pub percentiles: [Option<f64>; 3],
-    /// The share of the requests below the target; `None` without a target.
+    /// The share of the requests below the context's target; `None` without a target.
     pub below_target: Option<f64>,
     /// The timer that the requests run most often, and the number of its runs; `None` if no timer runs more than 20
     /// times per request.
