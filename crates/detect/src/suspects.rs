@@ -113,16 +113,6 @@ pub fn deploys(since: i64, marks: &[Mark]) -> Vec<Suspect> {
         .collect()
 }
 
-/// The timer that the whole change is about.
-pub fn whole_timer(change: &Change, timer: &str) -> Suspect {
-    Suspect::Timer {
-        timer: timer.into(),
-        then: change.then,
-        now: change.now,
-        share: 1.0,
-    }
-}
-
 /// The instance that the whole change is about, if there is one.
 pub fn own_instance(change: &Change) -> Option<Suspect> {
     let instance = change.instance.clone()?;

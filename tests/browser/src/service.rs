@@ -264,7 +264,8 @@ impl Service {
         let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
         let instance = |name: &str| {
             let named = builder().instance(name).keep_trace_ids(true);
-            let target = named.target_for("GET /orders/{id}", Duration::from_millis(250), 0.9);
+            let target = named.target(Duration::from_secs(60));
+            let target = target.target_for("GET /orders/{id}", Duration::from_millis(250), 0.9);
             let linked = match url {
                 "" => target,
                 url => target.trace_url(url),

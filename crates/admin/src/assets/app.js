@@ -322,6 +322,7 @@ async function mountScreen() {
 function controls() {
 	// Screens that have no entry of their own in the navigation.
 	const partOf = { instance: 'health', path: state.kind === 'timer' ? 'timers' : 'paths' };
+	if (state.context === '<queue>') partOf.path = 'overview';
 	for (const node of all('nav a')) {
 		const own = node.dataset.screen;
 		attr(node, 'href', link({ screen: own }));

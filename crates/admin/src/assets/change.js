@@ -10,7 +10,8 @@ export const level = (change) => LEVELS[change.kind] ?? 'warn';
 export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;
 
 /** +48% slower, 2.6× slower, 24% failing, silent */
-export function headline({ kind, now, ratio, is_tail: isTail }) {
+export function headline({ context, kind, now, ratio, is_tail: isTail }) {
+	if (context === '<queue>') return `${delta(ratio)} ${kind === 'faster' ? 'shorter' : 'longer'} wait`;
 	if (kind === 'failing') return `${percent(now, 1)} failing`;
 	if (kind === 'silent' || !(ratio > 0)) return visible(kind);
 	if (kind === 'surging') return against(ratio, 'the traffic');
@@ -26,15 +27,19 @@ export function keepStanding(changes) {
 	standing = new Map();
 	for (const change of changes.filter(({ stands }) => stands).reverse()) {
 		for (const { timer } of change.suspects ?? []) if (timer) standing.set(`timer ${timer}`, change);
-		standing.set(`http ${change.context}`, change);
+		standing.set(change.context === '<queue>' ? 'timer queue' : `http ${change.context}`, change);
 	}
 }
 
 /** The ongoing change of a context, or the one that a timer is a suspect of. */
 export const standingOn = (kind, name) => standing.get(`${kind} ${name}`);
 
-/** Whether a change concerns all pages, or all pages of an instance. */
-export const isOfAll = (change) => change.context === '<all>';
+/** Whether a change concerns all pages, or all pages of an instance. All requests wait in the queue. */
+export const isOfAll = (change) => ['<all>', '<queue>'].includes(change.context);
+
+/** The change that makes requests wait longer in the queue, if there is one. */
+export const longerWait = (changes) =>
+	changes.find(({ context, kind, stands }) => stands && kind === 'slower' && context === '<queue>');
 
 /** 26 ms → 40 ms */
 export function values({ kind, then, now }) {
@@ -44,8 +49,10 @@ export function values({ kind, then, now }) {
 }
 
 /** The extra time from slower requests, without the time from more requests. "Fix first" names it as the saving. */
-export const cost = ({ kind, from_code: code }) =>
-	kind === 'slower' && code > 0.0005 ? `, ${duration(code)} more work each minute` : '';
+export const cost = ({ context, kind, from_code: code }) =>
+	kind === 'slower' && code > 0.0005
+		? `, ${duration(code)} more ${context === '<queue>' ? 'waiting' : 'work'} each minute`
+		: '';
 
 export function since(change, now) {
 	return `since ${moment(change.since, now)} (${span(now - change.since)})`;
@@ -89,6 +96,7 @@ export function explanation(change, marks, now, timers = []) {
 	const known = [...failing.map(fails), ...suspects(change, marks, now)];
 	const none =
 		change.kind === 'failing' && !timers.length ? 'Its page says what fails.' : 'No timer or instance stands out.';
-	const first = known.length ? `Suspect: ${known.join('; ')}.` : none;
+	const queued = change.context === '<queue>' && 'The wait is in front of the instances, not in a page.';
+	const first = known.length ? `Suspect: ${known.join('; ')}.` : queued || none;
 	return `${first} ${deployVerdict(change)}`.trim();
 }

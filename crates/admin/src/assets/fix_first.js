@@ -5,11 +5,9 @@ import { delta, duration, moment, percent, rate, span, visible } from './format.
 import { seconds } from './state.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
 
-const A_MINUTE_OR_TWO = 120; // seconds by which a row may be shorter than the range
-
 /** The reason for a row in words, and its start. Reports of instances may cover only the end of the range. */
 function why({ reason, cause, instance, window: { from, to } }) {
-	const part = seconds() - (to - from) > A_MINUTE_OR_TWO ? ` (figures of ${span(to - from)})` : '';
+	const part = seconds() - (to - from) > 120 ? ` (figures of ${span(to - from)})` : '';
 	const words = {
 		instance: () => `${visible(instance)} is out of line${part}`,
 		failing: () => `fails ${percent(cause.now, 1)} of its requests`,

@@ -3,6 +3,7 @@
 import { Attention } from './attention.js';
 import { question } from './api.js';
 import { anchor, card } from './card.js';
+import { longerWait } from './change.js';
 import { fixFirst } from './fix_first.js';
 import { span } from './format.js';
 import { attr } from './dom.js';
@@ -38,8 +39,9 @@ export function mount(root, page) {
 			const standing = (changes?.changes ?? []).filter((change) => change.stands && isInRange(change));
 			if (changes) attention.draw(changes, marked, now);
 			if (overview) {
-				const { window, in_flight: inFlight, target, advice, burning } = overview;
-				tiles.draw({ ...window, in_flight: inFlight }, { now, target, length: lengthName() });
+				const { window, in_flight: inFlight, queue, target, advice, burning } = overview;
+				const longer = longerWait(standing);
+				tiles.draw({ ...window, queue, in_flight: inFlight }, { now, target, length: lengthName(), longer });
 				page.complete(window, window.count > 0);
 				const wasEmpty = isEmpty;
 				isEmpty = window.count === 0;

@@ -3,18 +3,18 @@
 import { adviceCards } from './advice.js';
 import { question, serverNow } from './api.js';
 import { anchor, card, offerExport } from './card.js';
-import { isOfAll } from './change.js';
+import { isOfAll, longerWait } from './change.js';
 import { contextParts } from './context.js';
 import { attr, el, say, show, text } from './dom.js';
 import { moment } from './format.js';
 import { drawHistogram, histogramRows, histogramTable } from './hist.js';
-import { drawInstances, instanceTable } from './instances.js';
+import { AROUND_QUEUE, drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
 import { pathTarget } from './path_target.js';
 import { keptRequests, requestColumns, requestKey } from './requests.js';
 import { runBy } from './run_by.js';
-import { isZoomed, link, range, state } from './state.js';
+import { isInRange, isZoomed, link, range, state } from './state.js';
 import { Table } from './table.js';
 import { Tiles } from './tiles.js';
 import { timeGoes } from './time_goes.js';
@@ -26,23 +26,25 @@ const INSTANCES = 12;
 const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
 
 export function mount(root, page) {
-	// For a change of `<queue>`, the wait in front of the service, the timer `queue` is shown.
-	const isQueue = state.context === '<queue>';
+	// The wait in front of the service, `<queue>`, is recorded as the timer `queue`.
+	const isQueue = state.context === '<queue>' || (state.kind === 'timer' && state.context === 'queue');
 	const isTimer = isQueue || state.kind === 'timer';
 	const name = isQueue ? 'queue' : state.context;
 	const context = { context: name, kind: isTimer ? 'timer' : 'http' };
 	// A link names the context by its method and path: "GET /users/{id}".
 	const [, method = null, path = null] = /^([A-Z]{3,10}) (\/.*)$/s.exec(name) ?? [];
 	const title = el('h2', 'title', ...contextParts({ ...context, method, path }));
-	const back = anchor(link({ screen: isTimer ? 'timers' : 'paths' }), isTimer ? 'Timers' : 'Paths');
-	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
-	if (isTimer) tiles.name('Calls');
+	const screen = isQueue ? 'overview' : isTimer ? 'timers' : 'paths';
+	const back = anchor(link({ screen }), screen[0].toUpperCase() + screen.slice(1));
+	const shown = ['requests', 'mean', 'p50', 'p95', 'p99'];
+	const tiles = new Tiles(isQueue ? shown : [...shown, 'queue', 'errors', 'target']);
+	if (isTimer && !isQueue) tiles.name('Calls');
 	const outcomes = el('div', 'tile outcomes');
 	outcomes.dataset.panel = 'outcomes';
-	tiles.node.append(outcomes);
-	const trends = new Trends(page, name, context.kind);
-	const change = changePanel(page, { isTimer });
-	const users = runBy();
+	if (!isQueue) tiles.node.append(outcomes);
+	const trends = new Trends(page, name, context.kind, isQueue ? ['Requests', 'Wait'] : undefined);
+	const change = changePanel(page, { isTimer: isTimer && !isQueue });
+	const users = runBy(isQueue);
 	const target = pathTarget();
 	/** @type {any} */
 	let shape = {}; // of the histogram
@@ -62,7 +64,7 @@ export function mount(root, page) {
 	const listed = anchor(link({ screen: 'slowest', context: state.context }), 'All listed');
 	listed.className = 'button quiet';
 	show(listed, !isTimer);
-	const instances = instanceTable('instances');
+	const instances = instanceTable('instances', isQueue ? AROUND_QUEUE : undefined);
 	const usual = week();
 	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
@@ -72,7 +74,8 @@ export function mount(root, page) {
 		el('div', 'pair', histogram, isTimer ? users.node : timeTable.node),
 		el('div', 'pair uneven', slow, others),
 	];
-	const body = el('div', 'stack', change.node, tiles.node, trends.node, ...pairs, target.node, usual.node);
+	const around = isQueue ? [others] : [];
+	const body = el('div', 'stack', change.node, tiles.node, ...around, trends.node, ...pairs, target.node, usual.node);
 	change.node.append(target.line);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	const advise = adviceCards(change.node);
@@ -96,8 +99,12 @@ export function mount(root, page) {
 			marks: 'marks',
 			...(serverNow() > (profile?.until ?? 0) ? { profile: question('profile', context) } : {}),
 			...trends.questions(name),
-			...(!isTimer && {
-				instances: question('instances', { limit: 1000, context: name, ...(sinceChange() ?? range()) }),
+			...((!isTimer || isQueue) && {
+				instances: question('instances', {
+					limit: 1000,
+					context: isQueue ? '' : name,
+					...(sinceChange() ?? range()),
+				}),
 			}),
 			// The time since the change is compared with an equally long time before.
 			...(sinceChange() ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
@@ -107,7 +114,7 @@ export function mount(root, page) {
 			now,
 			{ asOf, refused },
 		) {
-			attr(back, 'href', link({ screen: isTimer ? 'timers' : 'paths' }));
+			attr(back, 'href', link({ screen }));
 			say(note, refused.path ?? '');
 			show(body, Boolean(path));
 			if (!path) return;
@@ -121,7 +128,9 @@ export function mount(root, page) {
 				standing = first;
 				if (first) page.ask();
 			}
-			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
+			const limit = isTimer ? null : (path.path_target?.duration ?? page.config.target);
+			const longer = longerWait(changes.filter(isInRange));
+			tiles.draw(window, { now, target: limit, length: lengthName(), longer });
 			page.complete(window, window.count > 0);
 			advise(path.advice ?? []);
 			drawOutcomes(outcomes, window);
@@ -136,7 +145,6 @@ export function mount(root, page) {
 			change.draw(changes, marked, now, all, compared.timers);
 			text(compare, `${compared.label} (outline)`);
 			const { histogram: times, histogram_before: before, p50, p95 } = compared;
-			const limit = isTimer ? null : page.config.target;
 			shape = { now: times, before: before?.length ? before : null, p50, p95, target: limit };
 			drawHistogram(picture, shape);
 			distribution.draw(shape);

@@ -106,6 +106,7 @@ export class Table {
 
 /** The link to the screen of a row or a change. */
 export const linkTo = ({ context, instance = '', kind = '' }) => {
+	if (kind === 'timer' && context === 'queue') return linkTo({ context: '<queue>' });
 	if (context !== '<all>') return link({ screen: 'path', context, kind: kind === 'timer' ? kind : '' });
 	return link(instance ? { screen: 'instance', context: instance } : { screen: 'health' });
 };

@@ -41,14 +41,15 @@ export class Trends {
 	#drawn; // what `draw` was given
 
 	/** `page`: the functions that change the state. `name`: the prefix of exported files. `kind`: "http" or "timer". */
-	constructor(page, name, kind = 'http') {
+	constructor(page, name, kind = 'http', titles = [kind === 'timer' ? 'Calls' : 'Requests', 'Latency']) {
 		this.page = page;
 		this.kind = kind;
-		this.title = kind === 'timer' ? 'Calls' : 'Requests';
+		this.title = titles[0];
+		this.latency = titles[1];
 		this.name = name;
 		this.node = el('div', 'pair', this.#hits, this.#latency);
 		this.#offer(this.#hits, 'hits', this.title);
-		this.#offer(this.#latency, 'latency', 'Latency');
+		this.#offer(this.#latency, 'latency', this.latency);
 	}
 
 	#offer(root, key, title) {
@@ -132,7 +133,7 @@ export class Trends {
 		const series = times ?? mean;
 		if (!series) return;
 		const shown = times ? LATENCY : LATENCY.slice(0, 1);
-		this.#chart(this.#latency, 'latency', 'Latency', 'lines', LATENCY, duration).update({
+		this.#chart(this.#latency, 'latency', this.latency, 'lines', LATENCY, duration).update({
 			...common,
 			...bounds(series, now),
 			values: valuesOf(series.points, shown, ({ key }, value) => (times ? value[key] : value)),

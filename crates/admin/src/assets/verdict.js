@@ -39,7 +39,8 @@ export function changePanel(page, { isTimer = false } = {}) {
 				text(certainty, sure(one));
 				text(suspect, explanation(one, marks, now, timers));
 				const looks = instancesOf(one).map((instance) => [instance, instanceLink(instance)]);
-				if (isTimer && one.context !== '<queue>') looks.push([one.context, linkTo({ context: one.context })]);
+				if (isTimer) looks.push([one.context, linkTo({ context: one.context })]);
+				if (one.context === '<queue>' && state.context !== '<queue>') looks.push(['the queue', linkTo(one)]);
 				sync(links, looks, 0, 'a', (anchor, [name, href]) => {
 					text(anchor, `Look at ${visible(name)}`);
 					attr(anchor, 'href', href);

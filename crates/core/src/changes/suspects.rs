@@ -15,7 +15,6 @@ use tower_pulse_model::machine::{MachineMinute, was_delayed};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
-use tower_pulse_model::timer_sums::QUEUE;
 
 /// The time since a change is compared with this many seconds before the change.
 const PAST: i64 = 3_600;
@@ -27,9 +26,8 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
     // Only a change of a page has suspects among the instances and timers of that page. A change of one instance, of
     // all pages, or of the queue in front of the service has no such suspects.
-    let is_of_queue = *change.context == *QUEUED;
     let is_of_a_page =
-        *change.context != *ALL && !is_of_queue && change.kind != ChangeKind::Instance;
+        ![ALL, QUEUED].contains(&&*change.context) && change.kind != ChangeKind::Instance;
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)
         .collect();
@@ -51,11 +49,8 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
         }
         suspects.extend(machines);
     }
-    if is_of_queue {
-        timers.push(suspects::whole_timer(change, QUEUE));
-    }
     suspects.extend(suspects::own_instance(change));
-    if !is_of_a_page && !is_of_queue {
+    if !is_of_a_page {
         suspects.extend(machines(change, &suspects, &reports));
     }
     suspects.extend(deploys(store, change, &minutes).await?);

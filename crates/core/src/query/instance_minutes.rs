@@ -56,6 +56,36 @@ impl InstanceSums {
     }
 }
 
+/// The runtime and the process of an instance over some minutes. A sum has the number of minutes that it adds up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MachineSums {
+    cpu: (f64, u32),
+    delay: (f64, u32),
+    /// The longest scheduling delay, in microseconds.
+    worst_delay: Option<u64>,
+}
+
+impl MachineSums {
+    fn add(&mut self, minute: &MachineMinute) {
+        let delay = minute.delay_micros.map(|micros| micros as f64 / 1e6);
+        for ((sum, minutes), figure) in [
+            (&mut self.cpu, minute.cpu_share()),
+            (&mut self.delay, delay),
+        ] {
+            *sum += figure.unwrap_or(0.0);
+            *minutes += u32::from(figure.is_some());
+        }
+        self.worst_delay = self.worst_delay.max(minute.worst_delay_micros);
+    }
+
+    /// The mean share of the CPUs' time, the mean of the median scheduling delays, and the longest delay, in seconds.
+    pub fn figures(&self) -> [Option<f64>; 3] {
+        let mean = |(sum, minutes): (f64, u32)| (minutes > 0).then(|| sum / f64::from(minutes));
+        let worst = self.worst_delay.map(|micros| micros as f64 / 1e6);
+        [mean(self.cpu), mean(self.delay), worst]
+    }
+}
+
 /// Reads the minute reports.
 pub(super) struct InstanceMinutes {
     store: Arc<dyn Store>,
@@ -154,6 +184,27 @@ impl InstanceMinutes {
             budget.yield_if_spent().await;
         }
         Ok(comparison.0)
+    }
+
+    /// The machines of all instances over these minutes, by name. `created` is the start of the store's generation.
+    ///
+    /// Cancel safe: minutes that were read are kept.
+    pub(super) async fn machines(
+        &self,
+        minutes: Range<i64>,
+        created: i64,
+    ) -> Result<Vec<(Arc<str>, MachineSums)>, StoreError> {
+        let mut reading = self.reading(minutes, created).await;
+        let mut machines = Vec::new();
+        while let Some((_, cached)) = reading.next().await? {
+            for of in cached {
+                if let Some(minute) = &of.machine {
+                    let sums = sorted::entry(&mut machines, of.instance.clone(), Default::default);
+                    MachineSums::add(sums, minute);
+                }
+            }
+        }
+        Ok(machines)
     }
 
     /// Compares one instance with the others in these minutes. `created` is the start of the store's generation.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::book::Book;
 use super::error::QueryError;
 use super::instance_minutes::beside_others::BesideOthers;
-use super::instance_minutes::{InstanceMinutes, InstanceSums};
+use super::instance_minutes::{InstanceMinutes, InstanceSums, MachineSums};
 use super::key::Key;
 use super::reads::{self, Reads};
 use super::source::Process;
@@ -457,6 +457,13 @@ impl StoreReader {
         let read = self.instance_minutes.sums(minutes.clone(), id, created);
         let key = Key::Instances(minutes, id);
         self.reads.list(key, |(_, of)| of.sums.bytes(), read).await
+    }
+
+    /// The machines of all instances over the minutes that begin within `minutes`, by name.
+    pub async fn machines(&self, minutes: Range<i64>) -> Shared<Vec<(Arc<str>, MachineSums)>> {
+        let created = self.recorded_span().await?.generation;
+        let read = self.instance_minutes.machines(minutes.clone(), created);
+        self.reads.list(Key::Machines(minutes), |_| 0, read).await
     }
 
     /// One instance compared with the others in the minutes that begin within `minutes`.

@@ -187,6 +187,34 @@ async fn a_slow_query_is_explained() {
 }
 
 #[tokio::test]
+async fn the_rows_to_fix_first_are_all_of_the_range_shown() {
+    let shop = Shop::with("slow_query").await;
+    let to = shop.past_ended() / 60 * 60 - 60;
+    let range = format!("from={}&to={to}", to - 3_600);
+    let page = Page::open(&shop.screen(&format!("overview?{range}"))).await;
+    page.until(&format!("$$('{FIX_FIRST}').length === 6")).await;
+    let shares = column(&page, "fix-first", "share").await;
+    let shares: Vec<f64> = (shares.iter())
+        .map(|share| share.trim().trim_end_matches('%').parse().expect(share))
+        .collect();
+    let sum: f64 = shares.iter().sum();
+    assert!((80.0..=101.0).contains(&sum), "{shares:?}");
+    let means = column(&page, "fix-first", "mean").await;
+    for name in ["saved_per_minute", "won_per_minute"] {
+        let first = &column(&page, "fix-first", name).await[0];
+        assert!(first.ends_with("s/min"), "{name}: {first}");
+    }
+    // The row of the slower page has the mean of the range, as its screen does.
+    page.show(&format!("path?context=GET%20%2Fsearch&{range}"))
+        .await;
+    page.until(&format!(
+        "$('[data-tile=mean] .value').innerText === '{}'",
+        means[0]
+    ))
+    .await;
+}
+
+#[tokio::test]
 async fn a_bad_deploy_is_explained() {
     let incident = Incident {
         kind: "slower",
@@ -340,21 +368,64 @@ async fn a_busy_machine_is_suspected_and_has_charts() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_queue_leads_to_its_timer_and_a_path_has_its_wait() {
+async fn a_longer_queue_is_told_on_every_screen_with_what_surrounds_it() {
+    const TILE: &str = "[data-tile=queue]";
     let shop = Shop::in_which("queue").await;
     let (page, change) = open(&shop, "slower", Some("<queue>")).await;
+    let waits = "/longer wait.*queue, before the request.*in front of the instances/s";
+    seen(
+        &page,
+        &change,
+        &format!("{waits}.test($(`{change}`).innerText)"),
+    )
+    .await;
+    // The wait now, and how much longer it is, in milliseconds: without the wait, a visitor waits for about 35 ms.
+    let longer =
+        format!("/queue\\s+1\\d\\d\\sms\\s+\\+9\\d.*ms since/.test($('{TILE}').innerText)");
+    seen(&page, TILE, &longer).await;
+
     page.click(&format!("{change} a")).await;
     page.until_screen("path").await;
-    page.until(&format!(
-        "$('h2.title').innerText.includes('queue') && $('{CHANGE}').innerText.includes('slower')"
-    ))
+    page.until(
+        "$('.crumbs').innerText.replace(/\\s+/g, ' ') === 'Overview / queue, before the request'",
+    )
     .await;
-    assert!(column(&page, "run-by", "per_request").await.len() >= 8);
+    page.until(&format!("/longer wait/.test($('{CHANGE}').innerText)"))
+        .await;
+    assert!(!page.text(CHANGE).await.contains("Suspect"));
+    seen(&page, INSTANCE, "true").await;
+    for (name, text) in [
+        ("per_minute", r"^3\d\d"),
+        ("in_flight", r"^\d+$"),
+        ("cpu", r"^[\d.]+%$"),
+        ("longest_poll", r"^[\d.]+\sms$"),
+        ("delay", r"^[\d.]+\sms$"),
+    ] {
+        let cells = format!("$$('{INSTANCE} [data-column={name}]')");
+        let are_right = format!("{cells}.every((cell) => /{text}/.test(cell.innerText))");
+        page.until(&format!("{cells}.length === 4 && {are_right}"))
+            .await;
+    }
+    page.until_shown("[data-chart=latency] .plot path.c-mean")
+        .await;
+    assert!(column(&page, "run-by", "mean").await.len() >= 8);
+    assert_eq!(page.violations(None).await, [""; 0]);
+
     page.show("path?context=GET%20%2Fcart&range=15m").await;
     page.until(
         "$('[data-table=time-goes] tbody tr')?.innerText.includes('queue, before the request')",
     )
     .await;
+    page.until(&format!(
+        "/longer wait, all pages/.test($('{CHANGE}').innerText)"
+    ))
+    .await;
+    seen(&page, TILE, &longer).await;
+    page.click(&format!("{CHANGE} .links a")).await;
+    page.until_fragment_has("context=%3Cqueue%3E").await;
+    page.show("timers?range=15m").await;
+    page.click("tr[data-key=queue] a").await;
+    page.until_fragment_has("context=%3Cqueue%3E").await;
 }
 
 #[tokio::test]

@@ -180,7 +180,7 @@ async fn a_trace_id_is_linked_to_where_traces_are_shown() {
 }
 
 #[tokio::test]
-async fn a_target_is_told_in_words_and_numbers() {
+async fn the_target_of_a_path_is_told_in_words_and_numbers_and_is_the_same_everywhere() {
     let service = Service::with_slow_requests("https://traces.example.com/{trace_id}").await;
     let page = Page::open(&service.screen(ORDERS)).await;
     page.until_shown(TARGET).await;
@@ -188,20 +188,33 @@ async fn a_target_is_told_in_words_and_numbers() {
     // One of eight requests was bad, and one of ten may be.
     for part in [
         "90% should be answered within 250\u{202f}ms, without an error. 10% may not",
-        "The error budget is being used up too fast",
+        "Uses its error budget 25% too fast",
+        "Burn rate, last 5 min\n1.25×\n1 of 8 requests bad",
         "Burn rate, last hour\n1.25×\n1 of 8 requests bad",
         "Burn rate, last 6 h\n1.25×",
-        "Error budget left\n25% over",
+        "Error budget overspent by\n25%",
     ] {
         assert!(words.contains(part), "{words:?} lacks {part:?}");
     }
     let tile = format!("$('{TARGET} [data-tile=one_hour]').title.includes('±2.2%')");
     page.until(&tile).await;
+    let missed = "Target of 250\u{202f}ms: 13% missed it in the last 5 min, 13% in the last hour, 13% in the last 6 h; 10% may.";
+    page.until(&format!(
+        "$('[data-panel=change] .bad-text').innerText === '{missed}'"
+    ))
+    .await;
+    // The tile and the distribution have this target, and not that of all requests.
+    const TILE: &str = "$('[data-tile=target]').innerText.replace(/\\s+/g, ' ')";
+    page.until(&format!("/^Below 250 ms 88%/.test({TILE})"))
+        .await;
+    let line = "$('[data-panel=histogram] svg').ariaLabel.includes('target 250\u{202f}ms')";
+    page.until(line).await;
     judge(&page).await;
-    // Another path has no target.
+    // Another path has the target of all requests.
     page.go(&service.screen("path?context=POST%20%2Freport"))
         .await;
     page.until_hidden(TARGET).await;
+    page.until(&format!("/^Below 60 s/.test({TILE})")).await;
 }
 
 /// Names from an orchestrator are longer than `web-1`.

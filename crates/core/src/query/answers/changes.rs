@@ -169,7 +169,7 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     ongoing.order_by(|a, b| a.by_urgency(b));
     let mut urgencies = HashMap::new();
     for (urgency, change) in ongoing.into_iter().rev().enumerate() {
-        urgencies.insert(ContextId::new(Kind::Http, change.context.clone()), urgency);
+        urgencies.insert(ContextId::of_judged(&change.context), urgency);
         for suspect in &change.suspects {
             if let Suspect::Timer { timer, .. } = suspect {
                 urgencies.insert(ContextId::new(Kind::Timer, timer.clone()), urgency);
@@ -179,7 +179,7 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     Ok(urgencies)
 }
 
-/// The changes of a page, or the changes in which a timer is a suspect. Ongoing changes come first.
+/// The changes of a page or of the queue, or the changes in which a timer is a suspect. Ongoing changes come first.
 pub(super) async fn changes_of(
     source: &Source,
     id: &ContextId,
@@ -188,9 +188,9 @@ pub(super) async fn changes_of(
     let marks = source.reader.marks().await?;
     let is_by =
         |suspect: &Suspect| matches!(suspect, Suspect::Timer { timer, .. } if *timer == id.name);
-    let is_wanted = |change: &&Change| match id.kind {
-        Kind::Timer => change.suspects.iter().any(is_by),
-        _ => change.context == id.name,
+    let is_wanted = |change: &&Change| {
+        ContextId::of_judged(&change.context) == *id
+            || id.kind == Kind::Timer && change.suspects.iter().any(is_by)
     };
     let mut wanted: Vec<&Change> = log.changes.iter().filter(is_wanted).collect();
     wanted.order_by(|a, b| a.by_urgency(b));

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::compared::ComparedWindow;
 use super::measured::Times;
 use super::path_targets::{BurningPath, burning_paths};
+use super::timers::QueueWait;
 use crate::advice::Advice;
 use crate::query::span::Span;
 use crate::query::windows::sums::PartSums;
@@ -46,6 +47,8 @@ pub struct Overview {
     /// All requests of the window, if the question has a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<ComparedWindow>,
+    /// The wait in front of the service in the window; `None` without a window, or if no header has the wait.
+    pub queue: Option<QueueWait>,
 }
 
 /// All requests of an hour.
@@ -114,6 +117,7 @@ pub(in crate::query) async fn overview(
         target: source.targets.seconds(),
         burning: burning_paths(source).await?,
         advice: advice(&sums.as_ref().unwrap_or(&hours).now),
+        queue: sums.as_deref().and_then(QueueWait::of_all),
         window: sums.map(|sums| ComparedWindow::new(&sums, &ContextId::all(), &[])),
     })
 }

@@ -45,7 +45,8 @@ pub struct Path {
     ///
     /// A request may be in both lists.
     failed_requests: BothHours,
-    /// The changes of a page, or the changes in which a timer is a suspect. Ongoing changes come first.
+    /// The changes of a page, or the changes in which a timer is a suspect; for the timer `queue`, those of `<queue>`.
+    /// Ongoing changes come first.
     pub changes: Vec<ChangeRow>,
     /// The timers within its requests. Their figures cover the hour of `histogram`.
     #[serde(flatten)]

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 
+use super::compared::Compared;
 use super::measured::{ContextName, fails_more, share};
-use crate::query::windows::sums::{PartSums, RunningTimer};
+use crate::query::windows::sums::{PartSums, RunningTimer, WindowSums};
 use crate::query::{QueryError, Source, Window};
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::context::{ContextId, Kind, QUEUED};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue};
@@ -52,6 +53,18 @@ impl QueueWait {
             mean: share(total, sums.count as f64),
             change: None,
         }
+    }
+
+    /// The waits of all requests in a window.
+    pub(super) fn of_all(sums: &WindowSums) -> Option<Self> {
+        let compared = Compared::of(&ContextId::of_judged(QUEUED), sums, |_| None);
+        let change = compared.mean_ratio();
+        compared.now.map(|now| Self {
+            requests: now.count,
+            total: now.total,
+            mean: now.times.mean,
+            change,
+        })
     }
 }
 
