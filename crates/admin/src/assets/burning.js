@@ -14,7 +14,7 @@ import { linkTo } from './table.js';
  */
 export function burningList(before) {
 	const list = el('ul', 'changes');
-	const node = card('burning', 'Targets that are missed', { parts: [list] });
+	const node = card('burning', 'Error budgets used too fast', { parts: [list] });
 	before.after(node);
 	return {
 		draw(paths) {
@@ -22,7 +22,7 @@ export function burningList(before) {
 			sync(list, paths, 'context', create, (line, path) => {
 				const [label, name, , , words] = line.children;
 				attr(name, 'href', linkTo(path));
-				text(label, `Uses its error budget ${tooFast(path.one_hour)}`);
+				text(label, tooFast(path.one_hour));
 				text(words, `${exactPercent(path.share)} within ${duration(path.duration, true)}: ${missed(path)}`);
 			});
 		},

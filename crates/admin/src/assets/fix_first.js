@@ -10,7 +10,7 @@ function why({ reason, cause, instance, window: { from, to } }) {
 	const part = seconds() - (to - from) > 120 ? ` (figures of ${span(to - from)})` : '';
 	const words = {
 		instance: () => `${visible(instance)} is out of line${part}`,
-		failing: () => `fails ${percent(cause.now, 1)} of its requests`,
+		failing: () => `${percent(cause.now, 1)} failing`,
 		silent: () => `silent, ${rate(cause.then)}/min before`,
 		surging: () => `${delta(cause.ratio)} the traffic`,
 		slower: () => (cause.is_tail ? 'its slowest tenth is slower' : 'slower'),

@@ -8,11 +8,11 @@ const WINDOWS = { five_minutes: 'last 5 min', one_hour: 'last hour', six_hours: 
 /** 25% too fast, 2.4× too fast: how much faster than allowed the error budget is used */
 export const tooFast = (burn) => `${delta(burn?.burn_rate).replace('+', '')} too fast`;
 
-/** 12% missed it in the last 5 min, 3% in the last hour, 2% in the last 6 h; 1% may */
+/** 12% missed it in the last 5 min, 3% in the last hour, 2% in the last 6 h; 1% may miss it */
 export function missed(target) {
 	const parts = Object.entries(WINDOWS).map(([name, when]) => [target[name]?.bad_share, when]);
 	const known = parts.filter(([part]) => isNumber(part)).map(([part, when]) => `${percent(part, 1)} in the ${when}`);
-	return `${known.join(', ').replace(' ', ' missed it ')}; ${exactPercent(1 - target.share)} may`;
+	return `${known.join(', ').replace(' ', ' missed it ')}; ${exactPercent(1 - target.share)} may miss it`;
 }
 
 /**
