@@ -6,6 +6,7 @@ pub use crate::stores::changes::{
     the_newest_marks_are_retained,
 };
 pub use crate::stores::measures::measures_are_merged_and_rolled_up;
+pub use crate::stores::windows::a_window_is_compared_with_any_other;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::against::Against;
 use super::book::Book;
 use super::error::QueryError;
 use super::instance_minutes::beside_others::BesideOthers;
@@ -201,8 +202,22 @@ impl StoreReader {
         self.reads.get(key, WindowSums::bytes, read).await
     }
 
+    /// The sums of all contexts over a window, and over the window with which it is compared.
+    pub async fn compared(&self, window: Window, against: Against) -> Shared<WindowSums> {
+        let sums = self.window(window).await?;
+        let Some(other) = against.of(window, self.now()) else {
+            return Ok(sums);
+        };
+        let other = self.window(other).await?;
+        Ok(Arc::new(WindowSums {
+            contexts: sums.contexts.clone(),
+            now: sums.now.clone(),
+            before: other.now.clone(),
+        }))
+    }
+
     /// The sums of one context over a window, and over the window before it.
-    pub async fn window_of(
+    async fn window_of(
         &self,
         window: Window,
         context: &ContextId,
@@ -211,6 +226,24 @@ impl StoreReader {
         let window = window.rounded(tiers, self.now());
         let read = Box::pin(self.windows.context(window, tiers, context));
         self.reads.within(read).await
+    }
+
+    /// The sums of one context over a window, and over the window with which it is compared.
+    pub async fn compared_of(
+        &self,
+        window: Window,
+        against: Against,
+        context: &ContextId,
+    ) -> Result<[Aggregate; 2], QueryError> {
+        let [now, before] = self.window_of(window, context).await?;
+        let before = match against.of(window, self.now()) {
+            Some(other) => {
+                let [other, _] = self.window_of(other, context).await?;
+                other
+            }
+            None => before,
+        };
+        Ok([now, before])
     }
 
     /// The contexts within whose requests a timer ran in a window.

@@ -12,7 +12,7 @@ use super::row_series::MAX_SERIES_ROWS;
 use crate::query::coop_budget::CoopBudget;
 use crate::query::span::Span;
 use crate::query::windows::sums::WindowSums;
-use crate::query::{Covered, QueryError, Source, Window};
+use crate::query::{Against, Covered, QueryError, Source, Window};
 use tower_pulse_detect::change::{Change, ChangeKind};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
@@ -158,6 +158,8 @@ impl<'a> Candidate<'a> {
 pub struct FixFirstQuery {
     /// The window.
     pub window: Window,
+    /// The window with which `window` is compared.
+    pub against: Against,
     /// The maximum number of rows, at most 100; 10 by default.
     pub limit: Option<usize>,
 }
@@ -169,7 +171,7 @@ pub(in crate::query) async fn fix_first(
     let window = query.window;
     let limit = check_limit(query.limit.or(Some(10)), MAX_SERIES_ROWS)?;
     let log = source.reader.changes().await?;
-    let sums = source.reader.window(window).await?;
+    let sums = source.reader.compared(window, query.against).await?;
     let span = source.reader.recorded_span().await?;
     let covered = sums.now.covered;
     let ongoing =

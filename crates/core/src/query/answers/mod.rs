@@ -51,6 +51,7 @@ pub use self::slow_requests::ListedRequest;
 pub use self::slowest_requests::{
     ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
 };
+pub use super::against::Against;
 pub use super::error::QueryError;
 #[doc(hidden)]
 pub use super::question::Answered;

@@ -8,7 +8,7 @@ use super::path_targets::{BurningPath, burning_paths};
 use crate::advice::Advice;
 use crate::query::span::Span;
 use crate::query::windows::sums::PartSums;
-use crate::query::{QueryError, Source, Window};
+use crate::query::{Against, QueryError, Source, Window};
 use crate::store::RECENT_SLICES;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::snapshot::FleetSnapshot;
@@ -86,6 +86,8 @@ impl HourTotal {
 pub struct OverviewQuery {
     /// If set, the answer also has all requests of this window.
     pub window: Option<Window>,
+    /// The window with which `window` is compared.
+    pub against: Against,
 }
 
 pub(in crate::query) async fn overview(
@@ -93,7 +95,7 @@ pub(in crate::query) async fn overview(
     query: &OverviewQuery,
 ) -> Result<Overview, QueryError> {
     let sums = match query.window {
-        Some(window) => Some(source.reader.window(window).await?),
+        Some(window) => Some(source.reader.compared(window, query.against).await?),
         None => None,
     };
     let hours = source.reader.window(Window::HOUR).await?;

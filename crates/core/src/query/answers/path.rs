@@ -13,7 +13,7 @@ use super::{check_given, of_kind};
 use crate::advice::Advice;
 use crate::query::book::added_hours;
 use crate::query::question::or_any;
-use crate::query::{QueryError, Source, Window};
+use crate::query::{Against, QueryError, Source, Window};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::outcome::OutcomeCounts;
@@ -135,6 +135,8 @@ pub struct PathQuery {
     pub kind: Option<Kind>,
     /// If set, the answer also has this window.
     pub window: Option<Window>,
+    /// The window with which `window` is compared.
+    pub against: Against,
 }
 
 pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result<Path, QueryError> {
@@ -149,13 +151,14 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     let mut outcomes = of_hour;
     let window = match query.window {
         Some(window) => {
-            let sums = source.reader.window(window).await?;
+            let sums = source.reader.compared(window, query.against).await?;
             // The book has statistics for hours only.
             let added = match window.is_hour() {
                 true => added_hours(snapshot),
                 false => Vec::new(),
             };
-            let [now, before] = source.reader.window_of(window, &id).await?;
+            let of = source.reader.compared_of(window, query.against, &id);
+            let [now, before] = of.await?;
             outcomes = now.outcomes;
             let window_of = ComparedWindow::new(&sums, &id, &added);
             let mut timers = RequestTimers::new(source, id.kind, &now).await?;

@@ -86,8 +86,8 @@ impl Windows {
         let before = state.summaries(&ready, 1, until, target, &mut budget).await;
         Ok(WindowSums {
             contexts: state.contexts.clone(),
-            now,
-            before,
+            now: now.into(),
+            before: before.into(),
         })
     }
 
@@ -195,8 +195,7 @@ impl Windows {
         self.refresh(&mut state, now, &mut budget).await?;
         budget.yield_if_spent().await;
         let at = state.hold(window, &self.clock);
-        let slices = window.slices(tiers, now);
-        let parts = [slices, slices.before()];
+        let parts = window.parts(tiers, now);
         let mut ready = Ready {
             at,
             parts,
