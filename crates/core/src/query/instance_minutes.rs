@@ -19,6 +19,7 @@ use super::coop_budget::CoopBudget;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::{InstanceReports, Store};
+use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{InstanceMinute, REPORTED_MINUTES};
@@ -32,6 +33,12 @@ const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
 /// Number of minutes that are read at once.
 const MINUTES_AT_ONCE: usize = 4;
+
+/// The ratio above which an instance is slow, so that it does not count among the others: it would make them look fast.
+const SLOW: f64 = 1.1;
+
+/// The number of standard errors by which the ratio of a slow instance exceeds [`SLOW`].
+const SURE: f64 = 3.0;
 
 /// Approximate bytes of a context or an instance, without its packed sums.
 const PER_CONTEXT: usize = 96;
@@ -49,10 +56,21 @@ pub struct InstanceSums {
 
 impl InstanceSums {
     /// The time of the instance's requests, divided by the time that they would have taken at the mean of the other
-    /// instances on the same context in the same minute. `None` if either side has fewer than 10 requests, or if there
+    /// instances on the same context in the same minute. Slow instances do not count among the others. `None` if either side has fewer than 10 requests, or if there
     /// is only one minute.
     pub fn ratio(&self) -> Option<f64> {
         self.pace.ratio()
+    }
+
+    /// Whether the instance is slower than the others, beyond chance.
+    fn is_slow(&self) -> bool {
+        let times = AccessTimeStats::from(&self.sums.times);
+        let spread = times.stddev().zip(times.mean());
+        let error = spread.map_or(f64::INFINITY, |(stddev, mean)| {
+            stddev / mean / times.count.sqrt()
+        });
+        let lowest = self.ratio().map(|ratio| ratio * (1.0 - SURE * error));
+        lowest.is_some_and(|lowest| lowest > SLOW)
     }
 }
 
@@ -146,14 +164,34 @@ impl InstanceMinutes {
         context: Option<RecordId>,
         created: i64,
     ) -> Result<Vec<(Arc<str>, InstanceSums)>, StoreError> {
-        let mut reading = self.reading(minutes, created).await;
+        Ok(self.comparison(minutes, context, created).await?.0.0)
+    }
+
+    /// Compares the instances with each other, then again without the slow ones, which are returned too.
+    async fn comparison(
+        &self,
+        minutes: Range<i64>,
+        context: Option<RecordId>,
+        created: i64,
+    ) -> Result<(Comparison, Vec<Arc<str>>), StoreError> {
         let mut budget = CoopBudget::new(&self.clock);
-        let mut comparison = Comparison::default();
+        let (mut comparison, mut slow) = (Comparison::default(), Vec::new());
+        let mut reading = self.reading(minutes.clone(), created).await;
         while let Some((minute, cached)) = reading.next().await? {
             comparison.add(minute, cached, context);
+            comparison.compare(minute, cached, context, &slow);
             budget.yield_if_spent().await;
         }
-        Ok(comparison.0)
+        drop(reading);
+        slow = comparison.take_slow();
+        if !slow.is_empty() {
+            let mut reading = self.reading(minutes, created).await;
+            while let Some((minute, cached)) = reading.next().await? {
+                comparison.compare(minute, cached, context, &slow);
+                budget.yield_if_spent().await;
+            }
+        }
+        Ok((comparison, slow))
     }
 
     /// Compares one instance with the others in these minutes. `created` is the start of the store's generation.
@@ -165,6 +203,7 @@ impl InstanceMinutes {
         instance: &str,
         created: i64,
     ) -> Result<BesideOthers, StoreError> {
+        let (_, slow) = self.comparison(minutes.clone(), None, created).await?;
         let mut reading = self.reading(minutes, created).await;
         let mut budget = CoopBudget::new(&self.clock);
         let mut beside = BesideOthers::default();
@@ -178,7 +217,7 @@ impl InstanceMinutes {
             }
             let others = || {
                 let others = cached.iter().filter(|of| *of.instance != *instance);
-                others.filter(|of| !of.contexts.is_empty())
+                others.filter(|of| !of.contexts.is_empty() && !slow.contains(&of.instance))
             };
             beside.add_minute(minute, own, others());
             for (id, context) in &own.contexts {
@@ -335,10 +374,6 @@ struct Comparison(Vec<(Arc<str>, InstanceSums)>);
 impl Comparison {
     /// Adds a minute, which must be later than all minutes that were added before.
     fn add(&mut self, start: i64, cached: &[CachedInstance], context: Option<RecordId>) {
-        let mut of_all: HashMap<RecordId, Times> = HashMap::new();
-        for (id, times) in cached.iter().flat_map(|instance| instance.times(context)) {
-            of_all.entry(id).or_default().add(times);
-        }
         for instance in cached {
             let Some(sums) = instance.sums(context) else {
                 continue;
@@ -350,10 +385,54 @@ impl Comparison {
             of.sums.merge(&sums);
             of.version.clone_from(&instance.version);
             of.busy.end = start.saturating_add(MINUTE);
+        }
+    }
+
+    /// Compares each instance with the others in a minute that was added. The `slow` ones do not count among the
+    /// others.
+    fn compare(
+        &mut self,
+        start: i64,
+        cached: &[CachedInstance],
+        context: Option<RecordId>,
+        slow: &[Arc<str>],
+    ) {
+        let mut in_line: HashMap<RecordId, Times> = HashMap::new();
+        let is_in_line = |of: &&CachedInstance| !slow.contains(&of.instance);
+        let counted = cached.iter().filter(is_in_line);
+        for (id, times) in counted.flat_map(|instance| instance.times(context)) {
+            in_line.entry(id).or_default().add(times);
+        }
+        for instance in cached {
+            let place = self
+                .0
+                .binary_search_by(|(name, _)| name.cmp(&instance.instance));
+            let Some((_, of)) = place.ok().map(|at| &mut self.0[at]) else {
+                continue;
+            };
             for (id, times) in instance.times(context) {
-                of.pace.add(start, times, of_all[&id].without(times));
+                let others = in_line.get(&id).copied().unwrap_or_default();
+                let others = match is_in_line(&instance) {
+                    true => others.without(times),
+                    false => others,
+                };
+                of.pace.add(start, times, others);
             }
         }
+    }
+
+    /// The slow instances, if at least two others are in line. Drops the result of the comparison, which is made again
+    /// without the slow ones.
+    fn take_slow(&mut self) -> Vec<Arc<str>> {
+        let slow = self.0.iter().filter(|(_, of)| of.is_slow());
+        let slow: Vec<_> = slow.map(|(instance, _)| instance.clone()).collect();
+        if slow.is_empty() || self.0.len() < slow.len() + 2 {
+            return Vec::new();
+        }
+        self.0
+            .iter_mut()
+            .for_each(|(_, of)| of.pace = Pace::default());
+        slow
     }
 }
 
@@ -390,8 +469,33 @@ mod tests {
         let mut comparison = Comparison::default();
         for (start, cached) in (0..).step_by(60).zip(minutes) {
             comparison.add(start, cached, context.map(id));
+            comparison.compare(start, cached, context.map(id), &[]);
+        }
+        let slow = comparison.take_slow();
+        for (start, cached) in (0..).step_by(60).zip(minutes).filter(|_| !slow.is_empty()) {
+            comparison.compare(start, cached, context.map(id), &slow);
         }
         comparison.0.iter().map(|(_, of)| of.ratio()).collect()
+    }
+
+    #[test]
+    fn slow_instances_do_not_make_the_others_look_fast() {
+        // The instances take these milliseconds for a request.
+        let ratios = |millis: &[u64]| {
+            let minutes = [0, 1].map(|_| {
+                let names = ["a", "b", "c", "d"].into_iter().zip(millis);
+                let of = names.map(|(name, millis)| minute(name, &[("x", 50, *millis)]));
+                of.collect()
+            });
+            let ratios = ratios(&minutes, None).into_iter();
+            ratios.map(Option::unwrap_or_default).collect::<Vec<_>>()
+        };
+        assert_eq!(ratios(&[10, 10, 30]), [1.0, 1.0, 3.0]);
+        assert_eq!(ratios(&[10, 10, 20, 30]), [1.0, 1.0, 2.0, 3.0]);
+        assert_eq!(ratios(&[10, 10, 10, 10]), [1.0; 4]);
+        // With fewer than two others in line, all others count.
+        assert_eq!(ratios(&[10, 20]), [0.5, 2.0]);
+        assert_eq!(ratios(&[10, 20, 20]), [0.5, 4.0 / 3.0, 4.0 / 3.0]);
     }
 
     #[test]

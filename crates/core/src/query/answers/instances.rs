@@ -59,7 +59,7 @@ pub struct InstanceRow {
     /// `total` divided by the sum of the totals of all instances, 0 to 1.
     pub share: Option<f64>,
     /// The time of its requests divided by the time that they would have taken on the others, on the same contexts in
-    /// the same minutes.
+    /// the same minutes. Slow instances do not count among the others while at least two are in line.
     ///
     /// Needs at least two minutes in which the others had requests too.
     pub ratio: Option<f64>,
