@@ -30,7 +30,7 @@ pub(super) const FIRST_MODULES: &[&str] = &[
 /// The modules that are loaded on demand.
 #[rustfmt::skip]
 pub(super) const LATER_MODULES: &[&str] = &[
-    "advice.js", "burning.js", "chart_controls.js", "chart_pointer.js", "chart_readout.js", "chart_table.js",
+    "advice.js", "against.js", "burning.js", "chart_controls.js", "chart_pointer.js", "chart_readout.js", "chart_table.js",
     "choice.js", "empty.js", "export.js", "filter.js", "heatmap.js", "hist.js", "instances.js", "outcomes.js",
     "overview_more.js", "pager.js", "path_target.js", "requests.js", "run_by.js", "screen_counters.js",
     "screen_deploy.js", "screen_health.js", "screen_instance.js", "screen_path.js", "screen_paths.js",

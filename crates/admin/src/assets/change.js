@@ -1,6 +1,6 @@
 // A change in words: its size, its start, its confidence, and its suspects.
 
-import { delta, duration, moment, percent, rate, span, visible } from './format.js';
+import { delta, duration, moment, percent, perUnit, rateOf, span, visible } from './format.js';
 
 const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', instance: 'bad', surging: 'warn', faster: 'good' };
 
@@ -38,7 +38,7 @@ export const isOfAll = (change) => change.context === '<all>';
 
 /** 26 ms → 40 ms */
 export function values({ kind, then, now }) {
-	const perMinute = (v) => `${rate(v)}/min`;
+	const perMinute = (v) => perUnit(rateOf(v, 60));
 	const format = { failing: (v) => percent(v, 1), surging: perMinute, silent: perMinute }[kind] ?? duration;
 	return `${format(then)} → ${format(now)}`;
 }

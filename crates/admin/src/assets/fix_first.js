@@ -1,7 +1,7 @@
 // The pages to fix first, the reasons, and the time that a fix would save: the rows of `api/fix_first`.
 
 import { serverNow } from './api.js';
-import { delta, duration, moment, percent, rate, visible } from './format.js';
+import { delta, duration, moment, perUnit, percent, rateOf, visible } from './format.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
 
 /** The reason for a row in words, and its start: the figures of the row cover the time since then. */
@@ -9,7 +9,7 @@ function why({ reason, cause, instance }) {
 	const words = {
 		instance: () => `${visible(instance)} is out of line`,
 		failing: () => `fails ${percent(cause.now, 1)} of its requests`,
-		silent: () => `silent, ${rate(cause.then)}/min before`,
+		silent: () => `silent, ${perUnit(rateOf(cause.then, 60))} before`,
 		surging: () => `${delta(cause.ratio)} the traffic`,
 		slower: () => (cause.is_tail ? 'its slowest tenth is slower' : 'slower'),
 	}[reason];

@@ -1,9 +1,9 @@
 // The instances, compared with each other.
 
 import { attr, el, text } from './dom.js';
-import { count, moment, plural, visible } from './format.js';
+import { moment, plural, visible } from './format.js';
 import { link } from './state.js';
-import { Table, errorColumn, numberColumn, ratioColumn, statistic } from './table.js';
+import { Table, errorColumn, ratioColumn, requestsColumn, statistic } from './table.js';
 
 /** The link to the screen of an instance. */
 export const instanceLink = (instance) => link({ screen: 'instance', context: instance });
@@ -31,10 +31,10 @@ export function instanceTable(name) {
 					text(cell.lastChild, `${version}${row.alive === false ? ' gone' : ''}`);
 				},
 			},
-			numberColumn('count', 'Requests', count),
+			requestsColumn(),
 			statistic('mean'),
 			ratioColumn('ratio', 'vs others', {
-				title: 'Its mean by that of the others, in the same minutes',
+				title: 'Its mean by that of the others in the same minutes, without slow ones',
 				level: (row) => (row.stands_out ? 'bad' : null),
 			}),
 			statistic('p95'),

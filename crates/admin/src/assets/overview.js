@@ -6,7 +6,7 @@ import { anchor, card } from './card.js';
 import { fixFirst } from './fix_first.js';
 import { span } from './format.js';
 import { attr } from './dom.js';
-import { isInRange, isZoomed, link, range, rangeName, seconds } from './state.js';
+import { compared, isInRange, isZoomed, link, rangeName, seconds } from './state.js';
 import { Tiles } from './tiles.js';
 import { Trends } from './trends.js';
 
@@ -26,9 +26,9 @@ export function mount(root, page) {
 	return {
 		remove: () => trends.remove(),
 		questions: () => ({
-			overview: question('overview', range()),
+			overview: question('overview', compared()),
 			marks: 'marks',
-			fix: question('fix_first', { ...range(), limit: FIRST }),
+			fix: question('fix_first', { ...compared(), limit: FIRST }),
 			...trends.questions(),
 			...(isEmpty ? { ever: question('paths', { window: '7d', limit: 1 }) } : {}),
 		}),

@@ -4,10 +4,10 @@ import { question } from './api.js';
 import { anchor, card, offerExport } from './card.js';
 import { against } from './change.js';
 import { attr, el, labelled, say, show, text } from './dom.js';
-import { count, duration, isNumber, moment, percent, plural, visible } from './format.js';
+import { count, duration, isNumber, moment, perUnit, percent, plural, rateOf, unitName, visible } from './format.js';
 import { lengthName } from './overview.js';
 import { isZoomed, link, range, seconds, state } from './state.js';
-import { Table, contextColumn, errorColumn, numberColumn, ratioColumn, statistic } from './table.js';
+import { Table, contextColumn, errorColumn, numberColumn, ratioColumn, requestsColumn, statistic } from './table.js';
 import { Tiles } from './tiles.js';
 import { Trends, chartOf, countsOf, exportedChart, shownBy, valuesOf } from './trends.js';
 import { changePanel } from './verdict.js';
@@ -48,7 +48,7 @@ export function mount(root, page) {
 	const charts = el('div', 'pair');
 	const all = new Trends(page, name); // shown if the service has only this instance
 	const [requests, latency] = [
-		['requests', 'Requests', REQUESTS, count],
+		['requests', 'Requests', REQUESTS, perUnit, unitName],
 		['latency', 'Latency', LATENCY, duration],
 	].map((options) => chart(charts, page, name, options));
 	const machine = el('div', 'pair'); // its runtime and its process
@@ -126,12 +126,12 @@ export function mount(root, page) {
  * @param {any[]} options
  */
 function chart(root, page, name, options, of = 'points') {
-	const [key, title, series, format] = options;
+	const [key, title, series, format, unit] = options;
 	const figure = el('figure', 'card');
 	figure.dataset.chart = key;
 	root.append(figure);
 	const offers = key === 'latency' ? 'log' : '';
-	const shown = chartOf(page, figure, { title, kind: 'lines', series, format, name: key, offers });
+	const shown = chartOf(page, figure, { title, kind: 'lines', series, format, unit, name: key, offers });
 	offerExport(`${title} beside the others`, key, figure, () => exportedChart(shown, `${name}-${key}`));
 	return {
 		remove: () => shown.remove(),
@@ -142,7 +142,9 @@ function chart(root, page, name, options, of = 'points') {
 				from,
 				to,
 				precision,
-				values: valuesOf(points, series, (one, point) => point[one.key]),
+				values: valuesOf(points, series, (one, point) =>
+					unit ? rateOf(point[one.key], precision) : point[one.key],
+				),
 				counts: key === 'latency' ? countsOf(points) : null,
 				recordedFrom: to - answer.recorded_seconds - answer.not_running_seconds,
 				notRunning: [],
@@ -247,7 +249,7 @@ function pathTable() {
 				title: 'Its mean by that of the others, in the same minutes',
 				level: (row) => (row.slower ? 'bad' : null),
 			}),
-			numberColumn('count', 'Requests', count),
+			requestsColumn(),
 			statistic('mean'),
 			beside('mean', 'Others', duration),
 			statistic('p95'),

@@ -14,7 +14,7 @@ import { drawOutcomes } from './outcomes.js';
 import { pathTarget } from './path_target.js';
 import { keptRequests, requestColumns, requestKey } from './requests.js';
 import { runBy } from './run_by.js';
-import { isZoomed, link, range, state } from './state.js';
+import { againstName, compared, isZoomed, link, range, state } from './state.js';
 import { Table } from './table.js';
 import { Tiles } from './tiles.js';
 import { timeGoes } from './time_goes.js';
@@ -87,12 +87,12 @@ export function mount(root, page) {
 		const old = shown.length ? 'none of this range: of the last two hours' : '';
 		text(slowNote, inRange ? `${shown.length} of this range` : old);
 	}
-	// The time since the change, unless the page is zoomed.
-	const sinceChange = () => (standing && !isZoomed() ? { from: standing.since } : null);
+	// The time since the change, unless the user has chosen other times.
+	const sinceChange = () => (standing && !isZoomed() && !state.against ? { from: standing.since } : null);
 	return {
 		remove: () => trends.remove(),
 		questions: () => ({
-			path: question('path', { ...context, ...range() }),
+			path: question('path', { ...context, ...compared() }),
 			marks: 'marks',
 			...(serverNow() > (profile?.until ?? 0) ? { profile: question('profile', context) } : {}),
 			...trends.questions(name),
@@ -129,19 +129,19 @@ export function mount(root, page) {
 			const kept = keptRequests(path);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf, kept });
 			const inRange = isZoomed() ? 'this range' : `last ${lengthName()}`;
-			const compared =
+			const shown =
 				sinceChange() && since?.window?.count > 0
 					? { ...since.window, label: `since ${moment(standing.since, now)}, against before` }
-					: { ...window, label: `${inRange}, against the one before` };
-			change.draw(changes, marked, now, all, compared.timers);
-			text(compare, `${compared.label} (outline)`);
-			const { histogram: times, histogram_before: before, p50, p95 } = compared;
+					: { ...window, label: `${inRange}, against ${againstName('the one before')}` };
+			change.draw(changes, marked, now, all, shown.timers);
+			text(compare, `${shown.label} (outline)`);
+			const { histogram: times, histogram_before: before, p50, p95 } = shown;
 			const limit = isTimer ? null : page.config.target;
 			shape = { now: times, before: before?.length ? before : null, p50, p95, target: limit };
 			drawHistogram(picture, shape);
 			distribution.draw(shape);
-			if (isTimer) users.draw(compared.run_by ?? [], compared.count, compared.label);
-			else timeTable.draw(compared);
+			if (isTimer) users.draw(shown.run_by ?? [], shown.count, shown.label);
+			else timeTable.draw(shown);
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };
 			if (profile) usual.draw(profile.answer, now);

@@ -4,7 +4,8 @@ import { offerExport } from './card.js';
 import { contextParts } from './context.js';
 import { headline, level, standingOn } from './change.js';
 import { attr, button, el, fill, labelled, meter, say, show, sync, text } from './dom.js';
-import { NONE, delta, duration, isNumber, percent, plural, sense, visible } from './format.js';
+import { NONE, delta, duration, grouped, isNumber, perUnit, percent, plural, rateOf } from './format.js';
+import { sense, visible } from './format.js';
 import { link } from './state.js';
 import { ENOUGH } from './tiles.js';
 
@@ -178,6 +179,15 @@ export function numberColumn(id, label, format, { value = (row) => row[id], ...o
 		...options,
 	};
 }
+
+/** The column of the rate of requests or runs; a file has their number. @returns {any} */
+export const requestsColumn = (label = 'Requests', options = {}) => ({
+	...numberColumn('count', label, grouped, options),
+	draw(cell, row) {
+		text(cell, perUnit(rateOf(row.per_second, 1)));
+		attr(cell, 'title', `${grouped(row.count)} in all`);
+	},
+});
 
 /**
  * A column of words, or of a ratio without them, coloured by `level(row)`: "good", "bad" or null.

@@ -1,8 +1,9 @@
 // The tiles: the figures of a window, each with its change against the window before.
 
 import { attr, el, labelled, show, text } from './dom.js';
-import { config } from './state.js';
-import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plural, rate, sense } from './format.js';
+import { againstName, config } from './state.js';
+import { NONE, count, delta, duration, grouped, isNumber, moment, perUnit, percent } from './format.js';
+import { plural, rateOf, sense } from './format.js';
 
 const { requests, p99 } = config.enough;
 
@@ -86,11 +87,11 @@ export class Tiles {
 			const isClear = tile.isShare ? Math.abs(by) >= 0.001 : sense(ratio) !== null;
 			side = isClear ? Math.sign(by) * tile.better : 0;
 			const part = before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : '';
-			const when = `${moment(before.from, now)} – ${moment(before.to, now)}`;
-			title = `${tile.format(old)} in the ${length} before, ${when}${part}`;
+			const when = `${moment(before.from, now)} – ${moment(before.to, before.from)}`;
+			title = `${tile.format(old)} ${againstName(`in the ${length} before`)}, ${when}${part}`;
 			if (before.complete < 0.995) words = `≈ ${words}`;
 		} else if (tile.name === 'errors') words = plural(window.errors, 'error');
-		const beside = tile.name === 'requests' && `${rate(window.per_second)}/s`;
+		const beside = tile.name === 'requests' && perUnit(rateOf(window.per_second, 1));
 		text(tile.delta, [beside, words].filter(Boolean).join(' · '));
 		attr(tile.delta, 'title', title);
 		attr(tile.delta, 'data-sense', side > 0 ? 'good' : side < 0 ? 'bad' : null);

@@ -3,7 +3,7 @@
 import { TimeChart } from './chart.js';
 import { el, retried } from './dom.js';
 import { headline } from './change.js';
-import { count, duration } from './format.js';
+import { duration, perUnit, rateOf, unitName } from './format.js';
 import { question } from './api.js';
 import { isCoarse, range, seconds, state } from './state.js';
 import { offerExport } from './card.js';
@@ -76,7 +76,7 @@ export class Trends {
 		for (const { chart } of this.#charts.values()) chart.remove();
 	}
 
-	#chart(root, name, title, kind, series, format) {
+	#chart(root, name, title, kind, series, format, unit) {
 		const shape = series.map((one) => one.key).join();
 		const known = this.#charts.get(name);
 		if (known?.shape === shape) return known.chart;
@@ -84,7 +84,7 @@ export class Trends {
 		const hadFocus = root.contains(document.activeElement);
 		root.replaceChildren();
 		const offers = kind === 'lines' ? 'heat log' : '';
-		const chart = chartOf(this.page, root, { title, kind, series, format, name, offers });
+		const chart = chartOf(this.page, root, { title, kind, series, format, unit, name, offers });
 		this.#charts.set(name, { chart, shape });
 		if (hadFocus) root.querySelector('.plot').focus({ preventScroll: true });
 		return chart;
@@ -110,10 +110,10 @@ export class Trends {
 		this.#drawn = [answers, given];
 		const common = shownBy({ marks, changes: changes.map((one) => ({ at: one.since, text: headline(one) })), now });
 		const stack = (answer, kinds, value, why) =>
-			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, count).update({
+			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, perUnit, unitName).update({
 				...common,
 				...bounds(answer, now),
-				values: valuesOf(answer.points, kinds, value),
+				values: valuesOf(answer.points, kinds, (...of) => rateOf(value(...of), answer.precision)),
 				why,
 			});
 		const { outcomes, hits, mean, heat } = answers;
@@ -161,7 +161,10 @@ export const chartOf = (page, figure, options) =>
 
 /** The content of an exported file of a chart. */
 export function exportedChart({ state: shown }, name) {
-	return { name, ...(shown.layer ? shown.layer.exported() : chartRows(shown)) };
+	if (shown.layer) return { name, ...shown.layer.exported() };
+	const { columns, rows } = chartRows(shown);
+	const unit = shown.unit ? `_${shown.unit()}` : '';
+	return { name, columns: columns.map((column, at) => (at > 0 ? column + unit : column)), rows };
 }
 
 /** The view of the charts: the hidden series, the charts shown as tables, and the time zone. */
