@@ -227,3 +227,65 @@ async fn a_long_name_of_an_instance_cuts_no_row_off() {
         assert!(titles.iter().all(is_named), "{screen}: {titles:?}");
     }
 }
+
+#[tokio::test]
+async fn paths_and_requests_are_those_of_the_range_and_it_is_said_since_when_requests_are_kept() {
+    const DURATIONS: &str = "$$('table[data-table=slowest-requests] td[data-column=duration]').map((cell) => cell.innerText.replace(/\\s/g, ' '))";
+    const MAX: &str =
+        "$('table[data-table=slowest-paths] td[data-column=max]')?.innerText.replace(/\\s/g, ' ')";
+    const NOTE: &str = "$('[data-panel=slowest-requests] .bar .muted').innerText";
+    let service = Service::with_slow_minute().await;
+    let page = Page::open(&service.screen("slowest?range=1h")).await;
+    page.until(&format!(
+        "{DURATIONS}[0] === '900 ms' && {MAX} === '900 ms'"
+    ))
+    .await;
+    // The slow minute was five minutes ago. The range ends before it.
+    let answer = service
+        .pulse()
+        .query()
+        .json("paths?window=5m")
+        .await
+        .unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let to = answer["from"].as_i64().unwrap() - 300;
+    page.show(&format!("slowest?from={}&to={to}", to - 600))
+        .await;
+    page.until(&format!(
+        "{DURATIONS}[0] === '20.0 ms' && {MAX} === '20.0 ms'"
+    ))
+    .await;
+    page.show("slowest?range=24h").await;
+    page.until(&format!("/, kept since .*:00$/.test({NOTE})"))
+        .await;
+}
+
+#[tokio::test]
+async fn the_deploys_of_the_range_are_listed_and_the_newest_is_shown() {
+    const MARKS: &str = "$$('select[aria-label=Mark] option').length";
+    const NOTE: &str = "$('[data-panel=deploy] .calm').innerText";
+    let shop = Shop::with("bad_deploy").await;
+    let mut client = Client::connect(shop.demo().address()).await;
+    let marks = client.json("/admin/pulse/api/marks").await["marks"].take();
+    let marks = marks.as_array().expect("a list").clone();
+    let page = Page::open(&shop.screen("deploy?range=24h")).await;
+    page.until(&format!("{MARKS} === {}", marks.len())).await;
+    assert!(!page.eval::<String>(NOTE).await.contains("in this range"));
+    let first = marks.iter().rfind(|mark| mark["version"].is_string());
+    let (at, text) = first
+        .map(|mark| (mark["at"].as_i64(), &mark["text"]))
+        .expect("a deploy");
+    let at = at.expect("a time");
+    page.show(&format!("deploy?from={}&to={}", at - 60, at + 60))
+        .await;
+    page.until(&format!(
+        "{NOTE}.startsWith({text}) && / of \\d+ marks in this range/.test({NOTE})"
+    ))
+    .await;
+    page.show("deploy?from=1767225600&to=1767229200").await;
+    page.until(&format!(
+        "{NOTE}.includes('0 of {} marks in this range') && {MARKS} === 1",
+        marks.len()
+    ))
+    .await;
+}

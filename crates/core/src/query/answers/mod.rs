@@ -48,9 +48,7 @@ pub use self::paths::{PathRow, Paths, PathsQuery, Sort};
 pub use self::rankings::{RankedRow, RankingPart, RankingQuery};
 pub use self::series::{Series, SeriesQuery};
 pub use self::slow_requests::ListedRequest;
-pub use self::slowest_requests::{
-    ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
-};
+pub use self::slowest_requests::{RequestStatus, SlowestRequests, SlowestRequestsQuery};
 pub use super::against::Against;
 pub use super::error::QueryError;
 #[doc(hidden)]
