@@ -687,6 +687,33 @@ async fn rows_compare_with_the_window_before() {
 }
 
 #[tokio::test]
+async fn health_has_the_memory_of_recorder_and_reader() {
+    let mut fixture = Fixture::memory();
+    let mut page = Page::new(&fixture);
+    let mut last = [0; 2];
+    for contexts in [0, 500] {
+        let served: Vec<_> = (0..contexts).map(|n| Served::new(NOW, n, 1_000)).collect();
+        page.serve(&mut fixture, &served).await;
+        for served in &served {
+            let duration = Duration::from_millis(1);
+            page._tasks
+                .0
+                .record(&name(served.context), duration, StatusCode::OK);
+        }
+        fixture.advance(2);
+        page.get("/api/paths?window=5m").await;
+        let cost = page.get("/api/health").await["cost"].take();
+        let bytes = ["recorder_bytes", "reader_bytes"].map(|field| number(&cost, field));
+        for (last, bytes) in last.iter_mut().zip(bytes) {
+            let least = *last + contexts as i64 * 200;
+            assert!(bytes > least && bytes < 32 << 20, "{bytes} after {last}");
+            *last = bytes;
+        }
+        assert!(cost["task_seconds_per_minute"].is_number(), "{cost}");
+    }
+}
+
+#[tokio::test]
 async fn windows_show_what_was_served_to_a_page_that_holds_all() {
     windows_show_what_was_served(Fixture::memory(), (80, 64 << 20, 0)).await;
 }

@@ -42,6 +42,9 @@ export function mount(root, page) {
 		card('instances', 'Instances', { head: [note], parts: [instances.node] }),
 		details,
 	);
+	const cost = el('p', 'muted', ''); // of this process
+	cost.dataset.panel = 'cost';
+	root.append(cost);
 	let since = 0; // the start of the change of the instance that is out of line
 	return {
 		needsNoStore: true,
@@ -63,6 +66,7 @@ export function mount(root, page) {
 				page.complete(fleet, fleet.total > 0);
 			}
 			if (health) {
+				text(cost, costOf(health.cost));
 				const create = ([topic]) => el('li', '', el('strong', '', topic), el('span'));
 				const topics = wellness(health, { asOf, fleet, overview, changes }, now);
 				sync(well, topics, 0, create, (line, [, sentence, isWell]) => {
@@ -92,6 +96,11 @@ export function mount(root, page) {
 		},
 	};
 }
+
+/** What the dashboard costs in this process. */
+const costOf = ({ recorder_bytes: recorder, reader_bytes: reader, task_seconds_per_minute: busy }) =>
+	`The dashboard costs this process ${bytes(recorder)} held by the recorder, ${bytes(reader)} by the reader, and ` +
+	`${duration(busy)} of work per minute.`;
 
 const ago = (seconds) => (seconds < 2 ? 'just now' : `${span(seconds)} ago`);
 

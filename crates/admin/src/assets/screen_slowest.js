@@ -100,7 +100,7 @@ export function mount(root, page) {
 	};
 }
 
-const nothing = (isFiltered) => (isFiltered ? `No such request is listed. ${KEPT}.` : 'No requests in this time');
+const nothing = (isFiltered) => `No ${isFiltered ? 'such request' : 'request of this range'} is listed. ${KEPT}.`;
 
 /** The number of shown requests, their total, and the lists that were searched. */
 function summary({ requests, total, lists, lists_in_all: listsInAll }) {

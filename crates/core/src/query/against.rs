@@ -10,15 +10,6 @@ use tower_pulse_model::tier::DAY;
 
 /// The window with which a window is compared. The window is rounded outward to slices that are still kept: yesterday
 /// to half hours, a week ago to six hours.
-///
-/// ```
-/// # mod tower_pulse { pub use tower_pulse_core::query::answers as query; }
-/// use tower_pulse::query::Against;
-///
-/// assert_eq!("yesterday".parse::<Against>()?, Against::Yesterday);
-/// assert_eq!("1700000000".parse::<Against>()?, Against::From(1_700_000_000));
-/// # Ok::<(), tower_pulse_core::query::answers::QueryError>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Against {
@@ -39,11 +30,11 @@ impl Against {
     pub(super) fn of(self, window: Window, now: i64) -> Option<Window> {
         let bounds = window.bounds(now);
         let length = (bounds.end.min(now) - bounds.start).max(1);
-        let days = |days: i64| bounds.start - days * i64::from(DAY);
+        let day = i64::from(DAY);
         let from = match self {
             Self::Before => return None,
-            Self::Yesterday => days(1),
-            Self::WeekAgo => days(7),
+            Self::Yesterday => bounds.start - day,
+            Self::WeekAgo => bounds.start - 7 * day,
             Self::From(from) => from,
         };
         Some(Window::alone(from, from.saturating_add(length)))
@@ -84,7 +75,7 @@ mod tests {
     use super::*;
     use tower_pulse_model::tiers::Tiers;
 
-    const NOW: i64 = 1_700_003_400; // ten minutes before half past an hour
+    const NOW: i64 = 1_700_003_400; // ten minutes past an hour
 
     /// How far the slices begin before `NOW`, how long they are together, and the length of one.
     fn slices(against: &str, window: Window) -> Option<(i64, i64, u32)> {
@@ -112,7 +103,7 @@ mod tests {
         );
         // Of an hour that is not over, the part that has passed is compared.
         let part = slices("yesterday", Window::HOUR);
-        assert_eq!(part, Some((day + 1_800 + 600, 3_600, 1_800)));
+        assert_eq!(part, Some((day + 600, 1_800, 1_800)));
         assert!(slices("yesterday", Window::of(NOW + 600, NOW + 700)).is_some());
     }
 

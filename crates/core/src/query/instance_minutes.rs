@@ -9,6 +9,7 @@ mod pace;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -81,6 +82,8 @@ pub(super) struct InstanceMinutes {
     /// The maximum size of the cached minutes, in bytes.
     most_bytes: usize,
     state: Mutex<State>,
+    /// The size of the cached minutes at the last question, in bytes.
+    pub(super) held_bytes: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -151,6 +154,7 @@ impl InstanceMinutes {
             clock,
             most_bytes,
             state: Mutex::default(),
+            held_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -175,23 +179,20 @@ impl InstanceMinutes {
         created: i64,
     ) -> Result<(Comparison, Vec<Arc<str>>), StoreError> {
         let mut budget = CoopBudget::new(&self.clock);
-        let (mut comparison, mut slow) = (Comparison::default(), Vec::new());
-        let mut reading = self.reading(minutes.clone(), created).await;
-        while let Some((minute, cached)) = reading.next().await? {
-            comparison.add(minute, cached, context);
-            comparison.compare(minute, cached, context, &slow);
-            budget.yield_if_spent().await;
-        }
-        drop(reading);
-        slow = comparison.take_slow();
-        if !slow.is_empty() {
-            let mut reading = self.reading(minutes, created).await;
+        let mut slow = Vec::new();
+        loop {
+            let mut comparison = Comparison::default();
+            let mut reading = self.reading(minutes.clone(), created).await;
             while let Some((minute, cached)) = reading.next().await? {
-                comparison.compare(minute, cached, context, &slow);
+                comparison.add(minute, cached, context, &slow);
                 budget.yield_if_spent().await;
             }
+            let found = comparison.slow();
+            if found.is_empty() || !slow.is_empty() {
+                return Ok((comparison, slow));
+            }
+            slow = found;
         }
-        Ok((comparison, slow))
     }
 
     /// Compares one instance with the others in these minutes. `created` is the start of the store's generation.
@@ -240,6 +241,7 @@ impl InstanceMinutes {
         }
         let cutoff = REPORTED_MINUTES.cutoff(now);
         state.retain(|minute| minute > cutoff);
+        self.held_bytes.store(state.bytes, Relaxed);
         let minutes: VecDeque<i64> = minutes.step_by(MINUTE as usize).collect();
         let due = minutes.iter().copied().filter(|of| state.is_due(*of, now));
         Reading {
@@ -372,25 +374,9 @@ impl CachedInstance {
 struct Comparison(Vec<(Arc<str>, InstanceSums)>);
 
 impl Comparison {
-    /// Adds a minute, which must be later than all minutes that were added before.
-    fn add(&mut self, start: i64, cached: &[CachedInstance], context: Option<RecordId>) {
-        for instance in cached {
-            let Some(sums) = instance.sums(context) else {
-                continue;
-            };
-            let of = sorted::entry(&mut self.0, instance.instance.clone(), || InstanceSums {
-                busy: start..start,
-                ..InstanceSums::default()
-            });
-            of.sums.merge(&sums);
-            of.version.clone_from(&instance.version);
-            of.busy.end = start.saturating_add(MINUTE);
-        }
-    }
-
-    /// Compares each instance with the others in a minute that was added. The `slow` ones do not count among the
-    /// others.
-    fn compare(
+    /// Adds a minute, which must be later than all minutes that were added before. The `slow` instances do not count
+    /// among the others.
+    fn add(
         &mut self,
         start: i64,
         cached: &[CachedInstance],
@@ -404,35 +390,36 @@ impl Comparison {
             in_line.entry(id).or_default().add(times);
         }
         for instance in cached {
-            let place = self
-                .0
-                .binary_search_by(|(name, _)| name.cmp(&instance.instance));
-            let Some((_, of)) = place.ok().map(|at| &mut self.0[at]) else {
+            let Some(sums) = instance.sums(context) else {
                 continue;
             };
+            let of = sorted::entry(&mut self.0, instance.instance.clone(), || InstanceSums {
+                busy: start..start,
+                ..InstanceSums::default()
+            });
+            of.sums.merge(&sums);
+            of.version.clone_from(&instance.version);
+            of.busy.end = start.saturating_add(MINUTE);
             for (id, times) in instance.times(context) {
-                let others = in_line.get(&id).copied().unwrap_or_default();
-                let others = match is_in_line(&instance) {
-                    true => others.without(times),
-                    false => others,
+                let all = in_line.get(&id).copied().unwrap_or_default();
+                let own = if is_in_line(&instance) {
+                    times
+                } else {
+                    Times::default()
                 };
-                of.pace.add(start, times, others);
+                of.pace.add(start, times, all.without(own));
             }
         }
     }
 
-    /// The slow instances, if at least two others are in line. Drops the result of the comparison, which is made again
-    /// without the slow ones.
-    fn take_slow(&mut self) -> Vec<Arc<str>> {
+    /// The slow instances; none if fewer than two others are in line.
+    fn slow(&self) -> Vec<Arc<str>> {
         let slow = self.0.iter().filter(|(_, of)| of.is_slow());
         let slow: Vec<_> = slow.map(|(instance, _)| instance.clone()).collect();
-        if slow.is_empty() || self.0.len() < slow.len() + 2 {
-            return Vec::new();
+        match self.0.len() < slow.len() + 2 {
+            true => Vec::new(),
+            false => slow,
         }
-        self.0
-            .iter_mut()
-            .for_each(|(_, of)| of.pace = Pace::default());
-        slow
     }
 }
 
@@ -466,15 +453,14 @@ mod tests {
     }
 
     fn ratios(minutes: &[Vec<CachedInstance>], context: Option<&str>) -> Vec<Option<f64>> {
-        let mut comparison = Comparison::default();
-        for (start, cached) in (0..).step_by(60).zip(minutes) {
-            comparison.add(start, cached, context.map(id));
-            comparison.compare(start, cached, context.map(id), &[]);
-        }
-        let slow = comparison.take_slow();
-        for (start, cached) in (0..).step_by(60).zip(minutes).filter(|_| !slow.is_empty()) {
-            comparison.compare(start, cached, context.map(id), &slow);
-        }
+        let compared = |slow: &[Arc<str>]| {
+            let mut comparison = Comparison::default();
+            for (start, cached) in (0..).step_by(60).zip(minutes) {
+                comparison.add(start, cached, context.map(id), slow);
+            }
+            comparison
+        };
+        let comparison = compared(&compared(&[]).slow());
         comparison.0.iter().map(|(_, of)| of.ratio()).collect()
     }
 

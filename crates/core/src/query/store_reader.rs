@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -108,6 +109,12 @@ impl StoreReader {
             store,
             clock,
         }
+    }
+
+    /// Approximate bytes of the windows, minutes and answers that are held.
+    pub fn held_bytes(&self) -> usize {
+        let (windows, minutes) = (&self.windows.held_bytes, &self.instance_minutes.held_bytes);
+        self.reads.bytes() + windows.load(Relaxed) + minutes.load(Relaxed)
     }
 
     /// The current state of the fleet.

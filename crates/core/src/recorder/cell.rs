@@ -125,6 +125,13 @@ impl Cell {
         })
     }
 
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let optional = [&self.failures, &self.censored].into_iter();
+        let created = optional.filter(|buckets| buckets.get().is_some()).count();
+        size_of::<Self>() + created * size_of::<Buckets>()
+    }
+
     /// Adds a sample and its measures. Only the thread that took the shard may call this.
     #[inline(always)]
     pub(super) fn record(&self, sample: Sample, measured: impl Measured) {

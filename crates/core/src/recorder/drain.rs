@@ -151,6 +151,11 @@ impl Drain {
         earlier(state.pending.since, state.taken_since)
     }
 
+    /// Approximate bytes of the pending batch.
+    pub fn pending_bytes(&self) -> usize {
+        lock(&self.state).pending.approximate_bytes()
+    }
+
     /// The amounts in the pending batch.
     pub fn pending_amounts(&self) -> Amounts {
         lock(&self.state).pending.amounts()

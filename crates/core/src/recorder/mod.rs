@@ -174,6 +174,14 @@ impl Recorder {
         self.http.len() + self.timers.len()
     }
 
+    /// Approximate bytes of the contexts, the counters and the pending batch.
+    pub fn bytes(&self) -> usize {
+        let context = |of: &ContextHandle| size_of_val(of) + of.name.len() + of.cells.bytes();
+        let counter = |of: &CounterEntry| size_of_val(of) + of.name.len();
+        let contexts = self.http.sum(context) + self.timers.sum(context);
+        contexts + self.counters.sum(counter) + self.drain.pending_bytes()
+    }
+
     /// A recorder without contexts of the application.
     pub fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
         let shards = Self::shards_of_this_machine();

@@ -121,6 +121,12 @@ impl Cells {
         }
     }
 
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let cells = self.shards.iter().filter_map(|shard| shard.cell.get());
+        size_of_val(&*self.shards) + cells.map(|cell| cell.bytes()).sum::<usize>()
+    }
+
     /// Marks the context for the next drain.
     pub(super) fn touch(&self) {
         self.dirty_bit.set();

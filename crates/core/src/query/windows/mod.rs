@@ -21,6 +21,7 @@ mod state;
 pub(super) mod sums;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -58,6 +59,8 @@ pub(super) struct Windows {
     /// The maximum size of the cache, in bytes.
     most_bytes: usize,
     state: Mutex<WindowState>,
+    /// The size of the cache after the last question, in bytes.
+    pub(super) held_bytes: AtomicUsize,
 }
 
 impl Windows {
@@ -73,6 +76,7 @@ impl Windows {
             targets,
             most_bytes,
             state: Mutex::default(),
+            held_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -208,6 +212,7 @@ impl Windows {
         }
         self.advance(&mut state, &ready, began, &mut budget).await?;
         ready.unread = state.unread(&ready);
+        self.held_bytes.store(state.bytes(), Relaxed);
         Ok((state, budget, ready))
     }
 
