@@ -692,7 +692,9 @@ async fn health_has_the_memory_of_recorder_and_reader() {
     let mut page = Page::new(&fixture);
     let mut last = [0; 2];
     for contexts in [0, 500] {
-        let served: Vec<_> = (0..contexts).map(|n| Served::new(NOW, n, 1_000)).collect();
+        let served: Vec<_> = (0..contexts)
+            .map(|n| Served::new(NOW, n, 1_000_000))
+            .collect();
         page.serve(&mut fixture, &served).await;
         for served in &served {
             let duration = Duration::from_millis(1);
