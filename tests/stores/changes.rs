@@ -122,6 +122,7 @@ fn full_log() -> Vec<Change> {
         let mut change = change(&format!("GET /a/page/with/{{a_long}}/{{name}}/{n}"));
         let suspect = |n| serde_json::json!({
             "kind": "timer", "timer": format!("db:find_something_by_its_name_{n}"), "then": 0.1, "now": 0.2, "share": 0.9,
+            "text": format!("db:find_something_by_its_name_{n}, 200 ms a request instead of 100 ms, 90 % of the added time"),
         });
         let suspects: Vec<_> = (0..16).map(suspect).collect();
         change.suspects = serde_json::from_value(suspects.into()).unwrap();

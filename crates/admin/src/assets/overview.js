@@ -36,7 +36,7 @@ export function mount(root, page) {
 			attr(all, 'href', link({ screen: 'paths' }));
 			const marked = marks?.marks ?? [];
 			const standing = (changes?.changes ?? []).filter((change) => change.stands && isInRange(change));
-			if (changes) attention.draw(changes, marked, now);
+			if (changes) attention.draw(changes, now);
 			if (overview) {
 				const { window, in_flight: inFlight, target, advice, burning } = overview;
 				tiles.draw({ ...window, in_flight: inFlight }, { now, target, length: lengthName() });

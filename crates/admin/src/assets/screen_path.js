@@ -133,7 +133,7 @@ export function mount(root, page) {
 				sinceChange() && since?.window?.count > 0
 					? { ...since.window, label: `since ${moment(standing.since, now)}, against before` }
 					: { ...window, label: `${inRange}, against the one before` };
-			change.draw(changes, marked, now, all, compared.timers);
+			change.draw(changes, marked, now, all);
 			text(compare, `${compared.label} (outline)`);
 			const { histogram: times, histogram_before: before, p50, p95 } = compared;
 			const limit = isTimer ? null : page.config.target;

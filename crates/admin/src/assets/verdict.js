@@ -1,6 +1,6 @@
 // The changes of a path: the size, the start, the confidence, the suspects, and the verdict on a deploy.
 
-import { cost, explanation, headline, isOfAll, level, since, sure, values } from './change.js';
+import { cost, explanation, headline, isOfAll, level, since, sure, values, where } from './change.js';
 import { attr, el, labelled, say, sync, text } from './dom.js';
 import { duration, moment, span, visible } from './format.js';
 import { instanceLink } from './instances.js';
@@ -19,8 +19,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 	node.dataset.panel = 'change';
 	return {
 		node,
-		/** `timers`: the page's timers; the API says which of them fail more often than before. */
-		draw(changes, marks, now, log, timers = []) {
+		draw(changes, marks, now, log) {
 			const stand = changes.filter((one) => one.stands);
 			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
 			const shown = stand.length ? stand : last ? [last] : [];
@@ -29,15 +28,14 @@ export function changePanel(page, { isTimer = false } = {}) {
 				const [label, start, figures, certainty, , suspect, links] = node.children;
 				node.taker.draw(one, now);
 				const path = isTimer ? `${visible(one.context)}: ` : '';
-				const where = one.instance ? ` on ${visible(one.instance)}` : '';
-				const pages = isOfAll(one) ? `, all pages${where}` : '';
-				text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${pages}`);
+				const pages = isOfAll(one) ? ', all pages' : '';
+				text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${pages}${where(one)}`);
 				attr(label, 'data-level', one.stands ? level(one) : null);
 				const during = `from ${moment(one.since, now)} to ${moment(one.ended, now)}`;
 				text(start, one.ended ? during : since(one, now));
 				text(figures, figuresOf(one));
 				text(certainty, sure(one));
-				text(suspect, explanation(one, marks, now, timers));
+				text(suspect, explanation(one));
 				const looks = instancesOf(one).map((instance) => [instance, instanceLink(instance)]);
 				if (isTimer && one.context !== '<queue>') looks.push([one.context, linkTo({ context: one.context })]);
 				sync(links, looks, 0, 'a', (anchor, [name, href]) => {
@@ -72,7 +70,7 @@ function line(page) {
 
 /** The instances that a change concerns or suspects, except the one of this screen. */
 function instancesOf({ instance, suspects: known = [] }) {
-	const named = known.filter((one) => one.kind === 'instance').map((one) => one.instance);
+	const named = known.filter((one) => one.kind === 'instance').flatMap((one) => one.instances);
 	const all = new Set(instance ? [instance, ...named] : named);
 	if (state.screen === 'instance') all.delete(state.context);
 	return [...all];

@@ -75,24 +75,6 @@ async fn what_has_changed_is_marked_and_comes_first_when_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn each_change_says_whether_a_deploy_did_it_and_whether_it_is_the_code() {
-    for (incident, context, parts) in [
-        ("slow_query", SEARCH, ["db:search", "deploy"]),
-        (
-            "bad_deploy",
-            "GET /products/{id}",
-            ["1.4.2", "your code outside of timers"],
-        ),
-    ] {
-        let page = open(incident, "overview").await;
-        let suspect = format!("[data-panel=attention] li[data-context='{context}'] .suspect");
-        page.until_shown(&suspect).await;
-        let text = page.text(&suspect).await;
-        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
-    }
-}
-
-#[tokio::test]
 async fn a_link_keeps_what_is_paused_and_what_is_shown_as_a_table() {
     let page = open("bad_deploy", "overview?range=1h").await;
     turn(&page, "latency").await;

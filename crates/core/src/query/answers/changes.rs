@@ -91,6 +91,8 @@ pub struct ChangeRow {
     pub code_share: Option<f64>,
     /// Whether a deploy caused the change.
     pub deploy: DeployVerdict,
+    /// The causes of the change as far as they are known, in sentences; empty if nothing is known.
+    pub explanation: String,
 }
 
 /// Asks for changes.
@@ -122,6 +124,7 @@ impl ChangeRow {
             traffic_share: share(change.from_traffic, extra),
             code_share: share(change.from_code, extra),
             deploy: DeployVerdict::of(&change, marks),
+            explanation: change.explanation(),
             change,
         }
     }
@@ -171,7 +174,7 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     for (urgency, change) in ongoing.into_iter().rev().enumerate() {
         urgencies.insert(ContextId::new(Kind::Http, change.context.clone()), urgency);
         for suspect in &change.suspects {
-            if let Suspect::Timer { timer, .. } = suspect {
+            if let Some(timer) = suspect.timer() {
                 urgencies.insert(ContextId::new(Kind::Timer, timer.clone()), urgency);
             }
         }
@@ -186,8 +189,7 @@ pub(super) async fn changes_of(
 ) -> Result<Vec<ChangeRow>, QueryError> {
     let log = source.reader.changes().await?;
     let marks = source.reader.marks().await?;
-    let is_by =
-        |suspect: &Suspect| matches!(suspect, Suspect::Timer { timer, .. } if *timer == id.name);
+    let is_by = |suspect: &Suspect| suspect.timer() == Some(&id.name);
     let is_wanted = |change: &&Change| match id.kind {
         Kind::Timer => change.suspects.iter().any(is_by),
         _ => change.context == id.name,

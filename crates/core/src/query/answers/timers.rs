@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::measured::{ContextName, fails_more, share};
+use super::measured::{ContextName, share};
 use crate::query::windows::sums::{PartSums, RunningTimer};
 use crate::query::{QueryError, Source, Window};
+use tower_pulse_detect::suspects::fails_more;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::{InOrder, keep_first};
