@@ -63,7 +63,7 @@ impl Asked<'_> {
             Incident::BadInstance => {
                 assert!(!ongoing.is_empty(), "{about}");
                 for row in &ongoing {
-                    let is_suspect = |suspect: &Suspect| matches!(suspect, Suspect::Instance { instances, .. } if **instances == ["web-3".into()]);
+                    let is_suspect = |suspect: &Suspect| matches!(suspect, Suspect::Instance { instances, .. } if instances.iter().any(|one| **one == *"web-3"));
                     let change = &row.change;
                     let is_named = change.instance.as_deref() == Some("web-3")
                         || change.suspects.iter().any(is_suspect);

@@ -68,9 +68,9 @@ function line(page) {
 	return Object.assign(node, { taker: by });
 }
 
-/** The instances that a change concerns or suspects, except the one of this screen. */
+/** The instance that a change concerns or suspects, except that of this screen. Several are listed below it. */
 function instancesOf({ instance, suspects: known = [] }) {
-	const named = known.filter((one) => one.kind === 'instance').flatMap((one) => one.instances);
+	const named = known.filter((one) => one.kind === 'instance' && one.count === 1).map((one) => one.instances[0]);
 	const all = new Set(instance ? [instance, ...named] : named);
 	if (state.screen === 'instance') all.delete(state.context);
 	return [...all];
