@@ -41,14 +41,17 @@ pub fn traffic(sides: &Sides, minutes: &[Vec<(&Arc<str>, &Aggregate)>]) -> Suspe
         None if instances > 1 => parts.push(format!("alike on all {instances} instances")),
         None => {}
     }
-    let failed: [(&str, fn(&Aggregate) -> u64); 2] = [
-        ("errors", |of| of.outcomes.errors),
-        ("4xx", |of| of.outcomes.count(Outcome::ClientError)),
-    ];
-    let more = failed.iter().filter_map(|(name, failed)| {
-        let [then, now] = [&sides.then, &sides.now].map(|of| (failed(of), of.times.count));
-        let [before, after] = [then, now].map(|(failed, all)| percent(share(failed, all)));
-        fails_more(now, then).then(|| format!("{after} {name} instead of {before}"))
+    // The errors, the responses 4xx and all requests.
+    let counts = |of: &Aggregate| {
+        let client_errors = of.outcomes.count(Outcome::ClientError);
+        (of.outcomes.errors, client_errors, of.times.count)
+    };
+    let (then, now) = (counts(&sides.then), counts(&sides.now));
+    let failed = [("errors", then.0, now.0), ("4xx", then.1, now.1)];
+    let more = failed.iter().filter_map(|(name, before, after)| {
+        let [old, new] = [share(*before, then.2), share(*after, now.2)].map(percent);
+        fails_more((*after, now.2), (*before, then.2))
+            .then(|| format!("{new} {name} instead of {old}"))
     });
     let more: Vec<String> = more.collect();
     parts.push(match more.is_empty() {
