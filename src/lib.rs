@@ -104,8 +104,8 @@ pub use tower_pulse_core::handle::ShutdownError;
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::handle::{Ranking, RankingBuilder, RankingError};
 pub use tower_pulse_core::health::{
-    ChangeHealth, CleaningHealth, FlushHealth, FoldHealth, Health, JournalHealth, QueueHealth,
-    RecordingHealth, Status, StoreHealth,
+    ChangeHealth, CleaningHealth, CostHealth, FlushHealth, FoldHealth, Health, JournalHealth,
+    QueueHealth, RecordingHealth, Status, StoreHealth,
 };
 pub use tower_pulse_core::recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded, Within};
 pub use tower_pulse_core::task::Task;

@@ -10,9 +10,10 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Request, Response, StatusCode};
 use pulse_rig::process::resident_bytes;
 use pulse_rig::server::RedisServer;
+use tower::{Layer, Service};
 use tower_pulse::query::{PathsQuery, Window};
 use tower_pulse::{Builder, Clock, Outcome, Pulse, Ranking};
 
@@ -58,6 +59,22 @@ fn record(pulse: &Pulse, ranking: &Ranking, round: i64) {
     }
 }
 
+/// Serves failed requests of each context, with more timers than are kept of a listed request.
+async fn serve(pulse: &Pulse) {
+    for context in 0..CONTEXTS {
+        let layer = pulse.layer().named(format!("GET /{:x<200}/{context}", ""));
+        let mut service = layer.layer(tower::service_fn(async |_: Request<()>| {
+            for timer in 0..10 {
+                pulse.timer(&format!("{:x<200}{timer}", "")).stop();
+            }
+            Err::<Response<()>, _>("the database is away")
+        }));
+        for _ in 0..6 {
+            service.call(Request::new(())).await.unwrap_err();
+        }
+    }
+}
+
 /// Fills a process, and prints the bytes by which it grew.
 async fn fill(redis: Option<RedisServer>) {
     let before = resident_bytes(std::process::id());
@@ -71,6 +88,7 @@ async fn fill(redis: Option<RedisServer>) {
     let ranking = pulse.ranking("posts").max_ids(1_000).build().unwrap();
     // While the store answers, fills every table, the acknowledged calls and the caches of queries.
     for round in 0..20 {
+        serve(&pulse).await;
         record(&pulse, &ranking, round);
         time.advance(Duration::from_secs(60));
         pulse.flush().await.unwrap();
@@ -84,6 +102,7 @@ async fn fill(redis: Option<RedisServer>) {
         redis.kill_9();
     }
     for round in 0..MINUTES {
+        serve(&pulse).await;
         record(&pulse, &ranking, round);
         time.advance(Duration::from_secs(60));
         // A flush that fails puts its data back, within the bound.

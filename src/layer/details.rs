@@ -84,6 +84,8 @@ impl Detailed {
         RequestDetails {
             trace_id: text(|buffer| &buffer.trace_id),
             path: text(|buffer| &buffer.path),
+            queue: self.queue_time().and_then(QueueTime::nanos),
+            timers: None,
         }
     }
 }
@@ -219,7 +221,7 @@ mod tests {
         let mut buffer = POOL.take();
         set(&mut buffer);
         let detailed = Detailed(Some(buffer));
-        let RequestDetails { trace_id, path } = detailed.details();
+        let RequestDetails { trace_id, path, .. } = detailed.details();
         (trace_id.map(str::to_owned), path.map(str::to_owned))
     }
 

@@ -12,7 +12,7 @@ use super::source::{HasHead, Head};
 use tower_pulse_core::clock::{Clock, Tick};
 use tower_pulse_core::recorder::{
     ContextHandle, Ended, RecordingState, RequestDetails, RequestPolls, ResponseHead, Unrecorded,
-    active,
+    active, thread_number,
 };
 use tower_pulse_model::outcome::Outcome;
 
@@ -26,6 +26,8 @@ thread_local! {
 static NO_DETAILS: RequestDetails<'static> = RequestDetails {
     trace_id: None,
     path: None,
+    queue: None,
+    timers: None,
 };
 
 /// The measurement of one request. Dropping it without an end records the request as cancelled or panicked.
@@ -103,7 +105,9 @@ impl Guard {
             && let Some(entry) = route.seen(method, extensions)
         {
             let recording = &*route.recording;
-            recording.request_started();
+            let thread = thread_number();
+            recording.request_started(thread);
+            entry.begin(thread);
             // The clock is read before the clone is made. In the other order, the function would need code that drops
             // the clone if the clock panics.
             let start = recording.clock().tick();
@@ -128,8 +132,9 @@ impl Guard {
             // The id is set even if this layer does not record the request, so that no inner layer records it.
             (route.target(head), recording.id())
         };
-        if target.is_some() {
-            recording.request_started();
+        if let Some(target) = &target {
+            recording.request_started(thread_number());
+            target.begin();
         }
         Self::new(target, recording.clock().tick(), id, head.method)
     }
@@ -243,7 +248,11 @@ impl Guard {
         };
         let is_unmatched = entry.is_unmatched();
         self.target = Some(match inner.target {
-            Some(target) if is_unmatched || !inner.only_unmatched => target.with_details(details),
+            Some(target) if is_unmatched || !inner.only_unmatched => {
+                entry.abandon();
+                target.begin();
+                target.with_details(details)
+            }
             Some(_) => Target::Registered(entry).with_details(details),
             None => {
                 self.target = Some(Target::Registered(entry));
@@ -322,7 +331,11 @@ impl Guard {
         // This order keeps timers from covering more than the request's time, and from being drained before the
         // request.
         let timers = scope.map(|scope| scope.end(&entry));
-        finish(&entry, self.start, ended, &self.polls, &details.details());
+        let of_request = RequestDetails {
+            timers: timers.as_ref(),
+            ..details.details()
+        };
+        finish(&entry, self.start, ended, &self.polls, &of_request);
         if let Some(timers) = timers {
             timers.add_to(&entry);
         }
@@ -366,8 +379,12 @@ impl Guard {
     /// Ends without recording.
     #[cold]
     fn discard(&mut self) {
-        if let Some(recording) = self.target.take().as_ref().and_then(Target::recording) {
+        let target = self.target.take();
+        if let Some(recording) = target.as_ref().and_then(Target::recording) {
             recording.request_ended();
+        }
+        if let Some(entry) = target.as_ref().and_then(Target::entry) {
+            entry.abandon();
         }
     }
 

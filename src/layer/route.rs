@@ -202,7 +202,9 @@ impl Target {
             Self::Registered(entry) => (entry, Detailed::default()),
             Self::Unregistered(mut new) => {
                 let details = std::mem::take(&mut new.details);
-                (new.entry(), details)
+                let entry = new.entry();
+                entry.begin(thread_number());
+                (entry, details)
             }
             Self::Detailed(mut detailed) => (detailed.take_entry()?, detailed),
             Self::Timed(timed) => {
@@ -218,13 +220,29 @@ impl Target {
         })
     }
 
+    /// The context, if it is registered.
+    pub(super) fn entry(&self) -> Option<&Arc<ContextHandle>> {
+        match self {
+            Self::Registered(entry) => Some(entry),
+            Self::Unregistered(_) => None,
+            Self::Detailed(detailed) => detailed.entry(),
+            Self::Timed(timed) => timed.target.entry(),
+        }
+    }
+
+    /// Counts a request that begins. A context that is not registered counts it when it ends.
+    pub(super) fn begin(&self) {
+        if let Some(entry) = self.entry() {
+            entry.begin(thread_number());
+        }
+    }
+
     /// The state of the recorder.
     pub(super) fn recording(&self) -> Option<&RecordingState> {
         match self {
-            Self::Registered(entry) => Some(entry.recording()),
             Self::Unregistered(new) => Some(&new.route.recording),
-            Self::Detailed(detailed) => detailed.entry().map(|entry| &**entry.recording()),
             Self::Timed(timed) => timed.target.recording(),
+            other => other.entry().map(|entry| &**entry.recording()),
         }
     }
 }

@@ -68,10 +68,9 @@ impl Pulse {
         self.0.handle.changes().await
     }
 
-    /// Acknowledges a change in the name of a person, for the whole fleet, as *Take* does on the dashboard. Until the
-    /// change ends, the dashboard shows the name and no longer counts the change as a problem. A second acknowledgement
-    /// replaces the name. Hidden characters of the name are escaped, it is cut at 64 bytes, and an empty name becomes
-    /// `someone`.
+    /// Acknowledges a change in the name of a person, for the whole fleet, as *Acknowledge* does on the page. Until
+    /// the change ends, the page shows the name, and the change stays a problem. A second acknowledgement replaces the
+    /// name. Hidden characters of the name are escaped, it is cut at 64 bytes, and an empty name becomes `someone`.
     ///
     /// The change is written between two rounds of folding, which interrupts the folder for a moment. At most 100
     /// changes of a store are acknowledged at the same time.
@@ -96,8 +95,8 @@ impl Pulse {
         self.0.handle.acknowledge_change(id, Some(by)).await
     }
 
-    /// Withdraws the [acknowledgement](Self::acknowledge_change) of a change, as *Give back* does on the dashboard.
-    /// Does nothing if the change is not acknowledged.
+    /// Withdraws the [acknowledgement](Self::acknowledge_change) of a change, as *Withdraw* does on the page. Does
+    /// nothing if the change is not acknowledged.
     ///
     /// # Errors
     /// Those of [`acknowledge_change`](Self::acknowledge_change).

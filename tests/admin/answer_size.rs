@@ -112,7 +112,7 @@ const OF_SPANS: [&str; 8] = [
 
 /// Questions without a span of time, at the extremes of their numbers.
 const OTHERS: [&str; 18] = [
-    "slowest_requests?limit=100&window=both_hours&per_path=1000",
+    "slowest_requests?limit=100&window=6h&per_path=1000",
     "paths?limit=0&offset=1000000000",
     "paths?offset=1000&limit=100&series=mean",
     "changes?limit=1000&offset=1000000000",
@@ -245,8 +245,8 @@ async fn the_page_is_never_refused() {
         &["deploy?limit=100", "marks"],
         &["instances?limit=1000&SPAN", "overview", "health"],
         &[
-            "slowest_requests?window=both_hours&per_path=5&limit=100",
-            "slowest_requests?window=both_hours&status=failed&q=things&limit=100",
+            "slowest_requests?window=6h&per_path=5&limit=100",
+            "slowest_requests?window=6h&status=failed&q=things&limit=100",
         ],
         // The page asks this when it exports to a file.
         &["paths?SPAN&kind=http&limit=1000&offset=1000"],

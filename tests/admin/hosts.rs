@@ -158,7 +158,7 @@ async fn a_host_that_nobody_can_ask_for_is_refused_at_the_start() {
 }
 
 #[tokio::test]
-async fn the_start_warns_that_anybody_may_enter() {
+async fn the_start_warns_of_an_open_router() {
     let (log, _logging) = Log::start();
     let pulse = Pulse::builder().build().unwrap();
     for access in [
@@ -169,12 +169,12 @@ async fn the_start_warns_that_anybody_may_enter() {
     ] {
         let _router: Router = pulse.router(access);
     }
-    assert_eq!(log.lines_with("may enter"), Vec::<String>::new());
+    assert_eq!(log.lines_with("open to everyone"), Vec::<String>::new());
     let _routers = (
         pulse.router::<()>(Access::open()),
         pulse.mount::<()>("/pulse", Access::open().allow_host("shop")),
     );
-    let lines = log.lines_with("anybody may enter");
+    let lines = log.lines_with("open to everyone");
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(
         lines

@@ -81,7 +81,12 @@ async fn two_mounts_accept_as_many_posts_as_one() {
         let mount = ["pulse", "other"][number % 2];
         let (method, endpoint, body, accepted) = [
             ("POST", "marks", r#"{"text": "again"}"#, 201),
-            ("POST", "changes", r#"{"id": "none", "taken": true}"#, 404),
+            (
+                "POST",
+                "changes",
+                r#"{"id": "none", "acknowledged": true}"#,
+                404,
+            ),
             ("DELETE", "marks?id=none", "", 404),
         ][number % 3];
         let path = format!("/{mount}/api/{endpoint}");

@@ -155,7 +155,11 @@ async fn a_request_that_writes_has_no_other_parameters_either() {
     let json = [("content-type", "application/json")];
     for (method, question, body) in [
         ("POST", "api/marks", r#"{"text": "index"}"#),
-        ("POST", "api/changes", r#"{"id": "1", "taken": true}"#),
+        (
+            "POST",
+            "api/changes",
+            r#"{"id": "1", "acknowledged": true}"#,
+        ),
         ("DELETE", "api/marks?id=1", ""),
     ] {
         let uri = with(question, "x=1");

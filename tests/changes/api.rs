@@ -1,5 +1,7 @@
 //! `api/changes`, the changes in `api/path`, and those in `metrics`.
 
+use std::time::Duration;
+
 use crate::rig::reads::StoreOf;
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -139,11 +141,18 @@ async fn changes_are_filtered_ordered_and_divided_into_pages() {
 
     // The answer about a path has the changes of this path.
     let of_page = self::change("x", "slower", SEARCH, (1.0, None));
-    write(&fleet, vec![of_page]).await;
+    let of_queue = self::change("q", "slower", "<queue>", (1.0, None));
+    write(&fleet, vec![of_page, of_queue]).await;
+    instance
+        .pulse
+        .record_duration("queue", Duration::from_millis(20));
+    instance.pulse.flush().await.unwrap();
     fleet.set_clocks(fleet.now + 6);
     let path = instance.json("api/path?context=GET%20/search").await;
     assert_eq!(ids(&path["changes"]), ["x"]);
     assert_eq!(path["changes"][0]["stands"], true);
+    let queue = instance.json("api/path?context=queue").await;
+    assert_eq!(ids(&queue["changes"]), ["q"]);
     let path = instance.json("api/path?context=GET%20/cart").await;
     assert_eq!(path["changes"], json!([]));
 }

@@ -97,6 +97,17 @@ async fn in_window(query: &Reader, window: Window, name: &str) -> u64 {
         assert_eq!(outcomes.sum::<u64>(), count, "{name}");
     }
     fix_first(query, window, name).await;
+    asked.kind = Kind::Timer;
+    let timers = query.ask(&asked).await.unwrap();
+    let queue = timers
+        .paths
+        .iter()
+        .find(|row| row.name.context == "queue" && row.now.count > 0);
+    let figures = queue.map(|row| {
+        let change = row.change.as_ref().and_then(|change| change.times.mean);
+        json!({"requests": row.now.count, "total": row.now.total, "mean": row.now.times.mean, "change": change})
+    });
+    assert_eq!(json!(overview.queue), json!(figures), "{name}");
     count
 }
 
@@ -121,17 +132,25 @@ fn measured(measured: &Measured, seconds: i64, name: &str) {
     assert!(ordered[0] <= mean && mean <= ordered[4], "{}", about());
 }
 
-/// All figures of a row are of one window. The page's own answer about this window has the same figures.
+/// All rows are of one window. The page's own answer about this window has the same figures.
 async fn fix_first(query: &Reader, window: Window, name: &str) {
     let answer = query
         .ask(&FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(100))))
         .await
         .unwrap();
     let changes = query.ask(&ChangesQuery::default()).await.unwrap();
+    let shares: f64 = answer.rows.iter().filter_map(|row| row.share).sum();
+    assert!(shares <= 1.0 + 1e-9, "{name}: {shares}");
     for row in &answer.rows {
         let about = || format!("{name}: {row:#?}");
-        assert!(answer.covered.from <= row.window.from, "{}", about());
-        assert!(row.window.to <= answer.covered.to, "{}", about());
+        if row.instance.is_some() {
+            // Instances have reports of a part of the window.
+            assert!(answer.covered.from <= row.window.from, "{}", about());
+            assert!(row.window.to <= answer.covered.to, "{}", about());
+            assert_eq!(row.share, None, "{}", about());
+        } else {
+            assert_eq!(json!(row.window), json!(answer.covered), "{}", about());
+        }
         let per_minute = row.per_minute.unwrap_or(0.0);
         let seconds = row.window.recorded_seconds as f64;
         assert!(
@@ -150,16 +169,17 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
             assert_eq!(listed.map(|one| &one.change), Some(cause), "{}", about());
             let is_of_time = row.reason == FixReason::Slower && !cause.is_tail;
             assert!(!is_of_time || row.ratio == Some(cause.ratio), "{}", about());
+            // Before it began, the slowdown has cost nothing.
+            let minutes = (row.window.to - cause.since) as f64 / 60.0;
+            let most = cause.from_code * minutes + 1e-9;
+            assert!(saved * seconds / 60.0 <= most, "{most}: {}", about());
         }
         if row.name.kind != Kind::Http || row.instance.is_some() {
             continue;
         }
         let mut asked = PathQuery::default();
         asked.context = row.name.context.to_string();
-        asked.window = match row.cause {
-            Some(_) => Some(Window::between(row.window.from, row.window.to).unwrap()),
-            None => Some(window),
-        };
+        asked.window = Some(window);
         asked.kind = Some(Kind::Http);
         let page = query.ask(&asked).await.unwrap();
         let page = &page.window.as_ref().unwrap().window;
@@ -229,6 +249,7 @@ proptest! {
                 let status = if fails { http::StatusCode::BAD_GATEWAY } else { http::StatusCode::OK };
                 let name = format!("GET /{page}");
                 pulse.record(&name, Duration::from_millis(millis.into()), status);
+                pulse.record_duration("queue", Duration::from_millis(millis.into()));
                 pulse.simulation().drain();
                 pulse.flush().await.unwrap();
             }

@@ -60,7 +60,13 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
     let versions = [Some("1.4.1"), Some("1.4.1"), Some("1.4.2")];
     let mut fleet = Fleet::with_versions(backend, &versions);
     fleet.heartbeat().await;
-    for _ in 0..3 {
+    for minutes in 0..3 {
+        // The figures of a machine rise from minute to minute.
+        for (instance, cpu) in fleet.instances.iter().zip([0.2, 0.4, 0.6]) {
+            let delay = Duration::from_millis(1 + minutes);
+            let simulation = instance.pulse.simulation();
+            simulation.machine(fleet.now, cpu + 0.1 * minutes as f64, delay);
+        }
         fleet.pass(&minute()).await;
     }
     fleet.heartbeat().await;
@@ -74,6 +80,9 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
     assert_eq!(column(&all, "alive"), [true; 3]);
     assert_eq!(column(&all, "in_flight"), [0; 3]);
     assert_eq!(column(&all, "last_seen"), [end; 3]);
+    assert_near(&column(&all, "cpu"), &[0.3, 0.5, 0.7]);
+    assert_near(&column(&all, "delay"), &[0.002; 3]);
+    assert_near(&column(&all, "worst_delay"), &[0.003; 3]);
     assert_eq!(column(&all, "count"), [240; 3]);
     assert_eq!(column(&all, "errors"), [0, 0, 3]);
     assert_near(&column(&all, "total"), &[31.8, 90.6, 183.6]);
@@ -82,19 +91,16 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
         &[31.8, 90.6, 183.6].map(|total| total / 306.0),
     );
     assert_near(&column(&all, "max"), &[0.5, 0.5, 1.5]);
-    // Compared with the first instance, the others take 23.3 ms on the fast page and 900 ms on the slow one; compared
-    // with the second, 18 ms and 1,166.7 ms.
-    assert_near(&column(&all, "ratio"), &[10.6 / 19.4, 30.2 / 70.36, 3.0]);
+    // The third instance is slow, and does not count among the others.
+    assert_near(&column(&all, "ratio"), &[1.0, 1.0, 3.0]);
     assert_eq!(column(&all, "out_of_line"), [false; 3]);
 
     let slow = "api/instances?window=5m&context=GET%20/slow";
     let of_slow = fleet.instances[0].json(slow).await;
     assert_eq!(column(&of_slow, "count"), [60, 180, 120]);
+    assert_eq!(column(&of_slow, "cpu"), column(&all, "cpu"));
     assert_near(&column(&of_slow, "mean"), &[0.5, 0.5, 1.5]);
-    assert_near(
-        &column(&of_slow, "ratio"),
-        &[5.0 / 9.0, 0.5 / (7.0 / 6.0), 3.0],
-    );
+    assert_near(&column(&of_slow, "ratio"), &[1.0, 1.0, 3.0]);
     let nobody = fleet.instances[0]
         .json("api/instances?context=nobody")
         .await;
@@ -167,11 +173,14 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
 async fn a_lone_instance_has_the_figures_of_the_whole_window() {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let both = [requests(0, FAST, 30, 10), requests(0, SLOW, 10, 500)];
+    let simulation = fleet.instances[0].pulse.simulation();
+    simulation.machine(fleet.now, 0.25, Duration::from_millis(1));
     fleet.pass(&both.concat()).await;
     fleet.heartbeat().await;
     let lone = &fleet.instances[0];
     let slow = lone.json("api/instances?context=GET%20/slow").await;
     assert_eq!(column(&slow, "count"), [10]);
+    assert_near(&column(&slow, "cpu"), &[0.25]);
     let one = lone.json("api/instance?instance=web-1").await;
     assert_eq!(json!([one["alone"], one["count"]]), json!([true, 40]));
 }

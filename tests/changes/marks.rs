@@ -109,7 +109,7 @@ async fn marks_are_made_listed_and_removed(backend: Backend) {
 /// The requests that write, each with a body that is accepted.
 const WRITES: [(&str, &str, &str); 3] = [
     ("POST", "marks", r#"{"text": "campaign"}"#),
-    ("POST", "changes", r#"{"id": "1", "taken": true}"#),
+    ("POST", "changes", r#"{"id": "1", "acknowledged": true}"#),
     ("DELETE", "marks?id=1", ""),
 ];
 
@@ -156,9 +156,12 @@ async fn what_writes_nothing_is_refused() {
         ("changes", "[]"),
         ("changes", "{}"),
         ("changes", r#"{"id": "1"}"#),
-        ("changes", r#"{"id": 1, "taken": true}"#),
-        ("changes", r#"{"id": "1", "taken": "yes"}"#),
-        ("changes", r#"{"id": "1", "taken": true, "by": "ada"}"#),
+        ("changes", r#"{"id": 1, "acknowledged": true}"#),
+        ("changes", r#"{"id": "1", "acknowledged": "yes"}"#),
+        (
+            "changes",
+            r#"{"id": "1", "acknowledged": true, "name": "ada"}"#,
+        ),
     ] {
         let answer = send(&app, ("POST", endpoint), &[TOKEN, JSON], bad).await;
         assert_eq!(answer.status, 400, "{endpoint} {bad}");

@@ -3,6 +3,7 @@
 #[path = "../../examples/webhook/notify.rs"]
 mod notify;
 
+mod acknowledged;
 mod agree;
 mod api;
 mod api_guide;
@@ -17,7 +18,6 @@ mod instances;
 mod marks;
 mod questions;
 mod schedule;
-mod taken;
 mod takeover;
 mod traffic;
 mod usual;

@@ -63,7 +63,7 @@ impl Asked<'_> {
             Incident::BadInstance => {
                 assert!(!ongoing.is_empty(), "{about}");
                 for row in &ongoing {
-                    let is_suspect = |suspect: &Suspect| matches!(suspect, Suspect::Instance { instance, .. } if **instance == *"web-3");
+                    let is_suspect = |suspect: &Suspect| matches!(suspect, Suspect::Instance { instances, .. } if instances.iter().any(|one| **one == *"web-3"));
                     let change = &row.change;
                     let is_named = change.instance.as_deref() == Some("web-3")
                         || change.suspects.iter().any(is_suspect);
@@ -121,18 +121,39 @@ impl Asked<'_> {
             Suspect::Timer { timer, share, .. } => Some((&**timer, *share > 0.8)),
             _ => None,
         });
-        let instance = change.suspects.iter().find_map(|suspect| match suspect {
-            Suspect::Instance { instance, .. } => Some(instance),
+        let instances = change.suspects.iter().find_map(|suspect| match suspect {
+            Suspect::Instance { instances, .. } => Some(instances.join(",")),
             _ => None,
         });
-        let instance = change.instance.as_ref().or(instance).map(|name| &**name);
-        let (is_query, is_instance) = match self.incident {
+        let instances = change
+            .instance
+            .as_deref()
+            .map_or(instances, |name| Some(name.to_owned()));
+        let (is_query, are_instances) = match self.incident {
             Incident::SlowQuery => (Some((QUERY, true)), None),
             Incident::BadInstance => (timer, Some("web-3")),
+            Incident::BadDeploy => (None, Some("web-1,web-2")),
             Incident::Surge => (timer, None),
-            _ => (None, None),
+            Incident::Errors => (None, None),
         };
-        assert_eq!((timer, instance), (is_query, is_instance), "{about}");
+        assert_eq!(
+            (timer, instances.as_deref()),
+            (is_query, are_instances),
+            "{about}"
+        );
+        let says = change.explanation();
+        let cause = match self.incident {
+            Incident::SlowQuery => "Suspect: db:find_order, ",
+            Incident::BadDeploy => {
+                "times web-3 and web-4 in the same minutes; version 1.1, as it began, "
+            }
+            Incident::Errors => "Suspect: its newest failures: 500.",
+            Incident::Surge => {
+                "Its requests: alike on all 4 instances; outcomes as before; latency as before."
+            }
+            Incident::BadInstance => "web-3: ",
+        };
+        assert!(says.contains(cause), "{says}");
         // The slow query blocks its worker, so computing is a suspect.
         let computes = |one: &Suspect| matches!(one, Suspect::Computing { .. });
         let is_blocked = change.suspects.iter().any(computes);

@@ -43,6 +43,9 @@ async fn a_page_that_becomes_slower_is_posted_to_a_server() {
     while posted.lock().unwrap().is_empty() {
         assert!(fleet.now < slow_at + 15 * MINUTE, "nothing was posted");
         let mut requests = traffic.minute();
+        if fleet.now == slow_at {
+            fleet.instances[0].pulse.mark("new index").await.unwrap();
+        }
         if fleet.now >= slow_at {
             slow_down(&mut requests, SEARCH, 2.0);
         }
@@ -52,6 +55,14 @@ async fn a_page_that_becomes_slower_is_posted_to_a_server() {
     let text = body["text"].as_str().unwrap();
     assert!(text.starts_with(&format!("{SEARCH} is slower: ")), "{text}");
     assert!(fleet.now > slow_at, "{body}");
+    // The log, the function and the API name the cause in the same words.
+    let listed = fleet.instances[0].json("api/changes").await["changes"][0].take();
+    let explanation = listed["explanation"].as_str().unwrap();
+    assert!(
+        explanation.starts_with("Suspect: new index, as it began"),
+        "{explanation}"
+    );
+    assert!(text.ends_with(&format!(". {explanation}")), "{text}");
     // Compares both as text, because text rounds floats.
     let change = serde_json::to_string(&fleet.changes().await[0]).unwrap();
     assert_eq!(

@@ -118,8 +118,8 @@ async fn acknowledgements_and_removed_marks_survive_a_restart() {
     let pulse = &service.pulse;
     let kept = pulse.mark("kept").await.unwrap();
     let gone = pulse.mark("gone").await.unwrap();
-    let taken = pulse.acknowledge_change("1", "ada").await.unwrap();
-    let taken = taken.acknowledged;
+    let change = pulse.acknowledge_change("1", "ada").await.unwrap();
+    let acknowledged = change.acknowledged;
     pulse.remove_mark(&gone.id).await.unwrap();
     service.shutdown().await;
     place.released().await;
@@ -128,7 +128,10 @@ async fn acknowledgements_and_removed_marks_survive_a_restart() {
         let service = place.start();
         service.is_open().await;
         let changes = service.pulse.changes().await.unwrap();
-        assert_eq!((changes.len(), &changes[0].acknowledged), (1, &taken));
+        assert_eq!(
+            (changes.len(), &changes[0].acknowledged),
+            (1, &acknowledged)
+        );
         let marks = service.pulse.query().ask(&MarksQuery::default()).await;
         assert_eq!(marks.unwrap().marks, std::slice::from_ref(&kept));
         service.shutdown().await;

@@ -39,8 +39,8 @@ pub async fn ask(name: &str, store: &Shared, time: &Time) -> Value {
     answers.insert("POST marks".to_owned(), mark);
     let removed = write(&app, "DELETE", &format!("marks?id={id}"), "").await;
     answers.insert("DELETE marks".to_owned(), removed);
-    let given_back = r#"{"id": "taken", "taken": false}"#;
-    let change = write(&app, "POST", "changes", given_back).await;
+    let withdrawn = r#"{"id": "taken", "acknowledged": false}"#;
+    let change = write(&app, "POST", "changes", withdrawn).await;
     answers.insert("POST changes".to_owned(), change);
     drop(present.rows);
     for pulse in &present.pulses {
@@ -67,7 +67,7 @@ pub fn to_lines(answers: &Value) -> String {
 }
 
 /// Fields that differ by the machine and the version, and texts for people.
-const NOT_COMPARED: [&str; 3] = ["description", "last_fold_seconds", "warnings"];
+const NOT_COMPARED: [&str; 4] = ["cost", "description", "last_fold_seconds", "warnings"];
 
 /// Removes random names, which are different each time.
 fn forget_names(answer: &mut Value) {

@@ -176,7 +176,7 @@ fn change() -> Change {
         "detected": START - 300, "ended": null, "then": 0.1, "now": 0.2, "ratio": 2.0, "is_tail": false, "confidence": 0.999,
         "requests": 400, "minutes": 5, "seconds_per_minute": 3.5, "extra_seconds_per_minute": 1.0, "from_traffic": 0.25,
         "from_code": 0.75,
-        "suspects": [{"kind": "timer", "timer": "db:product", "then": 0.05, "now": 0.125, "share": 0.75}],
+        "suspects": [{"kind": "timer", "timer": "db:product", "then": 0.05, "now": 0.125, "share": 0.75, "text": "db"}],
         "yesterday": {"value": 0.1, "ratio": 2.0, "error": 0.022, "requests": 300}, "week_ago": null,
     });
     serde_json::from_value(change).unwrap()

@@ -135,12 +135,15 @@ async fn stand(store: &Shared, time: &Time, since: i64) {
             "suspects": [
                 {"kind": "deploy", "mark": "1700004180-1.4.2", "text": "version 1.4.2", "version": "1.4.2",
                     "seconds_before": 86_940, "side_by_side": 1.5},
-                {"kind": "instance", "instance": "web-3", "ratio": 2.0, "share": 0.5},
-                {"kind": "timer", "timer": "db:product", "then": 0.04, "now": 0.08, "share": 0.25},
+                {"kind": "instance", "instances": ["web-3"], "count": 1, "then": 0.04, "now": 0.08, "ratio": 2.0,
+                    "share": 0.5, "text": "web-3"},
+                {"kind": "timer", "timer": "db:product", "then": 0.04, "now": 0.08, "share": 0.25, "text": "db"},
                 {"kind": "machine", "instance": "web-3", "text": "waits", "delay": 0.022, "cpu": 0.5},
-                {"kind": "code", "then": 0.01, "now": 0.02, "share": 0.125},
+                {"kind": "code", "then": 0.01, "now": 0.02, "share": 0.125, "text": "code"},
                 {"kind": "computing", "text": "computes", "then": 0.01, "now": 0.02, "share": 0.125, "longest": 0.5},
                 {"kind": "waiting", "text": "waits", "then": 0.01, "now": 0.02, "share": 0.125},
+                {"kind": "failures", "timer": "payment", "statuses": ["502"], "text": "fails"},
+                {"kind": "traffic", "busiest": "web-1", "text": "alike"},
             ],
             "yesterday": {"value": 0.05, "ratio": 1.6, "error": 0.022, "requests": 90}, "week_ago": {"value": 0.1, "ratio": 2.0, "error": 0.086, "requests": 300},
         });

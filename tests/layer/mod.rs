@@ -2,6 +2,8 @@
 
 mod bodies;
 mod contexts;
+#[cfg(feature = "query")]
+mod hanging;
 #[cfg(feature = "admin")]
 mod mounted;
 mod names;

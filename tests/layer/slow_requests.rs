@@ -15,11 +15,12 @@ use http_body_util::BodyExt;
 use tower::ServiceExt;
 use tower_pulse::{ManualClock, Pulse};
 use tower_pulse_core::store::SlowRequestQuery;
-use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::context::{ContextId, Kind, RecordId};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::hour_of;
-use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
+use tower_pulse_model::slow_request::{RequestParts, SlowRequest, SlowRequests};
 
+use super::request_timers::after;
 use super::{NOW, pulse_with, request, send};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -167,6 +168,65 @@ async fn a_layer_of_a_nested_router_records_the_whole_path() {
     }
 }
 
+/// A slow request, and a failed one that is not slow, wait for 93 ms in front of the service, compute for 63 ms, and wait
+/// for 40 ms. Eleven timers run within them.
+#[tokio::test]
+async fn a_listed_request_keeps_the_parts_of_its_time() {
+    for (is_slow, status) in [(true, StatusCode::OK), (false, StatusCode::BAD_GATEWAY)] {
+        let (pulse, hand) = pulse_with(|builder| builder.queue_time_header("x-request-start"));
+        let (timing, time) = (pulse.clone(), hand.clone());
+        let handler = move || async move {
+            let render = timing.timer("render");
+            for number in 1..=10 {
+                for _ in 0..number {
+                    let timer = timing.timer(&format!("db:{number}"));
+                    after(&time, 1);
+                    timer.stop();
+                }
+            }
+            render.stop();
+            after(&time, 5);
+            tokio::task::yield_now().await;
+            after(&time, 3);
+            status
+        };
+        let app = Router::new().route("/", get(handler));
+        let app = app.layer(pulse.layer());
+        if !is_slow {
+            raise_thresholds(&pulse, &["GET /"]).await;
+        }
+        let start = format!("t={}.907", NOW - 1);
+        let request = Request::get("/").header("x-request-start", start);
+        let mut call = std::pin::pin!(app.oneshot(request.body(Body::empty()).unwrap()));
+        assert!((&mut call).now_or_never().is_none());
+        after(&hand, 40);
+        assert_eq!(call.await.unwrap().status(), status);
+
+        let list = listed(&pulse, Some("GET /")).await;
+        let request = match is_slow {
+            true => list.slowest().next(),
+            false => list.failed().next(),
+        };
+        let request = request.unwrap();
+        assert_eq!(request.nanos, 103_000_000);
+        let parts = &request.parts;
+        let millis = |nanos: u64| nanos / 1_000_000;
+        assert_eq!(parts.queue.map(millis), Some(93));
+        assert_eq!(parts.computing.map(millis), Some(63));
+        assert_eq!((millis(parts.longest_poll), millis(parts.timed)), (60, 55));
+        let timers = parts.timers.iter();
+        let timers: Vec<_> = timers
+            .map(|t| (t.timer, t.count, millis(t.covered)))
+            .collect();
+        let of = |name: &str, count, covered| (RecordId::new(Kind::Timer, name), count, covered);
+        let largest = (4..=10)
+            .rev()
+            .map(|number| of(&format!("db:{number}"), number, number));
+        let expected: Vec<_> = [of("render", 1, 55)].into_iter().chain(largest).collect();
+        assert_eq!(timers, expected);
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_was_measured_elsewhere_is_listed_too() {
     let (pulse, _hand) = pulse_with(|builder| builder.keep_request_paths(true));
@@ -180,6 +240,8 @@ async fn a_request_that_was_measured_elsewhere_is_listed_too() {
         (1_000_000_000, None, Outcome::Cancelled),
     ];
     assert_eq!(rows.collect::<Vec<_>>(), expected);
+    let none = RequestParts::default();
+    assert!(slowest.iter().all(|request| request.parts == none));
 }
 
 /// Records so many slow requests that requests of less than a second are not among the slowest.

@@ -168,6 +168,7 @@ pub fn heartbeat(instance: &str, at: i64) -> Heartbeat {
         at,
         every: 1,
         in_flight: 0,
+        paths: Vec::new(),
         dropped: 0,
         version: None,
         skew: None,

@@ -122,6 +122,7 @@ fn full_log() -> Vec<Change> {
         let mut change = change(&format!("GET /a/page/with/{{a_long}}/{{name}}/{n}"));
         let suspect = |n| serde_json::json!({
             "kind": "timer", "timer": format!("db:find_something_by_its_name_{n}"), "then": 0.1, "now": 0.2, "share": 0.9,
+            "text": format!("db:find_something_by_its_name_{n}, 200 ms a request instead of 100 ms, 90 % of the added time"),
         });
         let suspects: Vec<_> = (0..16).map(suspect).collect();
         change.suspects = serde_json::from_value(suspects.into()).unwrap();
@@ -206,9 +207,10 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
         assert_eq!(read.changes, sorted(last.to_vec()));
         assert_eq!(read.judged.until, NOW);
     }
-    assert!(fields(fixture).await > 500);
+    let all = fields(fixture).await;
+    assert!(all > 200, "{all}");
     let judgement = read_judgement(fixture.store.journal()).await;
-    assert!(judgement.unwrap().changes.obsolete.len() > 500);
+    assert!(judgement.unwrap().changes.obsolete.len() > 200);
     // The next judge finds other changes, as more is known by then.
     let removed = [&*full[7].id];
     let write = next.judgement(NOW + MINUTE, &ended[..1], &removed);

@@ -21,6 +21,7 @@ macro_rules! each_test_of_the_suite {
             slices_that_have_ended_are_rolled_up,
             measures_are_merged_and_rolled_up,
             contexts_that_are_not_rolled_up_yet_are_read_too,
+            a_window_is_compared_with_any_other,
             the_slowest_hundred_are_ranked,
             a_sum_that_would_overflow_is_quarantined,
             instances_are_alive_for_a_minute_after_a_heartbeat,

@@ -9,6 +9,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Pulse};
 
 use crate::rig::asking;
+use crate::rig::process::TempDir;
 use crate::rig::server::{RedisServer, issue};
 use crate::stores::fixture::{NOW, THIS_HOUR};
 
@@ -16,7 +17,12 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 async fn send(app: &Router, uri: &str) -> (u16, Value) {
     let trace = format!("00-{TRACE}-00f067aa0ba902b7-01");
-    let headers = [("x-secret", "secret"), ("traceparent", &*trace)];
+    let start = format!("t={}.907", NOW - 1);
+    let headers = [
+        ("x-secret", "secret"),
+        ("traceparent", &*trace),
+        ("x-request-start", &*start),
+    ];
     let answer = asking::send(app, "GET", uri, &headers, "").await;
     (answer.status.as_u16(), answer.json())
 }
@@ -24,9 +30,17 @@ async fn send(app: &Router, uri: &str) -> (u16, Value) {
 async fn are_told_over_http(builder: Builder) {
     let (clock, hand) = Clock::manual(NOW);
     let builder = builder.clock(clock).keep_trace_ids(true);
+    let builder = builder.queue_time_header("x-request-start");
     let (pulse, _tasks) = builder.keep_request_paths(true).build_with_tasks().unwrap();
-    let slow = hand.clone();
-    let handler = || async move { slow.advance(Duration::from_millis(20)) };
+    let (slow, timing) = (hand.clone(), pulse.clone());
+    let handler = || async move {
+        for _ in 0..3 {
+            let timer = timing.timer("db:find");
+            slow.advance(Duration::from_millis(4));
+            timer.stop();
+        }
+        slow.advance(Duration::from_millis(8));
+    };
     let app = Router::new()
         .route("/users/{id}", get(handler))
         .layer(pulse.layer())
@@ -46,7 +60,6 @@ async fn are_told_over_http(builder: Builder) {
 
     let get = async |uri: &str| send(&app, &format!("/pulse/api/{uri}")).await.1;
     let all = get("slowest_requests").await;
-    assert_eq!(all["window"], json!("hour"));
     assert_eq!(all["from"], json!(THIS_HOUR));
     assert_eq!(all["to"], json!(THIS_HOUR + 3_600));
     let requests = all["requests"].as_array().unwrap();
@@ -60,6 +73,7 @@ async fn are_told_over_http(builder: Builder) {
         "context": "POST /report", "kind": "http", "method": "POST", "path": "/report",
         "duration": 120.0, "ended": null, "status": 502, "outcome": "5xx", "error": true,
         "instance": pulse.health().instance, "trace_id": null, "request_path": null,
+        "queue": null, "computing": null, "longest_poll": null, "untimed": 120.0, "timers": [],
     });
     assert_eq!(first, expected);
     let limited = get("slowest_requests?window=hour&limit=3").await;
@@ -78,6 +92,8 @@ async fn are_told_over_http(builder: Builder) {
         "context": "GET /users/{id}", "kind": "http", "method": "GET", "path": "/users/{id}",
         "duration": 0.02, "ended": null, "status": 200, "outcome": "2xx", "error": false,
         "instance": pulse.health().instance, "trace_id": TRACE, "request_path": "/users/7",
+        "queue": 0.093, "computing": 0.02, "longest_poll": 0.02, "untimed": 0.008,
+        "timers": [{ "timer": "db:find", "count": 3, "seconds": 0.012 }],
     });
     assert_eq!(user[0], expected);
     let report = get("path?context=POST+/report").await;
@@ -106,6 +122,12 @@ async fn are_told_over_http(builder: Builder) {
 #[tokio::test]
 async fn of_a_store_in_memory() {
     are_told_over_http(Pulse::builder()).await;
+}
+
+#[tokio::test]
+async fn of_a_file() {
+    let dir = TempDir::new("slow");
+    are_told_over_http(Pulse::builder().file(dir.path().join("pulse.redb"))).await;
 }
 
 #[tokio::test]

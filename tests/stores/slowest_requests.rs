@@ -154,16 +154,21 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     fleet.hand.advance(Duration::from_secs(3_600));
     first.record(SEARCH, Duration::from_secs(200), StatusCode::OK);
     fleet.flush().await;
-    let (answer, requests) = fleet.listed("window=both_hours&per_path=2").await;
+    let (answer, requests) = fleet.listed("window=6h&per_path=2").await;
     let both = [&[('s', 200_000)], &two[..]].concat();
     assert_eq!(requests, both);
-    assert_eq!(answer["window"], json!("both_hours"));
+    // Requests from before the hour before are not kept.
     assert_eq!(answer["from"], json!(THIS_HOUR));
-    assert_eq!(answer["to"], json!(THIS_HOUR + 7_200));
-    let (_, requests) = fleet.listed("window=both_hours&per_path=1").await;
+    assert_eq!(answer["kept_since"], json!(THIS_HOUR));
+    assert_eq!(answer["to"].as_i64().unwrap() % 60, 0);
+    let (_, requests) = fleet.listed("window=6h&per_path=1").await;
     assert_eq!(requests, [('s', 200_000), ('r', 120_000), ('u', 700)]);
     assert_eq!(fleet.listed("window=hour&per_path=2").await.1, both[..1]);
     assert_eq!(fleet.listed("window=last_hour&per_path=2").await.1, two);
+    // A window may have a part of an hour.
+    assert_eq!(fleet.listed("window=5m&per_path=2").await.1, both[..1]);
+    let before = format!("from={}&to={}", THIS_HOUR - 90_000, THIS_HOUR - 3_600);
+    assert_eq!(fleet.listed(&before).await.1, []);
 
     // However many pages there are, no more lists are read than the answer has rows.
     for page in 0..150 {
@@ -178,7 +183,7 @@ async fn slowest_requests_are_filtered(fixture: Fixture) {
     assert_eq!(lists(&answer), (json!(100), json!(151)));
 
     for (query, parameter, says) in [
-        ("window=5m", "window", "one of hour, last_hour, both_hours"),
+        ("window=both_hours", "window", "one of hour, last_hour"),
         ("per_path=-1", "per_path", "a whole number"),
         ("status=6xx", "status", "5xx"),
         ("status=99", "status", "a status of 100 to 999"),

@@ -6,6 +6,7 @@ pub use crate::stores::changes::{
     the_newest_marks_are_retained,
 };
 pub use crate::stores::measures::measures_are_merged_and_rolled_up;
+pub use crate::stores::windows::a_window_is_compared_with_any_other;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
@@ -14,13 +15,13 @@ use tower_pulse_core::store::Precisions;
 use tower_pulse_core::store::{Appended, Heartbeat};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
-use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW};
+use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW, RecordId};
 use tower_pulse_model::histogram::COARSE_SCALE;
 use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::slices::Merge;
-use tower_pulse_model::snapshot::AliveInstance;
+use tower_pulse_model::snapshot::{AliveInstance, PathInFlight};
 use tower_pulse_model::tier::WIDTHS;
 
 use crate::rig::reads::{self, StoreReads, pairs_of};
@@ -491,10 +492,17 @@ pub async fn a_sum_that_would_overflow_is_quarantined(fixture: &mut Fixture) {
 }
 
 pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fixture) {
+    let paths = |in_flight: i64| PathInFlight {
+        path: RecordId::new(Kind::Http, "GET /"),
+        in_flight: in_flight.unsigned_abs(),
+        seconds: 240,
+        hangs: in_flight == 4,
+    };
     for (instance, in_flight, at) in [("a", 3, NOW - 30), ("b", 4, NOW), ("c", 5, NOW)] {
         let heartbeat = Heartbeat {
             name: (instance != "c").then(|| "web".into()),
             in_flight,
+            paths: vec![paths(in_flight)],
             version: Some(format!("1.{in_flight}").into()),
             ..reads::heartbeat(instance, at)
         };
@@ -511,6 +519,7 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
         last_seen: NOW,
         version: Some("1.4".into()),
         in_flight: Some(7),
+        paths: vec![paths(4), paths(3)],
         skew: None,
         cleaning: None,
     };

@@ -348,6 +348,56 @@ impl Page {
         }
     }
 
+    /// Checks the answers about a window that is compared with the time from `from` to `to`, which is kept in slices of
+    /// `width` seconds.
+    async fn check_against(&self, query: &str, (from, to): (i64, i64), width: i64) {
+        let paths = self.get(&format!("/api/paths?{query}")).await;
+        let (now, before) = (range(&paths), range(&paths["before"]));
+        assert_eq!((before.0 % width, before.1 % width), (0, 0), "{query}");
+        assert!(
+            before.0 <= from && from < before.0 + width,
+            "{query} {before:?}"
+        );
+        assert!(
+            before.1 - width < to && to <= before.1,
+            "{query} {before:?}"
+        );
+        let error = paths["error"].as_f64().unwrap();
+        let per_second = |of: &Value, covered: &Value| {
+            number(of, "count") as f64 / number(covered, "recorded_seconds") as f64
+        };
+        for context in 0..CONTEXTS {
+            let rows = paths["paths"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["context"] == name(context));
+            let row = row.unwrap();
+            self.check(row, Some(context), now, error);
+            self.check(&row["before"], Some(context), before, error);
+            let ratio = per_second(row, &paths) / per_second(&row["before"], &paths["before"]);
+            // The service began within the six hours around a week ago.
+            match paths["before"]["complete"].as_f64().unwrap() > 0.5 {
+                true => near(&row["change"]["count"], ratio, 1e-9),
+                false => assert_eq!((width, &row["change"]["count"]), (21_600, &Value::Null)),
+            }
+
+            let path = self
+                .get(&format!("/api/path?context=GET+/{context}&{query}"))
+                .await;
+            let window = &path["window"];
+            assert_eq!((range(window), range(&window["before"])), (now, before));
+            let buckets = window["histogram_before"].as_array().unwrap().iter();
+            let counted: i64 = buckets.map(|bucket| bucket[2].as_i64().unwrap()).sum();
+            assert_eq!(counted, number(&row["before"], "count"), "{query}");
+            assert_eq!(window["change"], row["change"], "{query}");
+            let first = self.get(&format!("/api/fix_first?{query}")).await;
+            let first = first["rows"].as_array().unwrap().iter();
+            let mut first = first.filter(|row| row["context"] == name(context));
+            assert_eq!(first.next().unwrap()["ratio"], row["change"]["mean"]);
+        }
+        let overview = self.get(&format!("/api/overview?{query}")).await;
+        self.check(&overview["window"], None, now, error);
+        self.check(&overview["window"]["before"], None, before, error);
+    }
+
     /// Checks the list of the contexts with the most server errors.
     async fn check_outcome(&self, query: &str) {
         let uri = format!("/api/outcome?outcome=5xx&limit=2&{query}");
@@ -449,6 +499,55 @@ async fn windows_show_what_was_served(
     }
     for (window, metric) in WINDOWS.into_iter().zip(METRICS.into_iter().cycle()) {
         page.check_window(&format!("window={window}"), metric).await;
+    }
+}
+
+/// A window is compared with a time that minutes, half hours or six hours still have.
+pub async fn a_window_is_compared_with_any_other(fixture: &mut Fixture) {
+    let mut page = Page::new(fixture);
+    let mut rng = Rng::with_seed(seed());
+    let (hour, day) = (3_600, 86_400);
+    for later in [0, 6 * day, day - hour, hour] {
+        fixture.advance(later);
+        let now = fixture.now();
+        let served = (0..300).map(|_| {
+            let second = now - rng.i64(0..1_500);
+            Served::random(&mut rng, second)
+        });
+        let served: Vec<_> = served.collect();
+        page.serve(fixture, &served).await;
+    }
+    let now = fixture.now();
+    for (window, from, to) in [
+        ("window=1h".to_owned(), now - hour, now),
+        (
+            format!("from={}&to={}", now - 1_400, now - 100),
+            now - 1_400,
+            now - 100,
+        ),
+    ] {
+        let ago = |seconds: i64| (from - seconds, to - seconds);
+        let query = |against: &str| format!("{window}&against={against}");
+        page.check_against(&query("yesterday"), ago(day), 1_800)
+            .await;
+        page.check_against(&query("week_ago"), ago(7 * day), 21_600)
+            .await;
+        let begin = |seconds: i64| query(&(from - seconds).to_string());
+        page.check_against(&begin(day - 600), ago(day - 600), 1_800)
+            .await;
+        page.check_against(&begin(hour), ago(hour), 60).await;
+        let before = page
+            .get(&format!("/api/paths?{window}&against=before"))
+            .await;
+        assert_eq!(before, page.get(&format!("/api/paths?{window}")).await);
+    }
+    for (refused, says) in [
+        ("paths?against=tomorrow", "yesterday, week_ago"),
+        ("series?metric=hits&against=yesterday", "against"),
+    ] {
+        let (status, answer) = page.answer(&format!("/api/{refused}")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
+        assert!(answer["error"].as_str().unwrap().contains(says), "{answer}");
     }
 }
 
@@ -584,6 +683,35 @@ async fn rows_compare_with_the_window_before() {
         let buckets = path["window"][histogram].as_array().unwrap().iter();
         let counted: u64 = buckets.map(|bucket| bucket[2].as_u64().unwrap()).sum();
         assert_eq!(counted, 30, "{histogram}");
+    }
+}
+
+#[tokio::test]
+async fn health_has_the_memory_of_recorder_and_reader() {
+    let mut fixture = Fixture::memory();
+    let mut page = Page::new(&fixture);
+    let mut last = [0; 2];
+    for contexts in [0, 500] {
+        let served: Vec<_> = (0..contexts)
+            .map(|n| Served::new(NOW, n, 1_000_000))
+            .collect();
+        page.serve(&mut fixture, &served).await;
+        for served in &served {
+            let duration = Duration::from_millis(1);
+            page._tasks
+                .0
+                .record(&name(served.context), duration, StatusCode::OK);
+        }
+        fixture.advance(2);
+        page.get("/api/paths?window=5m").await;
+        let cost = page.get("/api/health").await["cost"].take();
+        let bytes = ["recorder_bytes", "reader_bytes"].map(|field| number(&cost, field));
+        for (last, bytes) in last.iter_mut().zip(bytes) {
+            let least = *last + contexts as i64 * 200;
+            assert!(bytes > least && bytes < 32 << 20, "{bytes} after {last}");
+            *last = bytes;
+        }
+        assert!(cost["task_seconds_per_minute"].is_number(), "{cost}");
     }
 }
 

@@ -18,7 +18,6 @@ use super::response::ApiError;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::task::BoxFuture;
-use tower_pulse_detect::change::SOMEONE;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
@@ -40,6 +39,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Clone)]
 pub struct Access {
     rule: Rule,
+    /// The second token of [`Rule::Token`], which only reads.
+    read_only: Option<Secret>,
     /// The hosts that requests to an open router may name.
     hosts: Hosts,
 }
@@ -93,7 +94,7 @@ impl Permission {
     }
 
     /// Sets the caller's name, which is shown with the changes that the caller acknowledges. Hidden characters are
-    /// escaped, and the result is cut after 64 bytes. Without a name, `someone` is shown.
+    /// escaped, and the result is cut after 64 bytes. Without a name, the page asks for one.
     #[must_use]
     pub fn named(mut self, name: impl AsRef<str>) -> Self {
         self.name = Some(name.as_ref().into());
@@ -104,9 +105,10 @@ impl Permission {
         self.may_write
     }
 
-    /// The caller's name.
-    pub(super) fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or(SOMEONE)
+    /// The caller's name; `None` if the access gives none, or a blank one.
+    pub(super) fn name(&self) -> Option<&str> {
+        let name = self.name.as_deref();
+        name.filter(|name| !name.trim().is_empty())
     }
 }
 
@@ -138,13 +140,14 @@ impl Access {
     fn of(rule: Rule) -> Self {
         Self {
             rule,
+            read_only: None,
             hosts: Hosts::default(),
         }
     }
 
     /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a browser can
-    /// ask for it. Whitespace around `token`, such as a line end from a file, is removed. Creating the router with an
-    /// empty token fails.
+    /// ask for it. The user is the name of the person. Whitespace around `token`, such as a line end from a file, is
+    /// removed. Creating the router with an empty token fails.
     ///
     /// ```
     /// # use tower_pulse_admin::Access;
@@ -152,6 +155,21 @@ impl Access {
     /// ```
     pub fn token(token: impl AsRef<str>) -> Self {
         Self::of(Rule::Token(Secret::new(token.as_ref().trim_ascii())))
+    }
+
+    /// Adds a second token to [`token`](Self::token), with which a request can read, but not write: the page has no
+    /// buttons that write, and `POST` and `DELETE` are answered 403. Creating the router fails if this token is empty or
+    /// equals the first one, or if the access is not one by `token`.
+    ///
+    /// ```
+    /// # use tower_pulse_admin::Access;
+    /// let secret = |name| std::env::var(name).unwrap_or_default();
+    /// let access = Access::token(secret("PULSE_TOKEN")).read_only_token(secret("PULSE_READ_TOKEN"));
+    /// ```
+    #[must_use]
+    pub fn read_only_token(mut self, token: impl AsRef<str>) -> Self {
+        self.read_only = Some(Secret::new(token.as_ref().trim_ascii()));
+        self
     }
 
     /// Allows requests that carry `user` and `password`, which a browser asks for. Creating the router fails if the
@@ -265,9 +283,9 @@ impl Access {
     pub(super) fn warn_if_open(&self) {
         if matches!(self.rule, Rule::Open) && !self.hosts.are_any() {
             tracing::warn!(
-                "anybody may enter the admin pages who reaches this service: Access::open() asks for no login. Use \
-                 Access::token or Access::basic, or say by Access::open().allow_any_host() that an authentication of \
-                 your own stands before them"
+                "the admin pages are open to everyone who can reach this service, because Access::open() requires no \
+                 login. Use Access::token or Access::basic. If your own authentication protects the pages, use \
+                 Access::open().allow_any_host()"
             );
         }
     }
@@ -278,9 +296,10 @@ impl Access {
         let (Rule::Token(secret) | Rule::Basic(_, secret)) = &self.rule else {
             return;
         };
-        if secret.is_weak && !has_debug_assertions {
+        let is_weak = secret.is_weak || self.read_only.as_ref().is_some_and(|only| only.is_weak);
+        if is_weak && !has_debug_assertions {
             notices.add(format!(
-                "the secret of {self:?} is easily guessed: use a random one of {STRONG} characters or more, such as \
+                "a secret of {self:?} is easily guessed: use a random one of {STRONG} characters or more, such as \
                  `openssl rand -hex 16` makes, from an environment variable or a file"
             ));
         }
@@ -290,16 +309,28 @@ impl Access {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let refuse = |value, allowed| Err(BuildError::new("access", value, allowed));
         self.hosts.validate()?;
-        match &self.rule {
-            Rule::Token(token) if !token.usable => refuse("an empty token", "a token is needed"),
-            Rule::Basic(user, _) if !user.usable => refuse(
+        match (&self.rule, &self.read_only) {
+            (Rule::Token(token), _) if !token.usable => {
+                refuse("an empty token", "a token is needed")
+            }
+            (Rule::Token(_), Some(only)) if !only.usable => {
+                refuse("an empty read_only_token", "a token is needed")
+            }
+            (Rule::Token(token), Some(only)) if token.digest == only.digest => {
+                refuse("the same token and read_only_token", "they must differ")
+            }
+            (Rule::Basic(user, _), None) if !user.usable => refuse(
                 "a user with a colon",
                 "HTTP ends the user's name at the first colon",
             ),
-            Rule::Basic(_, password) if !password.usable => {
+            (Rule::Basic(_, password), None) if !password.usable => {
                 refuse("an empty password", "a password is needed")
             }
-            _ => Ok(()),
+            (Rule::Token(_), _) | (_, None) => Ok(()),
+            (_, Some(_)) => refuse(
+                "a read_only_token",
+                "only Access::token can have one; a function can return Permission::read()",
+            ),
         }
     }
 
@@ -320,9 +351,17 @@ impl Access {
                 (allowed.map_err(late)?, StatusCode::FORBIDDEN)
             }
             Rule::Token(token) => {
-                let given = credentials(parts);
-                let allowed = given.is_some_and(|(_, given)| token.matches(&given).into());
-                (allowed.into(), StatusCode::UNAUTHORIZED)
+                let (user, given) = credentials(parts).unwrap_or_default();
+                // Both are always compared, so that the time does not reveal which of them is wrong.
+                let is_token = token.matches(&given);
+                let reads = self.read_only.as_ref().map(|only| only.matches(&given));
+                let permission = match reads.is_some_and(bool::from) {
+                    true => Permission::read(),
+                    false => bool::from(is_token).into(),
+                };
+                let user = user.unwrap_or_default();
+                let user = String::from_utf8_lossy(&user);
+                (permission.named(user), StatusCode::UNAUTHORIZED)
             }
             Rule::Basic(user, password) => {
                 let permission = match credentials(parts) {

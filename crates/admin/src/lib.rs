@@ -207,7 +207,7 @@ impl Admin {
                 params::parse::<Nothing>(query, 0)?;
                 let body = writing::read(body).await?;
                 let by = permission.name();
-                let change = api::changes::take(self, instance, by, &body).await?;
+                let change = api::changes::acknowledge(self, instance, by, &body).await?;
                 return Ok(response::json_with_status(StatusCode::OK, change));
             }
             (_, Endpoint::Api("marks", _)) => {
@@ -222,8 +222,7 @@ impl Admin {
         drop(body);
         let answer = match endpoint {
             Endpoint::Index => {
-                let page = (self.page).serve(original_path(parts), permission.may_write());
-                return Ok(page);
+                return Ok(self.page.serve(original_path(parts), &permission));
             }
             Endpoint::Asset(path) => return assets::serve(parts, path),
             #[cfg(feature = "prometheus")]

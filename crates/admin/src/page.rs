@@ -4,9 +4,9 @@ use axum::response::Response;
 use http::HeaderValue;
 use serde_json::json;
 
-use super::Source;
 use super::assets::{self, INDEX};
 use super::response;
+use super::{Permission, Source};
 use tower_pulse_core::query;
 use tower_pulse_core::query::answers::{ENOUGH_FOR_P99, ENOUGH_REQUESTS};
 use tower_pulse_model::context::escape_hidden;
@@ -18,9 +18,9 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 pub(super) struct Page {
     /// The title of the page in the browser.
     title: String,
-    /// The configurations of the dashboard, in JSON: one for callers who may only read, and one for those who may also
-    /// write.
-    configs: [String; 2],
+    /// The configurations of the page, in JSON: for callers who may only read, for those who may also write, and for
+    /// those of the latter whose name is unknown.
+    configs: [String; 3],
 }
 
 impl Page {
@@ -34,7 +34,7 @@ impl Page {
             .counters
             .iter();
         let precisions: Vec<_> = precisions.map(|precision| precision.seconds).collect();
-        let config = |may_write| {
+        let config = |(may_write, asks_name)| {
             json!({
                 "service": service,
                 "version": version,
@@ -45,6 +45,8 @@ impl Page {
                 "is_instance": is_instance,
                 // Whether marks can be added and removed, and changes be acknowledged.
                 "may_write": may_write && is_instance,
+                // Whether the page asks for the name of the person who acknowledges a change.
+                "asks_name": asks_name,
                 "rankings": cfg!(feature = "rankings"),
                 "row_cache": cfg!(feature = "row-cache") && is_instance,
                 // The fewest requests for which a statistic is meaningful.
@@ -58,22 +60,25 @@ impl Page {
         };
         Self {
             title,
-            configs: [false, true].map(|may_write| config(may_write).to_string()),
+            configs: [(false, false), (true, false), (true, true)]
+                .map(|caller| config(caller).to_string()),
         }
     }
 
-    /// Serves the HTML. `path` is the path of the request, from which a proxy may have removed the beginning.
-    /// `may_write` chooses the configuration.
-    pub(super) fn serve(&self, path: &str, may_write: bool) -> Response {
-        response::body(self.index(&base(path), may_write), HTML)
+    /// Serves the page. `path` is the path of the request, from which a proxy may have removed the beginning.
+    /// The permission of the caller chooses the configuration.
+    pub(super) fn serve(&self, path: &str, permission: &Permission) -> Response {
+        response::body(self.index(&base(path), permission), HTML)
     }
 
-    fn index(&self, base: &str, may_write: bool) -> String {
+    fn index(&self, base: &str, permission: &Permission) -> String {
+        let asks_name = permission.name().is_none();
+        let config = &self.configs[usize::from(permission.may_write()) << usize::from(asks_name)];
         filled(INDEX, |placeholder| match placeholder {
             "hash" => assets::hash().to_owned(),
             "base" => escaped(base),
             "title" => escaped(&self.title),
-            "config" => escaped(&self.configs[usize::from(may_write)]),
+            "config" => escaped(config),
             other => format!("{{{{{other}}}}}"),
         })
     }
@@ -133,9 +138,9 @@ mod tests {
     fn inserted_text_is_not_replaced_again() {
         let page = Page {
             title: "{{config}} <b>".to_owned(),
-            configs: ["{{base}}", "writes"].map(str::to_owned),
+            configs: ["{{base}}", "writes", "asks"].map(str::to_owned),
         };
-        let html = page.index("{{hash}}/", false);
+        let html = page.index("{{hash}}/", &Permission::read());
         assert!(html.contains("<title>{{config}} &lt;b&gt;</title>"));
         assert!(html.contains(r#"<meta name="pulse-config" content="{{base}}">"#));
         assert!(html.contains(r#"<meta name="pulse-base" content="{{hash}}/">"#));

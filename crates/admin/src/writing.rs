@@ -38,7 +38,9 @@ impl Source {
     ) -> Result<&Instance, ApiError> {
         let refused = |message| ApiError::new(StatusCode::FORBIDDEN, message);
         if !permission.may_write() {
-            return Err(refused("you may read these pages, and change nothing"));
+            let message =
+                "your access is read-only: it cannot make or remove marks, or acknowledge changes";
+            return Err(refused(message));
         }
         let instance = self.instance.as_ref().ok_or_else(|| {
             refused("this dashboard only reads: send the request to an instance of the service")

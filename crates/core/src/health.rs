@@ -77,6 +77,8 @@ pub struct Health {
     ///
     /// One instance of a fleet cleans at a time.
     pub cleaning: CleaningHealth,
+    /// The cost of recording and reading in this process.
+    pub cost: CostHealth,
     /// Folding, from the journal to the data that is read.
     pub fold: FoldHealth,
     /// Change detection.
@@ -110,11 +112,26 @@ impl serde::Serialize for Health {
             map.serialize_entry("flush", &self.flush)?;
             map.serialize_entry("cleaning", &self.cleaning)?;
         }
+        map.serialize_entry("cost", &self.cost)?;
         map.serialize_entry("fold", &self.fold)?;
         map.serialize_entry("changes", &self.changes)?;
         map.serialize_entry("store", &self.store)?;
         map.end()
     }
+}
+
+/// The cost of recording and reading in a process.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct CostHealth {
+    /// Approximate bytes of the recorder: contexts, counters and pending data; 0 unless the process is an instance.
+    pub recorder_bytes: usize,
+    /// Approximate bytes of the windows and answers that the reader holds.
+    pub reader_bytes: usize,
+    /// The mean time per minute that the tasks of the instance spend within their polls, in seconds; 0 unless the process
+    /// is an instance.
+    pub task_seconds_per_minute: f64,
 }
 
 /// Cleaning.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::records::RecordId;
 
 /// The targets of a service.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +22,8 @@ pub struct Targets {
 pub struct PathTarget {
     /// The context.
     pub context: ContextId,
+    /// The id of the context's records.
+    pub id: RecordId,
     /// The duration below which a request is good.
     pub duration: Duration,
     /// The share of the requests that should be good, between 0 and 1.
@@ -32,13 +35,22 @@ impl Targets {
     pub fn seconds(&self) -> Option<f64> {
         self.all.map(|target| target.as_secs_f64())
     }
+
+    /// The duration below which the requests of a context should stay, in seconds: its own target, or that of all
+    /// requests.
+    pub fn seconds_of(&self, id: RecordId) -> Option<f64> {
+        let own = self.of_paths.iter().find(|target| target.id == id);
+        own.map_or(self.seconds(), |own| Some(own.duration.as_secs_f64()))
+    }
 }
 
 impl PathTarget {
     /// A target: at least this `share` of the requests should take less than `duration`.
     pub fn new(context: impl Into<Arc<str>>, duration: Duration, share: f64) -> Self {
+        let context = ContextId::new(Kind::Http, context);
         Self {
-            context: ContextId::new(Kind::Http, context),
+            id: RecordId::new(context.kind, &context.name),
+            context,
             duration,
             share,
         }

@@ -3,12 +3,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, watch};
 
+use crate::clock::{Clock, Tick};
 use crate::error::{Result, StoreErrorKind};
 
 /// The wait after a denial of access, until one task of the instance asks the server again.
@@ -39,6 +41,30 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Task {
     name: &'static str,
     future: BoxFuture<'static, ()>,
+    busy: Option<Arc<BusyTime>>,
+}
+
+/// The time that the tasks of an instance spend within their polls.
+pub(crate) struct BusyTime {
+    clock: Clock,
+    began: Tick,
+    nanos: AtomicU64,
+}
+
+impl BusyTime {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            began: clock.tick(),
+            nanos: AtomicU64::new(0),
+            clock,
+        }
+    }
+
+    /// The mean time per minute since the start, in seconds.
+    pub(crate) fn per_minute(&self) -> f64 {
+        let minutes = self.clock.since(self.began).as_secs_f64() / 60.0;
+        self.nanos.load(Relaxed) as f64 / 1e9 / minutes.max(1.0)
+    }
 }
 
 impl Task {
@@ -48,6 +74,15 @@ impl Task {
         Self {
             name,
             future: Box::pin(future),
+            busy: None,
+        }
+    }
+
+    /// The task, with its polls measured.
+    pub(crate) fn measured(self, busy: &Arc<BusyTime>) -> Self {
+        Self {
+            busy: Some(busy.clone()),
+            ..self
         }
     }
 
@@ -68,7 +103,15 @@ impl Future for Task {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.future.as_mut().poll(cx)
+        let Self { future, busy, .. } = &mut *self;
+        let Some(busy) = busy else {
+            return future.as_mut().poll(cx);
+        };
+        let began = busy.clock.tick();
+        let polled = future.as_mut().poll(cx);
+        let nanos = busy.clock.since(began).as_nanos() as u64;
+        busy.nanos.fetch_add(nanos, Relaxed);
+        polled
     }
 }
 
@@ -209,6 +252,20 @@ mod tests {
 
     use super::*;
     use crate::error::StoreError;
+
+    #[tokio::test]
+    async fn the_time_of_polls_is_told_per_minute() {
+        let (clock, hand) = Clock::manual(0);
+        let busy = Arc::new(BusyTime::new(clock));
+        for millis in [250, 500] {
+            let hand = hand.clone();
+            let work = async move { hand.advance(Duration::from_millis(millis)) };
+            Task::new("drain", work).measured(&busy).await;
+        }
+        assert_eq!(busy.per_minute(), 0.75);
+        hand.advance(Duration::from_millis(5 * 60_000 - 750));
+        assert_eq!(busy.per_minute(), 0.15);
+    }
 
     fn failed(kind: StoreErrorKind) -> Result<()> {
         Err(StoreError::new(kind, "failed"))

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::words::duration;
 use tower_pulse_model::context::{QUEUED, escape_hidden};
 use tower_pulse_model::pack::{named, packed};
 
@@ -32,7 +33,7 @@ named! {
     }
 }
 
-/// A possible cause of a change.
+/// A possible cause of a change, or what a surge is made of. `text` has it as a part of a sentence.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -46,7 +47,7 @@ pub enum Suspect {
     Deploy {
         /// The id of the mark.
         mark: Arc<str>,
-        /// The text of the mark.
+        /// The suspect in words, with the text of the mark.
         text: Arc<str>,
         /// The version of the mark, if it has one.
         version: Option<Arc<str>>,
@@ -55,15 +56,23 @@ pub enum Suspect {
         /// The ratio of the new version to the old one in the same minutes, if both ran side by side.
         side_by_side: Option<f64>,
     },
-    /// One instance that differs from the others.
+    /// The instances that the change comes from. The others are well.
     #[non_exhaustive]
     Instance {
-        /// The name of the instance.
-        instance: Arc<str>,
-        /// How many times as slow as the others it is, or how many times as often it fails.
+        /// The names of the instances: at most 3.
+        instances: Vec<Arc<str>>,
+        /// Number of these instances, with those that are not named.
+        count: u64,
+        /// The figure of the other instances in the same minutes, in the unit of [`Change::then`].
+        then: f64,
+        /// The figure of these instances, in the same unit.
+        now: f64,
+        /// `now` divided by `then`.
         ratio: f64,
-        /// The part of the change that comes from this instance, 0 to 1.
+        /// The part of the change that comes from these instances, 0 to 1.
         share: f64,
+        /// The suspect in words.
+        text: Arc<str>,
     },
     /// The machine of an instance: everything takes longer, because tasks that are ready wait for a CPU.
     #[non_exhaustive]
@@ -74,10 +83,10 @@ pub enum Suspect {
         delay: f64,
         /// The share of its CPUs that the process used, 0 to 1; `None` if the system does not report it.
         cpu: Option<f64>,
-        /// The suspect as a sentence.
+        /// The suspect in words.
         text: Arc<str>,
     },
-    /// A timer within the requests of the context.
+    /// A timer within the requests of the context that takes longer, or runs more often.
     #[non_exhaustive]
     Timer {
         /// The name of the timer.
@@ -88,6 +97,8 @@ pub enum Suspect {
         now: f64,
         /// The part of the slowdown that this timer covers, 0 to 1.
         share: f64,
+        /// The suspect in words.
+        text: Arc<str>,
     },
     /// The code outside of all timers within the requests of the context.
     ///
@@ -100,6 +111,8 @@ pub enum Suspect {
         now: f64,
         /// The part of the slowdown that is outside of timers, 0 to 1.
         share: f64,
+        /// The suspect in words.
+        text: Arc<str>,
     },
     /// The requests compute for longer, or block their workers.
     ///
@@ -115,7 +128,7 @@ pub enum Suspect {
         share: f64,
         /// The longest single poll since the change, in seconds.
         longest: f64,
-        /// The suspect as a sentence.
+        /// The suspect in words.
         text: Arc<str>,
     },
     /// The requests wait for longer.
@@ -127,9 +140,53 @@ pub enum Suspect {
         now: f64,
         /// The part of the slowdown that is outside of polls, 0 to 1.
         share: f64,
-        /// The suspect as a sentence.
+        /// The suspect in words.
         text: Arc<str>,
     },
+    /// The failed requests since the change began.
+    #[non_exhaustive]
+    Failures {
+        /// The timer within the requests that fails more often than before, if there is one.
+        timer: Option<Arc<str>>,
+        /// The statuses of the newest failed requests, or the outcomes of those without a response: at most 3.
+        statuses: Vec<Arc<str>>,
+        /// The suspect in words.
+        text: Arc<str>,
+    },
+    /// The requests of a surge.
+    #[non_exhaustive]
+    Traffic {
+        /// The instance with the most requests, if it gets much more than an even share.
+        busiest: Option<Arc<str>>,
+        /// The instances, outcomes and latency of the requests, in words.
+        text: Arc<str>,
+    },
+}
+
+impl Suspect {
+    /// The suspect as a part of a sentence, without hidden characters.
+    pub fn text(&self) -> &str {
+        let (Self::Deploy { text, .. }
+        | Self::Instance { text, .. }
+        | Self::Machine { text, .. }
+        | Self::Timer { text, .. }
+        | Self::Code { text, .. }
+        | Self::Computing { text, .. }
+        | Self::Waiting { text, .. }
+        | Self::Failures { text, .. }
+        | Self::Traffic { text, .. }) = self;
+        text
+    }
+
+    /// The timer that is the suspect.
+    #[doc(hidden)]
+    pub fn timer(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Timer { timer, .. } => Some(timer),
+            Self::Failures { timer, .. } => timer.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 packed! {
@@ -166,7 +223,7 @@ impl Earlier {
 pub const MAX_PERSON_BYTES: usize = 64;
 
 /// Replaces an empty name in an [`Acknowledgement`].
-pub const SOMEONE: &str = "someone";
+const SOMEONE: &str = "someone";
 
 packed! {
     /// The person who works on a change, and since when.
@@ -264,12 +321,32 @@ packed! {
         // Acknowledgements are stored beside the judgements, so the packed form lacks them.
         ;
         /// The person who works on the change; `None` if the change was not acknowledged or has ended.
-        #[cfg_attr(feature = "serde", serde(rename = "taken"))]
         pub acknowledged: Option<Acknowledgement>,
     }
 }
 
 impl Change {
+    /// The causes of the change as far as they are known, in sentences: `Suspect: payment, which fails in 25 % of its
+    /// runs instead of 4.0 %; its newest failures: 502.` Empty if nothing is known.
+    pub fn explanation(&self) -> String {
+        let facts = |suspect: &&Suspect| matches!(suspect, Suspect::Traffic { .. });
+        let (facts, suspects): (Vec<_>, Vec<_>) = self.suspects.iter().partition(facts);
+        let mut sentences = Vec::new();
+        if *self.context == *QUEUED && self.kind == ChangeKind::Slower {
+            let longer = duration(self.now - self.then);
+            sentences.push(format!(
+                "Requests wait in front of the instances, not in a page: +{longer} in the queue."
+            ));
+        }
+        for (head, parts) in [("Its requests", facts), ("Suspect", suspects)] {
+            if !parts.is_empty() {
+                let texts: Vec<_> = parts.into_iter().map(Suspect::text).collect();
+                sentences.push(format!("{head}: {}.", texts.join("; ")));
+            }
+        }
+        sentences.join(" ")
+    }
+
     /// Orders changes by urgency: ongoing changes first, by the time that they cost; then ended changes, latest end
     /// first.
     #[doc(hidden)]
@@ -282,9 +359,22 @@ impl Change {
     }
 }
 
-/// Writes a sentence such as `GET /search is slower: 2.58 times as before`.
+/// Writes sentences such as `GET /search is slower: 2.58 times as before. Suspect: db:search, 36 ms a request instead of
+/// 12 ms, 98 % of the added time.`
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_figures(f)?;
+        match self.explanation() {
+            explanation if self.ended.is_none() && !explanation.is_empty() => {
+                write!(f, ". {explanation}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Change {
+    fn fmt_figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The sentence is logged, and another program may have written the names.
         let (context, ratio) = (escape_hidden(&self.context), self.ratio);
         let instance = self.instance.as_deref().map(escape_hidden);
@@ -293,7 +383,7 @@ impl fmt::Display for Change {
             if is_of_queue {
                 return write!(f, "requests wait in front of the service as before");
             }
-            let again = "is in line with the other instances again on";
+            let again = "is like the other instances again on";
             return match (&instance, self.kind) {
                 (Some(instance), _) => write!(f, "{instance} {again} {context}"),
                 (None, ChangeKind::Surging) => write!(f, "{context} no longer surges"),
@@ -345,7 +435,7 @@ impl fmt::Display for Change {
                 let instance = instance.as_deref().unwrap_or("an instance");
                 write!(
                     f,
-                    "{instance} is out of line on {context}: {times} the other instances"
+                    "{instance} is worse than the other instances on {context}: {times}"
                 )
             }
         }
@@ -383,6 +473,46 @@ mod tests {
     }
 
     #[test]
+    fn a_change_names_its_causes() {
+        let mut slow = change(ChangeKind::Slower, (0.1, 0.258, 2.58), None);
+        assert_eq!(slow.explanation(), "");
+        let text = Arc::<str>::from;
+        let waiting = Suspect::Waiting {
+            then: 0.01,
+            now: 0.2,
+            share: 1.0,
+            text: text("it waits longer"),
+        };
+        let fails = Suspect::Failures {
+            timer: None,
+            statuses: Vec::new(),
+            text: text("its newest failures: 502"),
+        };
+        slow.suspects = vec![fails, waiting.clone()];
+        let suspect = "Suspect: its newest failures: 502; it waits longer.";
+        let says = format!("GET / is slower: 2.58 times as before. {suspect}");
+        assert_eq!(slow.to_string(), says);
+        slow.ended = Some(60);
+        assert_eq!(slow.to_string(), "GET / is no longer slower");
+        let mut surge = change(ChangeKind::Surging, (120.0, 721.3, 6.0), None);
+        let traffic = Suspect::Traffic {
+            busiest: None,
+            text: text("latency as before"),
+        };
+        surge.suspects = vec![traffic, waiting];
+        assert_eq!(
+            surge.explanation(),
+            "Its requests: latency as before. Suspect: it waits longer."
+        );
+        let mut queue = change(ChangeKind::Slower, (0.012, 0.105, 8.8), None);
+        queue.context = QUEUED.into();
+        assert_eq!(
+            queue.explanation(),
+            "Requests wait in front of the instances, not in a page: +93 ms in the queue."
+        );
+    }
+
+    #[test]
     fn a_change_is_a_sentence() {
         let sentences = [
             (ChangeKind::Slower, (0.1, 0.258, 2.58), None),
@@ -397,7 +527,7 @@ mod tests {
             "GET / is failing: 25.0 % of its requests are errors, 4.1 % before",
             "GET / surges: 721 requests per minute, 120 before",
             "GET / is silent: it had 40 requests per minute",
-            "web-3 is out of line on GET /: 2.50 times the other instances",
+            "web-3 is worse than the other instances on GET /: 2.50 times",
         ];
         assert_eq!(sentences.each_ref().map(Change::to_string), begun);
         let ended = [
@@ -405,7 +535,7 @@ mod tests {
             "GET / is no longer failing",
             "GET / no longer surges",
             "GET / is no longer silent",
-            "web-3 is in line with the other instances again on GET /",
+            "web-3 is like the other instances again on GET /",
         ];
         for (mut change, ended) in sentences.into_iter().zip(ended) {
             change.ended = Some(60);

@@ -39,3 +39,4 @@ pub mod suspects;
 mod tests;
 mod traffic;
 mod verdict;
+mod words;

@@ -2,6 +2,7 @@
 
 use super::change::Suspect;
 use super::suspects::{MIN_REQUESTS, Sides};
+use super::words::duration;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::measures::Measure;
 
@@ -10,8 +11,8 @@ const MIN_SHARE: f64 = 0.5;
 
 /// The suspect for a change of speed: the time within polls or the time outside of them, whichever accounts for most of
 /// the change. `is_delayed` says that the scheduling delay of an instance is high: a long poll may then have waited for
-/// a CPU.
-pub fn computing_or_waiting(sides: &Sides, is_delayed: bool) -> Option<Suspect> {
+/// a CPU. `is_brief` leaves out the figures, for a sentence that has those of a timer.
+pub fn computing_or_waiting(sides: &Sides, is_delayed: bool, is_brief: bool) -> Option<Suspect> {
     let (then, now) = (PolledTime::of(&sides.then)?, PolledTime::of(&sides.now)?);
     let (computing, waiting) = (now.computing - then.computing, now.waiting - then.waiting);
     let change = computing + waiting;
@@ -20,15 +21,17 @@ pub fn computing_or_waiting(sides: &Sides, is_delayed: bool) -> Option<Suspect> 
     }
     let in_words = |longer: [&str; 2], then: f64, now: f64| {
         let word = longer[usize::from(change < 0.0)];
-        let millis = |seconds: f64| format!("{:.*} ms", usize::from(seconds < 0.01), 1e3 * seconds);
-        let (then, now) = (millis(then), millis(now));
-        format!("{word}, {now} a request instead of {then}")
+        let (then, now) = (duration(then), duration(now));
+        match is_brief {
+            true => word.to_owned(),
+            false => format!("{word}, {now} a request instead of {then}"),
+        }
     };
     let share = computing / change;
     if share >= MIN_SHARE {
         let longest = sides.now.measures.get(Measure::LongestPoll) as f64 / 1e9;
         let of_longest = match computing > 0.0 {
-            true => format!("; a poll held a worker for {:.0} ms", 1e3 * longest),
+            true => format!("; a poll held a worker for {}", duration(longest)),
             false => String::new(),
         };
         let longer = ["it computes longer", "it computes less"];
@@ -96,11 +99,20 @@ mod tests {
 
     /// The suspect for requests that compute and wait for these milliseconds, before and now.
     fn suspected(then: (u64, u64), now: (u64, u64), is_delayed: bool) -> Option<String> {
+        in_words(then, now, is_delayed, false)
+    }
+
+    fn in_words(
+        then: (u64, u64),
+        now: (u64, u64),
+        is_delayed: bool,
+        is_brief: bool,
+    ) -> Option<String> {
         let sides = Sides {
             then: requests(40, then.0, then.1),
             now: requests(30, now.0, now.1),
         };
-        match computing_or_waiting(&sides, is_delayed)? {
+        match computing_or_waiting(&sides, is_delayed, is_brief)? {
             Suspect::Computing { text, share, .. } | Suspect::Waiting { text, share, .. } => {
                 Some(format!("{text} ({share:.2})"))
             }
@@ -120,6 +132,11 @@ mod tests {
         assert_eq!(named((48, 43), (3, 42)), less);
         let less = "it waits less, 42 ms a request instead of 142 ms (1.00)";
         assert_eq!(named((3, 142), (3, 42)), less);
+        // Beside a timer, the figures are left out.
+        let brief = |then, now| in_words(then, now, false, true).expect("one is named");
+        let computes = "it computes longer; a poll held a worker for 48 ms (0.98)";
+        assert_eq!(brief((3, 42), (48, 43)), computes);
+        assert_eq!(brief((3, 42), (11, 142)), "it waits longer (0.93)");
         // If one part grows and the other shrinks, the larger difference decides.
         assert!(named((10, 40), (40, 20)).starts_with("it computes longer"));
         assert!(named((10, 40), (0, 90)).starts_with("it waits longer"));
@@ -145,7 +162,10 @@ mod tests {
             (requests(40, 3, 42), requests(40, 3, 42)),
             (Aggregate::default(), Aggregate::default()),
         ] {
-            assert_eq!(computing_or_waiting(&Sides { then, now }, false), None);
+            assert_eq!(
+                computing_or_waiting(&Sides { then, now }, false, false),
+                None
+            );
         }
     }
 
@@ -158,7 +178,7 @@ mod tests {
             }
             sums
         });
-        let suspect = computing_or_waiting(&Sides { then, now }, false);
+        let suspect = computing_or_waiting(&Sides { then, now }, false, false);
         let Some(Suspect::Computing { then, now, .. }) = suspect else {
             panic!("{suspect:?}");
         };

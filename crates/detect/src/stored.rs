@@ -9,12 +9,14 @@ use tower_pulse_model::pack::{self, Packed, packed_enum};
 
 packed_enum!(Suspect {
     1 => Deploy { mark, text, version, seconds_before, side_by_side },
-    2 => Instance { instance, ratio, share },
-    3 => Timer { timer, then, now, share },
-    4 => Code { then, now, share },
+    2 => Instance { instances, count, then, now, ratio, share, text },
+    3 => Timer { timer, then, now, share, text },
+    4 => Code { then, now, share, text },
     5 => Machine { instance, text, delay, cpu },
     6 => Computing { then, now, share, longest, text },
     7 => Waiting { then, now, share, text },
+    8 => Failures { timer, statuses, text },
+    9 => Traffic { busiest, text },
 });
 
 /// The first byte of a part's name tells the sort of the part.
@@ -88,7 +90,7 @@ mod tests {
     use crate::reference::Past;
     use crate::state::AlarmKind;
 
-    /// The change of `tests::frozen`, with two further suspects and with extreme figures.
+    /// The change of `tests::frozen`, with the other suspects and with extreme figures.
     fn change() -> Change {
         let mut change = crate::tests::frozen::change();
         change.suspects.extend([
@@ -104,6 +106,15 @@ mod tests {
                 now: 0.02,
                 share: 0.8,
                 text: "waits".into(),
+            },
+            Suspect::Failures {
+                timer: Some("payment".into()),
+                statuses: vec!["502".into(), "panicked".into()],
+                text: "fails".into(),
+            },
+            Suspect::Traffic {
+                busiest: Some("web-1".into()),
+                text: "alike".into(),
             },
         ]);
         change.week_ago = Some(Earlier {

@@ -1,10 +1,19 @@
 //! The suspects of a change: other differences since it began.
 
+mod failures;
+mod instances;
+mod traffic;
+
 use std::sync::Arc;
+
+pub use self::failures::{fails_more, failures};
+pub use self::instances::instances;
+pub use self::traffic::traffic;
 
 use super::change::{Change, ChangeKind, Suspect};
 use super::figures::median;
 use super::side_by_side::SideBySide;
+use super::words::{against, duration};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::machine::{MachineMinute, was_delayed};
@@ -12,7 +21,7 @@ use tower_pulse_model::mark::Mark;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slices::Merge;
-use tower_pulse_model::sorted::Map;
+use tower_pulse_model::timer_sums::TimerSums;
 
 /// Seconds before and after the start of a change within which a mark is a suspect. The start is known only to the
 /// minute, and a deploy takes effect gradually.
@@ -22,18 +31,18 @@ const DEPLOY_AFTER: i64 = 120;
 /// The smallest part of a change that a timer must cover to be a suspect.
 const MIN_SHARE: f64 = 0.3;
 
+/// A timer that runs this many times as often within a request, and more than once, is named for its runs.
+const MORE_RUNS: f64 = 1.5;
+
+/// Runs of a timer that take this many times as long are slower.
+const SLOWER_RUNS: f64 = 1.25;
+
 /// The smallest part of a change that must be outside of timers for the code to be a suspect.
 const MIN_CODE_SHARE: f64 = 0.5;
-
-/// The smallest part of a change that one instance must account for.
-const MIN_INSTANCE_SHARE: f64 = 0.6;
 
 /// The part of a change that a new version must show, compared with the old versions in the same minutes, to explain
 /// it.
 const MIN_CONFIRMED: f64 = 0.3;
-
-/// The smallest ratio of a suspected instance to the others: of its times, or of its share of errors.
-const MIN_RATIO: f64 = 1.25;
 
 /// The fewest requests on each side of a comparison.
 pub(super) const MIN_REQUESTS: u64 = 20;
@@ -71,63 +80,81 @@ const MAX_MACHINES: usize = 3;
 pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) -> Vec<Suspect> {
     let known = machines.iter().filter(|(_, minutes)| !minutes.is_empty());
     let delayed = known.clone().filter(|(_, minutes)| was_delayed(minutes));
-    let figures = delayed.map(|(instance, minutes)| {
-        let delays = minutes.iter().filter_map(|minute| minute.delay_micros);
-        let cpus = minutes.iter().filter_map(MachineMinute::cpu_share);
-        let delay = median(delays.map(|micros| micros as f64 / 1e6));
-        (delay.unwrap_or(0.0), median(cpus), instance)
-    });
-    let mut delayed: Vec<_> = figures.collect();
+    let mut delayed: Vec<_> = delayed.map(|(name, of)| (load(of), name)).collect();
     if !is_of_one && 2 * delayed.len() < known.count() {
         return Vec::new();
     }
-    delayed.order_by(|a, b| b.0.total_cmp(&a.0));
+    delayed.order_by(|((a, ..), _), ((b, ..), _)| b.total_cmp(a));
     delayed.truncate(MAX_MACHINES);
-    let suspect = |(delay, cpu, instance): (f64, Option<f64>, &Arc<str>)| {
-        let of_cpu = cpu.map_or_else(String::new, |cpu| format!("CPU {:.0} %, ", 100.0 * cpu));
-        let (name, millis) = (escape_hidden(instance), 1e3 * delay);
-        let text = format!("{name}: {of_cpu}scheduling delay {millis:.0} ms: the machine");
-        Suspect::Machine {
-            text: text.into(),
+    let suspects = delayed
+        .into_iter()
+        .map(|((delay, cpu, load), instance)| Suspect::Machine {
+            text: format!("{}: {load}: the machine", escape_hidden(instance)).into(),
             instance: instance.clone(),
             delay,
             cpu,
+        });
+    suspects.collect()
+}
+
+/// The medians of a machine: its scheduling delay in seconds, its share of the CPU, and both in words.
+fn load(minutes: &[MachineMinute]) -> (f64, Option<f64>, String) {
+    let delays = minutes.iter().filter_map(|minute| minute.delay_micros);
+    let delay = median(delays.map(|micros| micros as f64 / 1e6)).unwrap_or(0.0);
+    let cpu = median(minutes.iter().filter_map(MachineMinute::cpu_share));
+    let of_cpu = cpu.map_or_else(String::new, |cpu| format!("CPU {:.0} %, ", 100.0 * cpu));
+    let text = format!("{of_cpu}scheduling delay {:.0} ms", 1e3 * delay);
+    (delay, cpu, text)
+}
+
+/// Adds the load of its machine to the words about a single instance: the machine of a slow instance may be well.
+pub fn add_load(suspects: &mut [Suspect], machines: &[(Arc<str>, Vec<MachineMinute>)]) {
+    for suspect in suspects {
+        if let (Suspect::Instance { count: 1, text, .. }, [(_, minutes)]) = (suspect, machines) {
+            *text = format!("{text}, {}", load(minutes).2).into();
         }
-    };
-    delayed.into_iter().map(suspect).collect()
+    }
 }
 
 /// The marks around the start of a change, in Unix seconds, nearest first.
-pub fn deploys(since: i64, marks: &[Mark]) -> Vec<Suspect> {
+pub fn marks_near(since: i64, marks: &[Mark]) -> Vec<&Mark> {
     let around = since - DEPLOY_BEFORE..=since + DEPLOY_AFTER;
     let mut near: Vec<&Mark> = marks.iter().filter(|m| around.contains(&m.at)).collect();
     near.order_by_key(|mark| (mark.at - since).abs());
-    near.into_iter()
-        .map(|mark| Suspect::Deploy {
-            mark: mark.id.clone(),
-            text: mark.text.clone(),
-            version: mark.version.clone(),
-            seconds_before: since - mark.at,
-            side_by_side: None,
-        })
-        .collect()
+    near
 }
 
-/// The timer that the whole change is about.
-pub fn whole_timer(change: &Change, timer: &str) -> Suspect {
-    Suspect::Timer {
-        timer: timer.into(),
-        then: change.then,
-        now: change.now,
-        share: 1.0,
+/// A mark as the suspect of a change that began at `since`. `side_by_side` is the ratio of its version to the others.
+pub fn deploy(mark: &Mark, since: i64, side_by_side: Option<f64>) -> Suspect {
+    let seconds_before = since - mark.at;
+    let minutes = seconds_before / 60;
+    let when = match minutes {
+        1.. => format!("{minutes} min before it"),
+        0 => "as it began".to_owned(),
+        _ => format!("{} min after it began", -minutes),
+    };
+    let beside = side_by_side.map_or_else(String::new, |ratio| {
+        format!(", {}", against(ratio, "the old version"))
+    });
+    Suspect::Deploy {
+        mark: mark.id.clone(),
+        text: format!("{}, {when}{beside}", escape_hidden(&mark.text)).into(),
+        version: mark.version.clone(),
+        seconds_before,
+        side_by_side,
     }
 }
 
 /// The instance that the whole change is about, if there is one.
 pub fn own_instance(change: &Change) -> Option<Suspect> {
     let instance = change.instance.clone()?;
+    let others = against(change.ratio, "the others on the same pages");
     Some(Suspect::Instance {
-        instance,
+        text: format!("{}: {others}", escape_hidden(&instance)).into(),
+        instances: vec![instance],
+        count: 1,
+        then: change.then,
+        now: change.now,
         ratio: change.ratio,
         share: 1.0,
     })
@@ -163,17 +190,35 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
     }
     let seconds = |nanos: u64, of: &Aggregate| nanos as f64 / 1e9 / of.times.count as f64;
     let slowdown = seconds(now.times.sum, now) - seconds(then.times.sum, then);
+    let of_time = |share: f64| {
+        let time = if slowdown > 0.0 { "added" } else { "saved" };
+        format!("{:.0} % of the {time} time", 100.0 * share.min(1.0))
+    };
     let mut suspects: Vec<(f64, Suspect)> = Vec::new();
     for (id, sums) in now.timers.iter() {
-        let before = then.timers.get(id).map_or(0, |sums| sums.covered);
-        let (before, after) = (seconds(before, then), seconds(sums.covered, now));
+        let old = then.timers.get(id).copied().unwrap_or_default();
+        let (before, after) = (seconds(old.covered, then), seconds(sums.covered, now));
         let share = (after - before) / slowdown;
         // A timer only explains a change in its own direction.
         if slowdown == 0.0 || share < MIN_SHARE {
             continue;
         }
         let Some(timer) = name(id) else { continue };
+        let runs = |sums: &TimerSums, of: &Aggregate| sums.count as f64 / of.times.count as f64;
+        let (runs, old_runs) = (runs(sums, now), runs(&old, then));
+        let words = match runs >= MORE_RUNS * old_runs.max(1.0) {
+            true => format!(
+                "{runs:.0} times a request instead of {old_runs:.0}, {}",
+                each(&old, sums)
+            ),
+            false => format!(
+                "{} a request instead of {}",
+                duration(after),
+                duration(before)
+            ),
+        };
         let suspect = Suspect::Timer {
+            text: format!("{}, {words}, {}", escape_hidden(&timer), of_time(share)).into(),
             timer,
             then: before,
             now: after,
@@ -190,6 +235,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
             then: before,
             now: after,
             share: share.min(1.0),
+            text: format!("your code outside of timers, {}", of_time(share)).into(),
         };
         suspects.push((share, suspect));
     }
@@ -197,88 +243,17 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
     suspects.into_iter().map(|(_, suspect)| suspect).collect()
 }
 
-/// The requests of an instance in some minutes, and the sum of the figure that a change is about.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    requests: f64,
-    sum: f64,
-}
-
-impl Counted {
-    fn of(kind: ChangeKind, sums: &Aggregate) -> Option<Self> {
-        let (count, mean) = match kind {
-            ChangeKind::Slower => (sums.successes().count(), sums.successes().mean()?),
-            ChangeKind::Failing => {
-                let share = sums.outcomes.errors as f64 / sums.times.count.max(1) as f64;
-                (sums.times.count, share)
-            }
-            _ => return None,
-        };
-        let requests = count as f64;
-        (count > 0).then_some(Self {
-            requests,
-            sum: requests * mean,
-        })
+/// The words about each run of a timer that runs more often within a request.
+fn each(then: &TimerSums, now: &TimerSums) -> String {
+    let mean = |sums: &TimerSums| sums.sum as f64 / 1e9 / sums.count.max(1) as f64;
+    match then.count > 0 && mean(now) > SLOWER_RUNS * mean(then) {
+        true => format!(
+            "{} each instead of {}",
+            duration(mean(now)),
+            duration(mean(then))
+        ),
+        false => format!("{} each: more runs, not slower ones", duration(mean(now))),
     }
-
-    fn add(&mut self, other: Self) {
-        self.requests += other.requests;
-        self.sum += other.sum;
-    }
-
-    fn mean(self) -> f64 {
-        self.sum / self.requests.max(1.0)
-    }
-}
-
-/// The fewest minutes in which two instances must both have requests to be compared. A process and its replacement both
-/// have requests in the minute of a restart.
-const FEWEST_TOGETHER: usize = 2;
-
-/// The instance that a change of a context comes from, if there is one: the instance is out of line with those that
-/// serve in the same minutes, and most of the change comes from it. `minutes` has the sums of each instance in each
-/// minute since the change began.
-pub fn instance(
-    kind: ChangeKind,
-    sides: &Sides,
-    minutes: &[Vec<(&Arc<str>, &Aggregate)>],
-) -> Option<Suspect> {
-    let mut instances: Map<&Arc<str>, Vec<Option<Counted>>> = Map::default();
-    for (at, minute) in minutes.iter().enumerate() {
-        for (instance, sums) in minute {
-            let served = instances.or_insert_with(instance, || vec![None; minutes.len()]);
-            served[at] = Counted::of(kind, sums);
-        }
-    }
-    let change = Counted::of(kind, &sides.now)?.mean() - Counted::of(kind, &sides.then)?.mean();
-    let judged = instances.iter().filter_map(|(instance, served)| {
-        let (mut own, mut others) = (Counted::default(), Counted::default());
-        for other in instances.iter().filter(|(other, _)| *other != instance) {
-            let both = served.iter().zip(other.1);
-            let both = both.filter_map(|(own, other)| own.and(*other));
-            if both.clone().count() >= FEWEST_TOGETHER {
-                both.for_each(|counted| others.add(counted));
-            }
-        }
-        let served = served.iter().flatten();
-        served.for_each(|counted| own.add(*counted));
-        let fewest = MIN_REQUESTS as f64;
-        if own.requests < fewest || others.requests < fewest {
-            return None;
-        }
-        let (mean, theirs) = (own.mean(), others.mean());
-        let all = own.requests + others.requests;
-        // The part of the change that comes from this instance alone.
-        let extra = (mean - theirs) * own.requests / all;
-        let ratio = mean / theirs.max(f64::MIN_POSITIVE).max(0.5 / all);
-        (change > 0.0).then(|| (Arc::clone(instance), ratio, extra / change))
-    });
-    let (instance, ratio, share) = judged.max_by(|a, b| a.2.total_cmp(&b.2))?;
-    (ratio >= MIN_RATIO && share >= MIN_INSTANCE_SHARE).then(|| Suspect::Instance {
-        instance,
-        ratio,
-        share: share.min(1.0),
-    })
 }
 
 #[cfg(test)]

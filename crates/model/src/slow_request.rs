@@ -5,7 +5,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
-use super::context::Kind;
+use super::context::{Kind, RecordId};
 use super::outcome::Outcome;
 use super::pack::{Packed, Reader, Writer, is_name, packed};
 use super::slices::Merge;
@@ -29,6 +29,9 @@ pub const FAILED_PER_SECOND: usize = 5;
 /// The requests with a trace id that a process holds per context for the Prometheus text: one for each bucket of
 /// durations, and one for errors.
 pub const EXEMPLARS: usize = 19;
+
+/// The timers that are retained of a listed request: those that cover the most time.
+pub const LISTED_TIMERS: usize = 8;
 
 /// The longest trace id, in bytes. Longer ones are cut.
 pub const MAX_TRACE_ID: usize = 64;
@@ -58,6 +61,34 @@ packed! {
         pub trace_id: Option<Box<str>>,
         /// The path, without the query.
         pub path: Option<Box<str>>,
+        /// The parts of the request's time.
+        pub parts: RequestParts,
+    }
+
+    /// The parts of a request's time, in nanoseconds. Packed, they take at most 267 bytes.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct RequestParts {
+        /// The wait in front of the process, before the request's own time; `None` if it is unknown.
+        pub queue: Option<u64>,
+        /// The time within the polls of the request; `None` if it was not polled.
+        pub computing: Option<u64>,
+        /// The longest of these polls.
+        pub longest_poll: u64,
+        /// The time during which any timer ran.
+        pub timed: u64,
+        /// At most [`LISTED_TIMERS`] timers, the one that covers the most time first.
+        pub timers: Vec<TimerPart>,
+    }
+
+    /// A timer within one request.
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct TimerPart {
+        /// The id of the timer's own records.
+        pub timer: RecordId,
+        /// The number of runs that ended within the request.
+        pub count: u64,
+        /// The time of the request during which the timer ran, in nanoseconds.
+        pub covered: u64,
     }
 }
 
@@ -73,6 +104,7 @@ impl SlowRequest {
                 &r.instance,
                 &r.trace_id,
                 &r.path,
+                &r.parts,
                 ending,
             )
         }
@@ -83,7 +115,8 @@ impl SlowRequest {
     /// Approximate bytes in memory.
     fn bytes(&self) -> usize {
         let texts = [&self.trace_id, &self.path].into_iter().flatten();
-        size_of::<Self>() + texts.map(|text| text.len()).sum::<usize>()
+        let timers = size_of_val(&*self.parts.timers);
+        size_of::<Self>() + timers + texts.map(|text| text.len()).sum::<usize>()
     }
 }
 
@@ -210,7 +243,8 @@ impl SlowRequests {
         for _ in 0..from.uint().filter(|n| *n <= SLOW_OF_ALL as u64)? {
             let request = SlowRequest::read(from)?;
             let texts = [&request.trace_id, &request.path].into_iter().flatten();
-            let is_bounded = texts.map(|text| text.len()).max() <= Some(MAX_PATH);
+            let is_bounded = texts.map(|text| text.len()).max() <= Some(MAX_PATH)
+                && request.parts.timers.len() <= LISTED_TIMERS;
             let is_named = is_name(&request.context) && is_name(&request.instance);
             list.add(Some(request).filter(|_| is_named && is_bounded)?);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::access_time::AccessTimeStats;
 use super::aggregate::Aggregate;
-use super::context::Kind;
+use super::context::{Kind, RecordId};
 use super::pack::packed;
 use super::slice::SliceCount;
 use crate::order::InOrder;
@@ -93,6 +93,26 @@ pub struct AliveInstance {
     pub skew: Option<i64>,
     /// Why the instance's cleaning fails or skips a key, if it does.
     pub cleaning: Option<String>,
+    /// The paths with requests in flight, at most [`MAX_PATHS_IN_FLIGHT`].
+    pub paths: Vec<PathInFlight>,
+}
+
+/// The paths with requests in flight that a heartbeat names: those that hang, then those with the most requests.
+pub const MAX_PATHS_IN_FLIGHT: usize = 16;
+
+packed! {
+    /// The requests of a path that are in flight in an instance.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PathInFlight {
+        /// The id of the path's records.
+        pub path: RecordId,
+        /// The number of requests.
+        pub in_flight: u64,
+        /// Seconds during which some were in flight and none ended.
+        pub seconds: u64,
+        /// Whether this is a minute or more, and more than twice the longest request of the path in the process.
+        pub hangs: bool,
+    }
 }
 
 impl AliveInstance {
@@ -111,6 +131,7 @@ impl AliveInstance {
                 last.in_flight = in_flight.into_iter().flatten().reduce(i64::saturating_add);
                 last.version = last.version.take().or(earlier.version.take());
                 last.cleaning = last.cleaning.take().or(earlier.cleaning.take());
+                last.paths.append(&mut earlier.paths);
             }
             is_same
         });

@@ -10,7 +10,7 @@ use crate::minute_report::{MinuteReport, ReportedContext};
 use crate::outcome::Outcome;
 use crate::ranking::RankingSpec;
 use crate::records::Record;
-use crate::slow_request::{SlowRequest, SlowRequests};
+use crate::slow_request::{RequestParts, SlowRequest, SlowRequests};
 use crate::tiers::History;
 use crate::timer_sums::TimerSums;
 
@@ -81,6 +81,7 @@ pub(crate) fn slow(nanos: u64) -> SlowRequest {
         status: Some(200),
         trace_id: None,
         path: None,
+        parts: RequestParts::default(),
     }
 }
 

@@ -14,6 +14,7 @@ use tower_pulse_core::store::{Fleet, Heartbeat, INSTANCE_TTL, StoreStatus};
 use tower_pulse_core::task::lock;
 use tower_pulse_model::fleet::MAX_VERSIONS;
 use tower_pulse_model::order::InOrder;
+use tower_pulse_model::pack::pack;
 
 /// The interval at which a heartbeat renews the time to live of its hash. The hash lasts while the instance counts as
 /// alive, and at most this interval longer.
@@ -45,6 +46,7 @@ impl RedisStore {
             heartbeat.dropped,
         ));
         let cleaning = heartbeat.cleaning.as_deref().unwrap_or_default();
+        fields.arg(("paths", pack(&heartbeat.paths)));
         fields.arg(("version", env!("CARGO_PKG_VERSION"), "cleaning", cleaning));
         // A field without a value is left out.
         fields.arg(heartbeat.name.as_deref().map(|name| ("name", name)));

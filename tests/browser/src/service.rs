@@ -264,7 +264,8 @@ impl Service {
         let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
         let instance = |name: &str| {
             let named = builder().instance(name).keep_trace_ids(true);
-            let target = named.target_for("GET /orders/{id}", Duration::from_millis(250), 0.9);
+            let target = named.target(Duration::from_secs(60));
+            let target = target.target_for("GET /orders/{id}", Duration::from_millis(250), 0.9);
             let linked = match url {
                 "" => target,
                 url => target.trace_url(url),
@@ -272,9 +273,15 @@ impl Service {
             built(linked.store(store.clone()))
         };
         let (first, second) = (instance("web-1"), instance("web-2"));
-        let order = async |Path(id): Path<u32>| match id {
-            ..100 => StatusCode::OK,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
+        let timing = first.clone();
+        let order = async move |Path(id): Path<u32>| {
+            for _ in 0..3 {
+                timing.timer("db:find_order").stop();
+            }
+            match id {
+                ..100 => StatusCode::OK,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            }
         };
         let app = Router::new().route("/orders/{id}", get(order));
         let service = Self::serve(first.clone(), app.layer(first.layer())).await;
@@ -299,6 +306,34 @@ impl Service {
             _others: vec![second],
             ..service
         }
+    }
+
+    /// A service in which 12 requests of a path have been in flight for four minutes.
+    pub async fn hanging() -> Self {
+        let (clock, hand) = Clock::manual(Clock::system().now_seconds());
+        let pulse = built(Pulse::builder().clock(clock).instance("web-1"));
+        let order = async |Path(id): Path<u32>| match id {
+            0 => StatusCode::OK,
+            _ => std::future::pending().await,
+        };
+        let app = Router::new().route("/orders/{id}", get(order));
+        let service = Self::serve(pulse.clone(), app.layer(pulse.layer())).await;
+        let address = service.address();
+        let mut client = Client::connect(address).await;
+        client.get("/orders/0").await;
+        for _ in 0..12 {
+            tokio::spawn(async move { Client::connect(address).await.get("/orders/1").await });
+        }
+        while pulse.health().recording.in_flight < 12 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        service.flush().await;
+        for seconds in [240, 1] {
+            let sent = pulse.simulation().heartbeat().await;
+            sent.expect("a store in memory");
+            hand.advance(Duration::from_secs(seconds));
+        }
+        service
     }
 
     /// A service in which all names are from [`HOSTILE`].
@@ -329,6 +364,17 @@ impl Service {
         }
         service.flush().await;
         service
+    }
+
+    /// A service whose page has this access.
+    pub async fn with_access(access: Access) -> Self {
+        let pulse = built(builder());
+        let app = pulse.mount("/admin/pulse", access);
+        Self {
+            serving: Serving::start(app).await,
+            pulse,
+            _others: Vec::new(),
+        }
     }
 
     /// A service whose page needs a login, and a flag. While the flag is set, the login is lost, and all answers are

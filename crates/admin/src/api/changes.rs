@@ -11,24 +11,33 @@ use tower_pulse_core::query::source;
 /// The body of a request that acknowledges a change, or withdraws its acknowledgement.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Take {
+struct Acknowledge {
     id: String,
-    taken: bool,
+    acknowledged: bool,
+    /// The name of the caller, where the access gives none.
+    by: Option<String>,
 }
 
 /// Acknowledges the change that a JSON body names, or withdraws its acknowledgement. Answers with the updated change.
-pub(crate) async fn take(
+/// `caller` is the name that the access gives: a caller cannot act under another one.
+pub(crate) async fn acknowledge(
     admin: &Admin,
     instance: &Instance,
-    by: &str,
+    caller: Option<&str>,
     body: &[u8],
 ) -> Result<Vec<u8>, ApiError> {
-    let take: Take = serde_json::from_slice(body).map_err(|_| {
-        let message = r#"the body must be a JSON object as {"id": "65536e40-…", "taken": true}"#;
+    let body: Acknowledge = serde_json::from_slice(body).map_err(|_| {
+        let message =
+            r#"the body must be a JSON object as {"id": "65536e40-…", "acknowledged": true}"#;
         ApiError::new(StatusCode::BAD_REQUEST, message)
     })?;
-    let by = take.taken.then_some(by);
-    let change = instance.write.acknowledge_change(&take.id, by).await?;
+    if caller.is_some() && body.by.is_some() {
+        let message = "leave out by: your login gives your name";
+        return Err(ApiError::parameter("by", message));
+    }
+    let name = caller.or(body.by.as_deref()).unwrap_or_default();
+    let by = body.acknowledged.then_some(name);
+    let change = instance.write.acknowledge_change(&body.id, by).await?;
     source(&admin.query).reader.forget_changes().await;
     Ok(ScreenSize::default().to_json(&change, ("id", "ask for api/changes"))?)
 }

@@ -4,7 +4,7 @@ import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
 import { $, all, attr, el, retried, say, show, sync, text } from './dom.js';
 import { keepStanding } from './change.js';
-import { moment, percent, plural, shortened, span, time, useUtc, visible } from './format.js';
+import { moment, percent, plural, shortened, span, time, usePerSecond, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
 import { Poller } from './poll.js';
 import { problems } from './problems.js';
@@ -27,7 +27,6 @@ import {
 
 const STALE = 60; // seconds that answers may be behind the clock
 const LOGGED_OUT = [401, 403];
-const NO_RANGE = ['slowest', 'deploy']; // screens that have times of their own
 const MAX_ANSWERS = 24;
 
 const root = $('screen');
@@ -38,6 +37,7 @@ const lastAnswers = new Map(); // by their questions
 const shown = { at: 0, asOf: 0, failure: null };
 const isPaused = () => state.paused === 1;
 let styled = null; // settles when the style of the other screens is there
+let compare = null; // draws the choice of the time that the range is compared with, once it is loaded
 
 /** Shows a note on the range; without `said`, hides it. */
 const note = (said) => say($('complete'), said);
@@ -56,6 +56,8 @@ const page = {
 	complete(covered, any) {
 		const now = serverNow();
 		const { from, to, complete, not_running_seconds: stopped, missing } = covered;
+		view.before = covered.before;
+		compare?.(view.before, now);
 		const begin = beginOf(covered, now);
 		const young = begin - from > 0.005 * (to - from);
 		if (young && !isZoomed()) view.begin = begin;
@@ -159,7 +161,7 @@ function draw() {
 	view.mounted.draw(view.answers, serverNow(), { asOf: asOf ?? serverNow(), health, refused });
 	if (!document.body.dataset.ready) {
 		performance.mark('drawn');
-		setTimeout(style); // loaded after the first paint
+		setTimeout(loadRest); // after the first paint
 	}
 	document.body.dataset.ready = 'true';
 	const refusal = Object.values(view.refused ?? {})[0];
@@ -182,16 +184,18 @@ function setStatus(status) {
 	attr($('status'), 'data-status', status);
 }
 
-/** Shows the problems of the service in the header, in the title and in the icon. */
-function showProblems({ problems, standing, judged_until: until, sight }) {
-	const n = problems ?? standing;
+/** Shows the problems of the service in the header, in the title and in the icon: amber if all are acknowledged. */
+function showProblems({ changes, problems: n, acknowledged, judged_until: until, sight }) {
 	const isSeen = until > 0 && sight?.compared > 0;
 	show($('problems'), n > 0 || isSeen);
-	text($('problems'), n > 0 ? plural(n, 'problem') : 'no problem');
-	attr($('problems'), 'data-status', n > 0 ? 'down' : 'ok');
+	const people = new Set(changes.flatMap(({ acknowledged: one }) => (one ? [visible(one.by)] : [])));
+	const by = acknowledged < n ? `${acknowledged} acknowledged` : `acknowledged by ${[...people].join(' and ')}`;
+	text($('problems'), (n > 0 ? plural(n, 'problem') : 'no problem') + (acknowledged > 0 ? `, ${by}` : ''));
+	attr($('problems'), 'data-status', n > acknowledged ? 'down' : n > 0 ? 'degraded' : 'ok');
 	attr($('problems'), 'href', link({ screen: 'overview' }));
 	view.problems = n;
-	const dot = n > 0 ? "%3Ccircle cx='25' cy='7' r='7' fill='%23e5383b' stroke='%23fff' stroke-width='2'/%3E" : '';
+	const color = n > acknowledged ? '%23e5383b' : 'orange';
+	const dot = n > 0 ? `%3Ccircle cx='25' cy='7' r='7' fill='${color}' stroke='%23fff' stroke-width='2'/%3E` : '';
 	attr($('icon'), 'href', icon.replace('%3C/svg%3E', `${dot}%3C/svg%3E`));
 }
 
@@ -230,7 +234,7 @@ function report() {
 		const advice = Object.values(view.answers ?? {}).flatMap((answer) => answer.advice ?? []);
 		const sentences = problems(health, failure, advice);
 		sync($('warnings'), sentences, String, 'li', text);
-		show($('warnings'), sentences.length > 0);
+		show($('warnings'), sentences.length > 0 && state.screen !== 'health');
 	}
 	tick();
 }
@@ -265,10 +269,12 @@ function tick() {
 /** Sets the controls to the state, and mounts another screen if the state names one. */
 async function changed() {
 	useUtc(state.utc === 1);
+	usePerSecond(state.unit === 'second');
 	const { name, context, range } = view;
+	view.before = null;
 	controls();
 	poller.paused = isPaused() || isZoomed();
-	view.range = `${rangeName()} ${state.from} ${state.to}`;
+	view.range = `${rangeName()} ${state.from} ${state.to} ${state.against}`;
 	if (name === state.screen && context === state.context + state.kind) {
 		// Answers about another range must not be drawn for this one.
 		if (view.range === range) draw();
@@ -282,6 +288,16 @@ async function changed() {
 	document.body.dataset.screen = state.screen;
 	note('');
 	poller.now();
+}
+
+/** Loads what the first paint does not need, once. */
+async function loadRest() {
+	style();
+	try {
+		const { against } = await retried((retry) => import('./against.js' + retry));
+		compare ??= against(page);
+		compare(view.before, serverNow());
+	} catch {} // tried again with the next screen
 }
 
 /** Loads the style of the screens other than the overview, once. */
@@ -322,6 +338,7 @@ async function mountScreen() {
 function controls() {
 	// Screens that have no entry of their own in the navigation.
 	const partOf = { instance: 'health', path: state.kind === 'timer' ? 'timers' : 'paths' };
+	if (state.context === '<queue>') partOf.path = 'overview';
 	for (const node of all('nav a')) {
 		const own = node.dataset.screen;
 		attr(node, 'href', link({ screen: own }));
@@ -333,13 +350,12 @@ function controls() {
 		radio.checked = !isZoomed() && radio.value === rangeName();
 		show(radio.parentElement, isOffered(radio.value));
 	}
-	const hasRange = !NO_RANGE.includes(state.screen);
 	const focused = /** @type {HTMLElement} */ (document.activeElement);
-	show(document.querySelector('.segments'), hasRange);
-	show($('unzoom'), isZoomed() && hasRange);
-	show($('freeze'), !isZoomed() && hasRange);
+	show($('unzoom'), isZoomed());
+	show($('freeze'), !isZoomed());
 	// The two buttons replace each other.
 	if (focused?.hidden) (focused === $('freeze') ? $('unzoom') : $('freeze')).focus();
+	compare?.(view.before, serverNow());
 	const now = serverNow();
 	text($('unzoom'), `${moment(state.from, now)} – ${moment(state.to, now)} ×`);
 	attr($('unzoom'), 'aria-label', `Leave the range from ${time(state.from, 'full')} to ${time(state.to, 'full')}`);
@@ -349,6 +365,7 @@ function controls() {
 	for (const option of $('precision').options) option.disabled = option.value > 0 && !isCoarse(option.value);
 	$('refresh').value = state.refresh;
 	$('utc').checked = state.utc === 1;
+	$('unit').value = state.unit;
 }
 
 const poller = new Poller(load, () => Math.max(state.refresh, 1) * 1000);
@@ -373,6 +390,7 @@ function connect() {
 	});
 	$('precision').addEventListener('change', (event) => page.go({ precision: Number(event.target.value) }));
 	$('refresh').addEventListener('change', (event) => page.go({ refresh: Number(event.target.value) }, true));
+	$('unit').addEventListener('change', (event) => page.go({ unit: event.target.value }, true));
 	$('utc').addEventListener('change', (event) => page.go({ utc: event.target.checked ? 1 : 0 }, true));
 	$('pause').addEventListener('click', () => {
 		write({ paused: isPaused() ? 0 : 1 }, true);

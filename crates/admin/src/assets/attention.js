@@ -1,10 +1,10 @@
 // The list of ongoing changes, worst first.
 
-import { cost, explanation, headline, level, since, sure, takenBy, values } from './change.js';
+import { cost, explanation, headline, level, since, sure, values, where } from './change.js';
 import { card } from './card.js';
 import { contextParts } from './context.js';
-import { attr, button, el, show, sync, text } from './dom.js';
-import { moment, plural, visible } from './format.js';
+import { attr, button, el, retried, show, sync, text } from './dom.js';
+import { moment, plural, span, visible } from './format.js';
 import { linkTo } from './table.js';
 
 const SHOWN = 5;
@@ -17,20 +17,26 @@ export class Attention {
 		this.draw(...this.last);
 	});
 	#all = false;
+	#form = null; // makes the button that acknowledges a change
 
-	constructor() {
+	constructor(page) {
+		this.page = page;
 		this.node = card('attention', 'Needs attention', { head: [this.#note, this.#more], parts: [this.#list] });
 		show(this.#more, false);
 	}
 
-	draw(log, marks, now) {
-		this.last = [log, marks, now];
-		const { changes, judged_until: until, standing, sight } = log;
+	draw(log, now) {
+		this.last = [log, now];
+		const { changes, judged_until: until, sight, hanging = [] } = log;
+		const standing = log.standing + hanging.length;
 		const stand = changes.filter((change) => change.stands);
 		const ended = changes.filter((change) => !change.stands);
 		const watched = log.watched.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
-		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
-		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, marks, now));
+		const hang = hanging.map((page) => ({ ...page, kind: 'hanging', id: `${page.context} hanging` }));
+		const shown = hang.concat(this.#all ? changes : stand.slice(0, SHOWN), watched);
+		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, now, this.#form));
+		// After the first paint, and again with the next answer if it fails.
+		if (stand.length && !this.#form) setTimeout(() => this.#load());
 		const canJudge = until > 0 && sight?.compared > 0;
 		const parts = [
 			standing > 0 ? '' : 'Nothing is slower, failing or surging',
@@ -45,29 +51,48 @@ export class Attention {
 		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
 		const hidden = Math.max(stand.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);
-		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}, and the past` : 'What has ended');
+		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}` : 'Ended ones');
 		show(this.#list, shown.length > 0);
+	}
+
+	#load() {
+		retried((retry) => import('./acknowledge.js' + retry)).then(
+			({ acknowledgement }) => {
+				this.#form ??= () => acknowledgement(this.page);
+				this.draw(...this.last);
+			},
+			() => {},
+		);
 	}
 }
 
 function create(change) {
-	const name = el('a', 'open', ...contextParts({ ...change, kind: 'http' }));
+	const name = el('a', 'open', ...contextParts({ ...change, kind: 'http' }), el('span', 'muted'));
 	const parts = ['since', 'values', 'suspect', 'sure muted'].map((part) => el('span', part));
-	const node = el('li', '', el('span', 'change'), name, ...parts);
+	const end = el('span', 'end', parts.pop());
+	const node = el('li', '', el('span', 'change'), name, ...parts, end);
 	Object.assign(node.dataset, { kind: change.kind, context: change.context });
-	if (change.instance) name.append(el('span', 'muted', ` on ${visible(change.instance)}`));
 	return node;
 }
 
-function update(node, change, marks, now) {
-	const [label, name, start, change_, suspect, certainty] = node.children;
+function update(node, change, now, form) {
+	const [label, name, start, change_, suspect, end] = node.children;
 	attr(name, 'href', linkTo(change));
+	if (change.kind === 'hanging') {
+		const names = change.instances.map(visible).join(', ');
+		attr(label, 'data-level', level(change));
+		text(label, 'hanging');
+		return text(suspect, `${change.in_flight} in flight on ${names}, none ended for ${span(change.seconds)}`);
+	}
+	text(name.lastChild, where(change));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
 	node.classList.toggle('ended', !change.stands);
 	text(label, headline(change));
 	if (change.kind === 'maybe slower') return;
-	attr(label, 'data-level', change.taken ? 'taken' : level(change));
+	attr(label, 'data-level', change.acknowledged ? 'acknowledged' : level(change));
 	text(change_, `${values(change)}${cost(change)}`);
-	text(suspect, explanation(change, marks, now));
-	text(certainty, [sure(change), takenBy(change, now)].filter(Boolean).join(' · '));
+	text(suspect, explanation(change));
+	text(end.firstChild, sure(change));
+	if (form && !node.form) end.append((node.form = form()));
+	node.form?.draw(change, now);
 }

@@ -3,7 +3,8 @@
 import { card } from './card.js';
 import { contextParts } from './context.js';
 import { attr, el, show, sync, text } from './dom.js';
-import { duration, times } from './format.js';
+import { exactPercent, missed, tooFast } from './path_target.js';
+import { duration } from './format.js';
 import { linkTo } from './table.js';
 
 /**
@@ -13,7 +14,7 @@ import { linkTo } from './table.js';
  */
 export function burningList(before) {
 	const list = el('ul', 'changes');
-	const node = card('burning', 'Targets that are missed', { parts: [list] });
+	const node = card('burning', 'Error budgets used too fast', { parts: [list] });
 	before.after(node);
 	return {
 		draw(paths) {
@@ -21,13 +22,8 @@ export function burningList(before) {
 			sync(list, paths, 'context', create, (line, path) => {
 				const [label, name, , , words] = line.children;
 				attr(name, 'href', linkTo(path));
-				const [one, six] = [path.one_hour, path.six_hours].map((burn) => times(burn?.burn_rate));
-				text(label, `${one} the allowed misses`);
-				const target = `${100 * path.share}% within ${duration(path.duration, true)}`;
-				text(
-					words,
-					`${target}: missed ${one} as often as allowed in the last hour, ${six} in the last six hours`,
-				);
+				text(label, tooFast(path.one_hour));
+				text(words, `${exactPercent(path.share)} within ${duration(path.duration, true)}: ${missed(path)}`);
 			});
 		},
 	};

@@ -1,22 +1,42 @@
 // A change in words: its size, its start, its confidence, and its suspects.
 
-import { delta, duration, moment, percent, rate, span, visible } from './format.js';
+import { delta, duration, moment, percent, perUnit, rateOf, span, visible } from './format.js';
 
-const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', instance: 'bad', surging: 'warn', faster: 'good' };
+const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', hanging: 'bad', instance: 'bad', faster: 'good' };
 
 export const level = (change) => LEVELS[change.kind] ?? 'warn';
 
 /** A ratio, and the noun that it is relative to: 2.4× the others, +40% over the others */
 export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;
 
+/** The instances that a page's change comes from, if not all have it. */
+const bad = ({ kind, suspects }) => (kind === 'instance' ? null : suspects?.find((one) => one.kind === 'instance'));
+
+/** The figures of a change on the instances that have it: those of the others would hide a part of it. */
+const figures = (change) => {
+	const { then, now, ratio } = (!change.is_tail && bad(change)) || change;
+	return { then, now, ratio };
+};
+
 /** +48% slower, 2.6× slower, 24% failing, silent */
-export function headline({ kind, now, ratio, is_tail: isTail }) {
+export function headline(change) {
+	const { context, kind, is_tail: isTail } = change;
+	const { now, ratio } = figures(change);
+	if (context === '<queue>') return `${delta(ratio)} ${kind === 'faster' ? 'shorter' : 'longer'} wait`;
 	if (kind === 'failing') return `${percent(now, 1)} failing`;
 	if (kind === 'silent' || !(ratio > 0)) return visible(kind);
 	if (kind === 'surging') return against(ratio, 'the traffic');
 	if (kind === 'instance') return against(ratio, 'the others');
 	const words = kind === 'maybe slower' ? `maybe ${delta(ratio)} slower` : `${delta(ratio)} ${visible(kind)}`;
-	return `${words}${isTail ? ' at its tail' : ''}`;
+	return `${words}${isTail ? ' in its slowest tenth' : ''}`;
+}
+
+/** The instances that have the change: " on web-1 and web-2". Empty if all have it. */
+export function where(change) {
+	const { instances, count } = bad(change) ?? { instances: [change.instance], count: change.instance ? 1 : 0 };
+	const more = count - instances.length;
+	const names = [...instances.map(visible), ...(more > 0 ? [`${more} more`] : [])];
+	return count ? ` on ${[names.slice(0, -1).join(', '), names.at(-1)].filter(Boolean).join(' and ')}` : '';
 }
 
 let standing = new Map(); // the most urgent change of each context and timer
@@ -26,26 +46,34 @@ export function keepStanding(changes) {
 	standing = new Map();
 	for (const change of changes.filter(({ stands }) => stands).reverse()) {
 		for (const { timer } of change.suspects ?? []) if (timer) standing.set(`timer ${timer}`, change);
-		standing.set(`http ${change.context}`, change);
+		standing.set(change.context === '<queue>' ? 'timer queue' : `http ${change.context}`, change);
 	}
 }
 
 /** The ongoing change of a context, or the one that a timer is a suspect of. */
 export const standingOn = (kind, name) => standing.get(`${kind} ${name}`);
 
-/** Whether a change concerns all pages, or all pages of an instance. */
-export const isOfAll = (change) => change.context === '<all>';
+/** Whether a change concerns all pages, or all pages of an instance. All requests wait in the queue. */
+export const isOfAll = (change) => ['<all>', '<queue>'].includes(change.context);
+
+/** The change that makes requests wait longer in the queue, if there is one. */
+export const longerWait = (changes) =>
+	changes.find(({ context, kind, stands }) => stands && kind === 'slower' && context === '<queue>');
 
 /** 26 ms → 40 ms */
-export function values({ kind, then, now }) {
-	const perMinute = (v) => `${rate(v)}/min`;
+export function values(change) {
+	const { kind } = change;
+	const { then, now } = figures(change);
+	const perMinute = (v) => perUnit(rateOf(v, 60));
 	const format = { failing: (v) => percent(v, 1), surging: perMinute, silent: perMinute }[kind] ?? duration;
 	return `${format(then)} → ${format(now)}`;
 }
 
 /** The extra time from slower requests, without the time from more requests. "Fix first" names it as the saving. */
-export const cost = ({ kind, from_code: code }) =>
-	kind === 'slower' && code > 0.0005 ? `, ${duration(code)} more work each minute` : '';
+export const cost = ({ context, kind, from_code: code }) =>
+	kind === 'slower' && code > 0.0005
+		? `, ${duration(code)} more ${context === '<queue>' ? 'waiting' : 'work'} each minute`
+		: '';
 
 export function since(change, now) {
 	return `since ${moment(change.since, now)} (${span(now - change.since)})`;
@@ -56,22 +84,9 @@ export function sure({ confidence }) {
 	return confidence >= 0.9995 ? '> 99.9% sure' : `${percent(confidence, 1)} sure`;
 }
 
-/** Taken by ada, 3 min ago. Empty if the change is not acknowledged. */
-export const takenBy = ({ taken }, now) => (taken ? `Taken by ${visible(taken.by)}, ${span(now - taken.at)} ago` : '');
-
-/** The suspects, most likely first. */
-export function suspects(change, marks, now) {
-	return (change.suspects ?? []).map((one) => {
-		const share = `${percent(Math.min(one.share, 1), 1)} of the added time`;
-		if (one.kind === 'timer') return `${visible(one.timer)}, ${share}`;
-		if (one.kind === 'code') return `your code outside of timers, ${share}`;
-		if (one.kind === 'instance') return `instance ${visible(one.instance)}, ${against(one.ratio, 'the others')}`;
-		const at = marks.find((mark) => mark.id === one.mark)?.at;
-		const when = at ? ` at ${moment(at, now)}` : '';
-		const beside = one.side_by_side && against(one.side_by_side, 'the old version in the same minutes');
-		return `${visible(one.text)}${when}${beside ? `, ${beside}` : ''}`;
-	});
-}
+/** Acknowledged by ada, 3 min ago. Empty if the change is not acknowledged. */
+export const acknowledgedBy = ({ acknowledged: one }, now) =>
+	one ? `Acknowledged by ${visible(one.by)}, ${span(now - one.at)} ago` : '';
 
 /** The verdict on a deploy, in words. Empty if the deploy is among the suspects. */
 export function deployVerdict({ deploy }) {
@@ -82,13 +97,8 @@ export function deployVerdict({ deploy }) {
 		: '';
 }
 
-/** The suspects, and the verdict on a deploy, in sentences. `timers`: the page's timers, some of which may fail. */
-export function explanation(change, marks, now, timers = []) {
-	const failing = timers.filter((timer) => timer.failing && change.kind === 'failing' && change.stands);
-	const fails = ({ timer, error_share: part }) => `${visible(timer)}, which fails in ${percent(part, 1)} of its runs`;
-	const known = [...failing.map(fails), ...suspects(change, marks, now)];
-	const none =
-		change.kind === 'failing' && !timers.length ? 'Its page says what fails.' : 'No timer or instance stands out.';
-	const first = known.length ? `Suspect: ${known.join('; ')}.` : none;
-	return `${first} ${deployVerdict(change)}`.trim();
+/** The causes that are known, and the verdict on a deploy, in sentences. No line ends between a number and its unit. */
+export function explanation(change) {
+	const known = change.explanation || 'No timer or instance stands out.';
+	return `${known.replace(/(\d) (?=%|[mµ]?s\b)/g, '$1\u202f')} ${deployVerdict(change)}`.trim();
 }

@@ -5,7 +5,7 @@ import { attr, button, el, labelled, retried, say, show, svg, text } from './dom
 import { time } from './format.js';
 import { NOT_RUNNING, slicesOf, valueOf } from './slices.js';
 
-const PAD = { top: 8, right: 10, bottom: 22, left: 52 };
+const PAD = { top: 8, right: 10, bottom: 22, left: 66 };
 const ROW = 15; // height of a row of labels above the plot
 const SHAPES = [
 	'M1 1h10v10h-10z',

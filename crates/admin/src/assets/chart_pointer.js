@@ -38,7 +38,7 @@ export function connectPointer(view, cursor) {
 		const { rows, notes } = readout(state, shown);
 		if (range) {
 			const edges = range.map((edge) => state.clock(edge, 'second', state.utc)).join(' – ');
-			notes.push(`${edges} selected${press ? '' : ', Enter zooms'}`);
+			notes.push(`${edges} selected${press ? '' : ', press Enter to zoom'}`);
 		}
 		const said = rows.map(({ label, value, extra }) => `${label} ${value} ${extra}`.trim());
 		attr(plot, 'aria-valuetext', [title, ...said, ...notes].join('; '));

@@ -7,6 +7,8 @@ import { shortened, visible } from './format.js';
 export function contextParts(item) {
 	const parts = [];
 	if (item.context === '<all>') return ['all pages'];
+	if (item.context === '<queue>' || (item.kind === 'timer' && item.context === 'queue'))
+		return ['queue, before the request'];
 	if (item.kind === 'timer') parts.push(badge('timer', 'timer'));
 	else if (item.method) parts.push(badge(visible(item.method), item.method));
 	const name = shortened(visible(item.method && item.path ? item.path : item.context));

@@ -5,8 +5,8 @@ import { span } from './format.js';
 import { beginOf } from './slices.js';
 
 const HOW =
-	'The layer records each request that passes it. Add it to the router after all routes, as routes that are added ' +
-	'behind `.layer` are not recorded, and neither are those of another axum than 0.8. Then send a request:';
+	'Add the layer to the router after all routes: routes that are added later are not recorded, and neither are those ' +
+	'of another version of axum than 0.8. Then send a request:';
 const SNIPPET = [
 	'let pulse = Pulse::builder().build()?;',
 	'let app = Router::new()',

@@ -1,7 +1,9 @@
 // The menu that saves the data of a screen as a file.
 
 import { button, el, labelled } from './dom.js';
+import { serverNow } from './api.js';
 import { revealed } from './format.js';
+import { isZoomed, seconds, state } from './state.js';
 
 /** Lists the offers in the menu, each as CSV and as JSON. */
 export function list(menu, offered) {
@@ -27,14 +29,16 @@ export function list(menu, offered) {
 	if (!seen.length) menu.append('Nothing to save here');
 }
 
-/** `columns`: names; `rows`: arrays of values. */
+/** `columns`: names; `rows`: arrays of values. The name of the file has the range. */
 export function save(format, { name, columns, rows }) {
 	const object = (row) => Object.fromEntries(columns.map((column, at) => [column, row[at] ?? null]));
 	const text = format === 'csv' ? csv(columns, rows) : JSON.stringify(rows.map(object), null, '\t');
 	const type = format === 'csv' ? 'text/csv;charset=utf-8' : 'application/json';
 	const link = document.createElement('a');
 	link.href = URL.createObjectURL(new Blob([text], { type }));
-	link.download = `${name.replace(/[^\w.-]+/g, '-').slice(0, 80)}.${format}`;
+	const to = isZoomed() ? state.to : serverNow();
+	const range = [to - seconds(), to].map((at) => new Date(at * 1000).toISOString().replace(/:\d\d\.\d+/, ''));
+	link.download = `${[name.slice(0, 60), ...range].join('_').replace(/[^\w.-]+/g, '-')}.${format}`;
 	link.click();
 	setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

@@ -1,20 +1,24 @@
 // The pages to fix first, the reasons, and the time that a fix would save: the rows of `api/fix_first`.
 
 import { serverNow } from './api.js';
-import { delta, duration, moment, percent, rate, visible } from './format.js';
+import { delta, duration, moment, perUnit, percent, rateOf, span, visible } from './format.js';
+import { seconds } from './state.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
 
-/** The reason for a row in words, and its start: the figures of the row cover the time since then. */
-function why({ reason, cause, instance }) {
+/** The reason for a row in words, and its start. Reports of instances may cover only the end of the range. */
+function why({ reason, cause, instance, window: { from, to } }) {
+	const part = seconds() - (to - from) > 120 ? ` (figures of ${span(to - from)})` : '';
 	const words = {
-		instance: () => `${visible(instance)} is out of line`,
-		failing: () => `fails ${percent(cause.now, 1)} of its requests`,
-		silent: () => `silent, ${rate(cause.then)}/min before`,
+		instance: () => `${visible(instance)} is out of line${part}`,
+		failing: () => `${percent(cause.now, 1)} failing`,
+		silent: () => `silent, ${perUnit(rateOf(cause.then, 60))} before`,
 		surging: () => `${delta(cause.ratio)} the traffic`,
 		slower: () => (cause.is_tail ? 'its slowest tenth is slower' : 'slower'),
 	}[reason];
 	return words ? `${words()}, since ${moment(cause.since, serverNow())}` : 'most time';
 }
+
+const perMinute = (value) => `${duration(value)}/min`;
 
 /** The table of these rows. */
 export function fixFirst() {
@@ -33,8 +37,12 @@ export function fixFirst() {
 			}),
 			shareColumn('Share of time'),
 			numberColumn('per_minute', 'Time per minute', duration, { title: 'Seconds of service time per minute' }),
-			numberColumn('saved_per_minute', 'Saved if as before', (value) => `${duration(value)}/min`, {
-				title: 'Service time per minute that would be saved if the page were as it was',
+			numberColumn('saved_per_minute', 'Saved if as before', perMinute, {
+				title: 'Service time per minute of the range that the slowdown has cost since it began',
+			}),
+			numberColumn('won_per_minute', 'Won if twice as fast', perMinute, {
+				value: (row) => row.per_minute && row.per_minute / 2,
+				title: 'Half of its time per minute',
 			}),
 			statistic('mean'),
 			ratioColumn('ratio', 'Change', {

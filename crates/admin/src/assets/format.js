@@ -36,10 +36,24 @@ export function count(n) {
 }
 
 /** 132, 12.3, 0.4 */
-export function rate(n) {
-	if (!isNumber(n)) return NONE;
-	return n >= 100 ? count(n) : String(n >= 1 ? Math.round(n * 10) / 10 : Number(n.toPrecision(2)));
+export const rate = (n) => (n >= 100 || !isNumber(n) ? count(n) : String(round3(n)));
+
+let per = 60;
+let unit = 'min';
+
+/** Shows rates per second, or per minute. */
+export function usePerSecond(isPerSecond) {
+	[per, unit] = isPerSecond ? [1, 's'] : [60, 'min'];
 }
+
+/** A number in some seconds as a rate in the chosen unit. */
+export const rateOf = (n, seconds) => (isNumber(n) ? (n * per) / seconds : null);
+
+/** A rate in the chosen unit: 132/min */
+export const perUnit = (n) => (isNumber(n) ? `${rate(n)}/${unit}` : NONE);
+
+/** The chosen unit in the names of a file's columns. */
+export const unitName = () => `per_${unit === 's' ? 'second' : 'minute'}`;
 
 /** A part of a whole: 34%, 3.4%, <0.01% */
 export function percent(part, whole) {

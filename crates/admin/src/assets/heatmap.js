@@ -5,8 +5,7 @@ import { axisTicks } from './axis.js';
 import { when } from './chart_readout.js';
 import { attr, button, el, labelled, show, svg, text } from './dom.js';
 import { count, duration, grouped, percent, plural, time } from './format.js';
-import { requestColumns, requestKey } from './requests.js';
-import { Table } from './table.js';
+import { requestTable } from './requests.js';
 
 const LEVELS = 7; // of colour
 const FEWEST_ROWS = 8; // the axis always has room for so many
@@ -36,8 +35,7 @@ export class HeatMap {
 	constructor(figure, kind) {
 		this.#kind = kind;
 		const isOfAll = document.body.dataset.screen === 'overview';
-		const columns = requestColumns(isOfAll);
-		this.#table = new Table({ name: 'cell-requests', caption: 'Requests of the cell', key: requestKey, columns });
+		this.#table = requestTable(isOfAll, { name: 'cell-requests', caption: 'Requests of the cell' });
 		const close = button('×', () => this.select(null));
 		labelled(close, 'Close the requests of the cell').title = 'Close';
 		attr(this.#sentence, 'role', 'status');
@@ -201,8 +199,8 @@ export class HeatMap {
 	#whyNone({ end }) {
 		if (this.#kind === 'timer') return 'Calls of a timer are counted, not listed';
 		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
-		if (end <= since) return `Single requests are kept since ${time(since, 'minute')} only`;
-		const kept = 'the slowest of an hour are, and the newest failed ones';
+		if (end <= since) return `Single requests are kept only since ${time(since, 'minute')}`;
+		const kept = 'only the slowest of each hour and the newest failed ones are';
 		return `Requests of this speed are counted, not listed: ${kept}`;
 	}
 

@@ -1,15 +1,47 @@
 // The instances, compared with each other.
 
 import { attr, el, text } from './dom.js';
-import { count, moment, plural, visible } from './format.js';
+import { duration, grouped, moment, percent, plural, visible } from './format.js';
 import { link } from './state.js';
-import { Table, errorColumn, numberColumn, ratioColumn, statistic } from './table.js';
+import { Table, errorColumn, numberColumn, ratioColumn, requestsColumn, statistic } from './table.js';
 
 /** The link to the screen of an instance. */
 export const instanceLink = (instance) => link({ screen: 'instance', context: instance });
 
-/** A table of the instances and their requests. */
-export function instanceTable(name) {
+const REQUESTS = [
+	requestsColumn(),
+	statistic('mean'),
+	ratioColumn('ratio', 'vs others', {
+		title: 'Its mean by that of the others in the same minutes, without slow ones',
+		level: (row) => (row.stands_out ? 'bad' : null),
+	}),
+	statistic('p95'),
+	errorColumn((row) => row.stands_out),
+];
+
+/** The columns of what may make requests wait in front of an instance. */
+export const AROUND_QUEUE = [
+	requestsColumn(),
+	numberColumn('in_flight', 'In flight now', grouped),
+	ratioColumn('cpu', 'CPU', {
+		words: (row) => percent(row.cpu, 1),
+		level: (row) => (row.cpu >= 0.9 ? 'bad' : null),
+		title: 'Of the time of its CPUs: the mean of its minutes',
+	}),
+	numberColumn('longest_poll', 'Longest poll', duration, {
+		value: (row) => row.polls?.longest ?? null,
+		title: 'For how long a request held a worker thread',
+	}),
+	ratioColumn('delay', 'Scheduling delay', {
+		words: (row) => duration(row.delay),
+		level: (row) => (row.delay >= 0.01 ? 'bad' : null),
+		title: 'For how long a ready task waited for a CPU, usually: 10 ms or more are high',
+	}),
+	numberColumn('worst_delay', 'Worst delay', duration),
+];
+
+/** A table of the instances and of their requests, or with other columns. */
+export function instanceTable(name, columns = REQUESTS) {
 	return new Table({
 		name,
 		caption: 'Instances',
@@ -31,14 +63,7 @@ export function instanceTable(name) {
 					text(cell.lastChild, `${version}${row.alive === false ? ' gone' : ''}`);
 				},
 			},
-			numberColumn('count', 'Requests', count),
-			statistic('mean'),
-			ratioColumn('ratio', 'vs others', {
-				title: 'Its mean by that of the others, in the same minutes',
-				level: (row) => (row.stands_out ? 'bad' : null),
-			}),
-			statistic('p95'),
-			errorColumn((row) => row.stands_out),
+			...columns,
 		],
 	});
 }
@@ -52,5 +77,5 @@ export function drawInstances(table, { instances, from, to, total }, note, now, 
 	table.draw(ordered, instances.length ? '' : none, most);
 	const shown = `${most < total ? `${most} of ` : ''}${plural(total, 'instance')}`;
 	const when = `${moment(from, now)} – ${moment(Math.min(to, now), now)}`;
-	text(note, odd ? `${visible(odd.instance)} is out of line` : instances.length ? `${shown}, ${when}` : '');
+	text(note, odd ? `${visible(odd.instance)} is worse than the others` : instances.length ? `${shown}, ${when}` : '');
 }

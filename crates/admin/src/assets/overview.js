@@ -3,17 +3,18 @@
 import { Attention } from './attention.js';
 import { question } from './api.js';
 import { anchor, card } from './card.js';
+import { longerWait } from './change.js';
 import { fixFirst } from './fix_first.js';
 import { span } from './format.js';
 import { attr } from './dom.js';
-import { isInRange, isZoomed, link, range, rangeName, seconds } from './state.js';
+import { compared, isInRange, isZoomed, link, rangeName, seconds } from './state.js';
 import { Tiles } from './tiles.js';
 import { Trends } from './trends.js';
 
 const FIRST = 6;
 
 export function mount(root, page) {
-	const attention = new Attention();
+	const attention = new Attention(page);
 	const tiles = new Tiles();
 	const trends = new Trends(page, 'all');
 	const first = fixFirst();
@@ -26,9 +27,9 @@ export function mount(root, page) {
 	return {
 		remove: () => trends.remove(),
 		questions: () => ({
-			overview: question('overview', range()),
+			overview: question('overview', compared()),
 			marks: 'marks',
-			fix: question('fix_first', { ...range(), limit: FIRST }),
+			fix: question('fix_first', { ...compared(), limit: FIRST }),
 			...trends.questions(),
 			...(isEmpty ? { ever: question('paths', { window: '7d', limit: 1 }) } : {}),
 		}),
@@ -36,10 +37,11 @@ export function mount(root, page) {
 			attr(all, 'href', link({ screen: 'paths' }));
 			const marked = marks?.marks ?? [];
 			const standing = (changes?.changes ?? []).filter((change) => change.stands && isInRange(change));
-			if (changes) attention.draw(changes, marked, now);
+			if (changes) attention.draw(changes, now);
 			if (overview) {
-				const { window, in_flight: inFlight, target, advice, burning } = overview;
-				tiles.draw({ ...window, in_flight: inFlight }, { now, target, length: lengthName() });
+				const { window, in_flight: inFlight, queue, target, advice, burning } = overview;
+				const longer = longerWait(standing);
+				tiles.draw({ ...window, queue, in_flight: inFlight }, { now, target, length: lengthName(), longer });
 				page.complete(window, window.count > 0);
 				const wasEmpty = isEmpty;
 				isEmpty = window.count === 0;

@@ -1,7 +1,19 @@
 // The target of a path: the rest of its error budget, and how fast it burns.
 
 import { attr, el, labelled, show, text } from './dom.js';
-import { NONE, count, duration, isNumber, percent, plural, span, times } from './format.js';
+import { NONE, count, delta, duration, isNumber, percent, plural, span, times } from './format.js';
+
+const WINDOWS = { five_minutes: 'last 5 min', one_hour: 'last hour', six_hours: 'last 6 h' };
+
+/** 25% too fast, 2.4× too fast: how much faster than allowed the error budget is used */
+export const tooFast = (burn) => `${delta(burn?.burn_rate).replace('+', '')} too fast`;
+
+/** 12% missed it in the last 5 min, 3% in the last hour, 2% in the last 6 h; 1% may miss it */
+export function missed(target) {
+	const parts = Object.entries(WINDOWS).map(([name, when]) => [target[name]?.bad_share, when]);
+	const known = parts.filter(([part]) => isNumber(part)).map(([part, when]) => `${percent(part, 1)} in the ${when}`);
+	return `${known.join(', ').replace(' ', ' missed it ')}; ${exactPercent(1 - target.share)} may miss it`;
+}
 
 /**
  * The panel of the target of a path.
@@ -9,7 +21,7 @@ import { NONE, count, duration, isNumber, percent, plural, span, times } from '.
  * burns
  */
 export function pathTarget() {
-	const tiles = ['one_hour', 'six_hours', 'budget'].map((name) => {
+	const tiles = [...Object.keys(WINDOWS), 'budget'].map((name) => {
 		const tile = el('div', 'tile', el('h3', ''), el('p', 'value'), el('p', 'delta'));
 		tile.dataset.tile = name;
 		return tile;
@@ -33,13 +45,13 @@ export function pathTarget() {
 			const promise = `${exactPercent(target.share)} should be answered within ${within}, without an error.`;
 			text(words, `${promise} ${exactPercent(1 - target.share)} may not: that is the error budget.`);
 			text(verdict, inWords(target));
-			const [one, six] = [target.one_hour, target.six_hours].map((burn) => times(burn?.burn_rate));
-			text(line, `Missed ${one} as often as allowed in the last hour, ${six} in the last six hours.`);
+			text(line, `Target of ${within}: ${missed(target)}.`);
 			const isFastInOne = isFast(target.one_hour) || isFast(target.six_hours);
 			attr(verdict, 'data-level', target.burns ? 'bad' : isFastInOne ? null : 'good');
-			drawBurn(tiles[0], 'last hour', target.one_hour, target.burns);
-			drawBurn(tiles[1], 'last 6 h', target.six_hours, target.burns);
-			drawBudget(tiles[2], target);
+			Object.entries(WINDOWS).forEach(([name, when], at) =>
+				drawBurn(tiles[at], when, target[name], target.burns),
+			);
+			drawBudget(tiles.at(-1), target);
 		},
 	};
 }
@@ -48,9 +60,9 @@ const isFast = (burn) => burn?.burn_rate > 1;
 
 /** The meaning of the burn rates. */
 function inWords({ burns, one_hour: one, six_hours: six }) {
-	if (burns) return 'The error budget is being used up too fast';
-	if (isFast(one)) return 'Used too fast in the last hour, but not over the last six';
-	if (isFast(six)) return 'Used too fast over the last six hours, but not in the last one';
+	if (burns) return `Uses its error budget ${tooFast(one)}`;
+	if (isFast(one)) return `In the last hour it used its error budget ${tooFast(one)}, over six hours it did not`;
+	if (isFast(six)) return `Over six hours it used its error budget ${tooFast(six)}, in the last hour it did not`;
 	return isNumber(six?.burn_rate) ? 'Within the error budget' : 'No request in the last six hours that counts';
 }
 
@@ -66,11 +78,11 @@ function drawBurn(tile, when, burn, burns) {
 
 function drawBudget(tile, { budget, budget_left: left }) {
 	const [label, value, note] = tile.children;
-	text(label, 'Error budget left');
-	text(value, !isNumber(left) ? NONE : left >= 0 ? percent(left, 1) : `${percent(-left, 1)} over`);
+	text(label, left < 0 ? 'Error budget overspent by' : 'Error budget left');
+	text(value, isNumber(left) ? percent(Math.abs(left), 1) : NONE);
 	value.classList.toggle('bad-text', left < 0);
-	text(note, `${count(budget.bad)} of ${count(budget.counted)} bad in ${span(budget.recorded_seconds)}`);
-	attr(tile, 'title', exactness(budget, 'Of what is kept of the last 30 days'));
+	text(note, badOf(budget));
+	attr(tile, 'title', exactness(budget, `Of ${span(budget.recorded_seconds)}, which are kept of the last 30 days`));
 }
 
 function badOf({ bad, counted }) {
@@ -82,4 +94,4 @@ function exactness({ error }, words) {
 }
 
 /** 99.5%, 99.99%: with all digits that a share is configured with. */
-const exactPercent = (share) => `${Number((100 * share).toPrecision(8))}%`;
+export const exactPercent = (share) => `${Number((100 * share).toPrecision(8))}%`;

@@ -2,18 +2,18 @@
 
 import { plural, visible } from './format.js';
 
-const LOST = 'lost with the store, or while it was away for too long';
+const LOST = 'lost with the store, or while it was away: add a replica, or raise replay_bytes';
+// The counts of losses, each with its noun, its fate, and what to do.
 const LOSSES = {
-	'recording.dropped': ['measurement', 'dropped'],
-	'recording.dropped_additions': ['addition', 'dropped after the shutdown'],
-	'recording.overflowed': ['request', 'counted as <overflow>, as there are more contexts than max_contexts'],
+	'recording.dropped': ['measurement', 'dropped: shut the server down before the Pulse'],
+	'recording.dropped_additions': ['addition', 'dropped: shut the server down before the Pulse'],
+	'recording.overflowed': ['request', 'counted as <overflow>: raise max_contexts'],
 	'flush.lost': ['measurement', LOST],
-	'flush.lost_additions': ['addition', `to counters and rankings ${LOST}`],
-	'flush.lost_details': ['detail', `of requests ${LOST}`],
-	'flush.store_resets': ['reset', 'of the store: its earlier data is gone'],
-	'fold.quarantined': ['value', 'refused by the store'],
-	'fold.skewed': ['measurement', 'dropped, as the clocks disagree'],
-	'fold.late': ['measurement', 'too late to be counted'],
+	'flush.lost_additions': ['addition', LOST],
+	'flush.lost_details': ['detail', LOST],
+	'flush.store_resets': ['reset', 'of the store: turn on persistence'],
+	'fold.quarantined': ['value', 'dropped: another program uses the key'],
+	'fold.skewed': ['measurement', 'dropped: set the clocks'],
 };
 
 /**
@@ -29,10 +29,16 @@ export function problems(health, failure, advice = []) {
 		.flat()
 		.filter((warning) => !isShown(warning))
 		.map(visible);
-	for (const [path, [noun, fate]] of Object.entries(LOSSES)) {
-		const n = path.split('.').reduce((object, key) => object?.[key], health);
-		if (n > 0 && !(path === 'flush.store_resets' && sentences.some((sentence) => /\breset\b/.test(sentence))))
-			sentences.push(`${plural(n, noun)} ${fate}.`);
-	}
-	return [...new Set(sentences)];
+	const isReset = sentences.some((sentence) => /\breset\b/.test(sentence));
+	const lost = losses(health).filter(({ path }) => !(isReset && path === 'flush.store_resets'));
+	return [...new Set([...sentences, ...lost.map(({ amount, fate }) => `${amount} ${fate}.`)])];
 }
+
+/** The losses in a health answer: { path, amount, fate }. */
+export const losses = (health) =>
+	Object.entries(LOSSES)
+		.map(([path, [noun, fate]]) => {
+			const n = path.split('.').reduce((object, key) => object?.[key], health);
+			return { path, fate, amount: n > 0 ? plural(n, noun) : '' };
+		})
+		.filter(({ amount }) => amount);

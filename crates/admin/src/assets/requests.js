@@ -1,18 +1,17 @@
-// The columns of a table of single requests.
+// A table of single requests. A click on a duration shows the parts of the request.
 
 import { serverNow } from './api.js';
-import { attr, el, text } from './dom.js';
-import { duration, time, visible } from './format.js';
+import { attr, el, fill, meter, text } from './dom.js';
+import { duration, grouped, isNumber, time, visible } from './format.js';
 import { instanceLink } from './instances.js';
-import { contextColumn, numberColumn, ratioColumn } from './table.js';
+import { contextColumn, numberColumn, ratioColumn, Table } from './table.js';
 import { drawTrace } from './trace.js';
 
 /** A time of day with its seconds, and with the date if it differs from that of `now`. */
 const instant = (unix, now) =>
 	time(unix, 'day') === time(now, 'day') ? time(unix) : `${time(unix, 'day')}, ${time(unix)}`;
 
-/** The key of a row in a table of single requests. */
-export const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.trace_id}`;
+const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.context} ${row.trace_id}`;
 
 /** The requests in an answer of `api/path` that are kept one by one. A request that is slow and failed appears once. */
 export function keptRequests({ slowest_requests: slowest, failed_requests: failed }) {
@@ -22,8 +21,32 @@ export function keptRequests({ slowest_requests: slowest, failed_requests: faile
 	return [...slow, ...both(failed).filter((request) => !keys.has(requestKey(request)))];
 }
 
-/** The columns. `withContext`: for requests of different paths. */
-export function requestColumns(withContext) {
+/** Draws the parts of a request: its wait in front of the service, its timers, and the time outside of them. */
+function drawParts(cell, { queue, computing, longest_poll: longest, untimed, timers, duration: whole }) {
+	if (cell.firstChild) return; // a request does not change
+	const calls = (count) => (count > 0 ? `${grouped(count)}×` : 'still running');
+	const parts = timers.map(({ timer, count, seconds }) => [visible(timer), seconds, calls(count)]);
+	if (timers.length) parts.push(['outside of timers', untimed, '']);
+	if (isNumber(queue)) parts.unshift(['queue, before the request', queue, '']);
+	const draw = ([name, seconds, runs]) => {
+		const bar = meter();
+		fill(bar, seconds / whole);
+		return el('li', '', el('bdi', 'path', name), bar, el('span', '', duration(seconds)), el('span', 'muted', runs));
+	};
+	const [computed, waited, poll] = [computing, whole - computing, longest].map((time) => duration(time));
+	const polls = `Computing ${computed}, waiting ${waited}, longest poll ${poll}.`;
+	const told = isNumber(computing) ? polls : 'Measured elsewhere, without its polls.';
+	cell.append(
+		el('p', '', timers.length ? told : `${told} No timer ran within it.`),
+		el('ul', 'parts', ...parts.map(draw)),
+	);
+}
+
+/** A table of requests. `withContext`: of different paths. @param {boolean} withContext @param {object} options */
+export const requestTable = (withContext, options) =>
+	new Table({ key: requestKey, columns: requestColumns(withContext), details: drawParts, ...options });
+
+function requestColumns(withContext) {
 	const ended = {
 		id: 'ended',
 		label: 'Ended',
@@ -44,7 +67,14 @@ export function requestColumns(withContext) {
 				attr(cell, 'title', path || 'Builder::keep_request_paths(true) records it');
 			},
 		},
-		numberColumn('duration', 'Duration', duration),
+		{
+			...numberColumn('duration', 'Duration', duration),
+			draw(cell, row) {
+				if (!cell.firstChild) cell.append(el('button', 'opener'));
+				text(cell.firstChild, duration(row.duration));
+				attr(cell.firstChild, 'title', 'The parts of this request');
+			},
+		},
 		ratioColumn('status', 'Status', {
 			value: (row) => row.status ?? row.outcome,
 			words: (row) => row.status ?? visible(row.outcome),

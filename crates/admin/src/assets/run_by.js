@@ -7,10 +7,10 @@ import { contextColumn, numberColumn, ratioColumn, shareColumn, Table } from './
 import { perRequest } from './time_goes.js';
 
 const NONE_RUN =
-	'No request ran it in this range: it runs outside of requests, or beside 16 timers that take more time';
+	'No request ran this timer in this range: it runs outside of requests, or 16 other timers take more time';
 
-/** The paths that run a timer: the calls per request, and the timer's share of the path's time. */
-export function runBy() {
+/** The paths that run a timer: the calls per request, and the share of the path's time; or the waits of the paths. */
+export function runBy(isQueue = false) {
 	const table = new Table({
 		name: 'run-by',
 		caption: 'The paths that run this timer',
@@ -18,17 +18,19 @@ export function runBy() {
 		href: true,
 		columns: [
 			contextColumn(),
-			numberColumn('share_of_timer', 'Of the timer', (part) => percent(part, 1), {
-				title: 'The share of the timer’s time that is within this path',
+			numberColumn('share_of_timer', isQueue ? 'Of all waits' : 'Share of timer', (part) => percent(part, 1), {
+				title: isQueue
+					? 'The share of the time that all requests wait'
+					: 'The share of the timer’s time that is within this path',
 			}),
-			numberColumn('count', 'Calls', count),
+			numberColumn('count', isQueue ? 'Requests' : 'Calls', count),
 			ratioColumn('per_request', 'Per request', { title: 'Calls per request of the path', ...perRequest }),
-			numberColumn('mean', 'Mean', duration, { title: 'Of the timer, within this path' }),
-			shareColumn('Of the path', { title: 'The share of the path’s time during which it runs' }),
-		],
+			numberColumn('mean', 'Mean', duration, { title: 'The mean of the timer within this path' }),
+			shareColumn('Share of path', { title: 'The share of the path’s time during which it runs' }),
+		].filter(({ id }) => !isQueue || !['per_request', 'share'].includes(id)),
 	});
 	const note = el('span', 'muted');
-	const node = card('run-by', 'Run by', { head: [note], parts: [table.node] });
+	const node = card('run-by', isQueue ? 'The wait of each path' : 'Run by', { head: [note], parts: [table.node] });
 	return {
 		node,
 		/** `calls`: all calls of the timer, within requests and outside. */

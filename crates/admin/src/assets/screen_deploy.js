@@ -3,10 +3,10 @@
 import { question } from './api.js';
 import { card } from './card.js';
 import { button, el, labelled, show, sync, text } from './dom.js';
-import { count, duration, moment, percent, plural, span, visible } from './format.js';
+import { duration, moment, perUnit, percent, plural, rateOf, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
 import { send } from './send.js';
-import { state } from './state.js';
+import { isZoomed, seconds, state } from './state.js';
 import { Table, contextColumn, numberColumn, ratioColumn } from './table.js';
 
 const ROWS = 50;
@@ -30,16 +30,16 @@ export function mount(root, page) {
 			side('after', 'after', 'mean', duration),
 			ratioColumn('change', 'Change', { value: (row) => row.change?.mean ?? null }),
 			ratioColumn('side_by_side', 'New vs. old', {
-				title: 'The new version by the old one, in the same minutes',
+				title: 'The mean of the new version, compared with the old one in the same minutes',
 				value: (row) => row.side_by_side?.ratio ?? null,
 			}),
 			side('before', 'p95 before', 'p95', duration),
 			side('after', 'after ', 'p95', duration),
 			side('before', 'Errors before', 'error_share', share),
 			side('after', 'after  ', 'error_share', share),
-			side('after', 'Requests after', 'count', count),
+			side('after', 'Requests after', 'per_second', (n) => perUnit(rateOf(n, 1))),
 			numberColumn('extra_seconds_per_minute', 'Costs', (n) => (Math.abs(n) >= 0.001 ? cost(n) : '–'), {
-				title: 'Service time per minute beyond what as many requests would have taken before',
+				title: 'Extra service time per minute: as many requests took less before',
 			}),
 		],
 	});
@@ -48,7 +48,8 @@ export function mount(root, page) {
 	marks.addEventListener('change', () => page.go({ mark: marks.value, offset: 0 }));
 	const note = el('p', 'calm');
 	const pager = new Pager(page, ROWS);
-	const query = (more) => question('deploy', { mark: state.mark, ...more });
+	let newest = ''; // the newest deploy of the range, or the newest mark without a deploy
+	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
 	const removal = removeMark(page);
 	const writes = page.config.may_write === true ? [removal.node, newMark(page)] : [];
 	const parts = [note, table.node, pager.node];
@@ -56,8 +57,15 @@ export function mount(root, page) {
 	return {
 		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {
+			const all = known?.marks ?? [];
+			const [from, to] = isZoomed() ? [state.from, state.to] : [now - seconds(), now + 60];
+			const ofRange = all.filter(({ at }) => at >= from && at < to);
+			const listed = all.filter((mark) => ofRange.includes(mark) || mark.id === deploy?.mark.id);
+			const first = (ofRange.find((mark) => mark.version) ?? ofRange[0])?.id ?? '';
+			if (first !== newest) page.ask();
+			newest = first;
 			for (const group of [deploys, others]) {
-				const some = (known?.marks ?? []).filter((mark) => Boolean(mark.version) === (group === deploys));
+				const some = listed.filter((mark) => Boolean(mark.version) === (group === deploys));
 				sync(group, some, 'id', 'option', (option, mark) => {
 					text(option, `${moment(mark.at, now)} ${visible(mark.text)}`);
 					option.value = mark.id;
@@ -76,10 +84,11 @@ export function mount(root, page) {
 			const since = after ? between(after) : 'nothing yet: no whole minute has passed';
 			const parts = [
 				`${visible(deploy.mark.text)}, ${span(now - deploy.mark.at)} ago`,
-				`${between(before)} against ${since}`,
+				ofRange.length < all.length && `${ofRange.length} of ${plural(all.length, 'mark')} in this range`,
+				`${between(before)} compared with ${since}`,
 				`${plural(deploy.total, 'path')}${whole(before, 'before')}${whole(after, 'after')}`,
 			];
-			text(note, parts.join(' · '));
+			text(note, parts.filter(Boolean).join(' · '));
 			table.draw(deploy.contexts, deploy.contexts.length ? '' : 'No requests before or after');
 		},
 	};
@@ -120,7 +129,7 @@ function removeMark(page) {
 		isAsked = again;
 		text(node, isAsked ? 'Really remove it?' : failure ? 'Not removed' : 'Remove');
 		labelled(node, `${node.shownText} ${visible(shown?.text ?? '')}`);
-		node.title = failure || 'Remove this mark, for everybody';
+		node.title = failure || 'Remove this mark, for everyone';
 		node.classList.toggle('bad-text', isAsked || failure !== '');
 	};
 	const node = button('', async () => {

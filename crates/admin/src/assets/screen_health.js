@@ -1,12 +1,14 @@
-// The health of the recording, the instances of the fleet, and all other data under Details.
+// What needs an action, the health in six figures, the instances of the fleet, and all other data under Details.
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { attr, el, sync, text } from './dom.js';
-import { NONE, bytes, duration, grouped, isNumber, moment, percent, plural, span, time, visible } from './format.js';
+import { headline, isOfAll, since } from './change.js';
+import { attr, el, labelled, sync, text } from './dom.js';
+import { NONE, bytes, duration, grouped, isNumber, moment, percent, span, time, visible } from './format.js';
 import { drawInstances, instanceTable } from './instances.js';
-import { problems } from './problems.js';
+import { losses, problems } from './problems.js';
 import { config, isZoomed, range } from './state.js';
+import { linkTo } from './table.js';
 
 // A process that only reads the store is no instance: it has no flush, recording or cleaning to show.
 const isInstance = config.is_instance !== false;
@@ -21,6 +23,7 @@ const CARDS = {
 	cleaning: ['Cleaner', ['cleaning']],
 	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version', 'wrong_credentials']],
 };
+const LISTED = 5; // problems
 const OF_INSTANCES = ['flush', 'recording', 'cleaning'];
 const LOSSES =
 	/dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
@@ -28,7 +31,11 @@ const LOSSES =
 export function mount(root, page) {
 	const instances = instanceTable('instances');
 	const note = el('span', 'muted');
-	const well = el('ul', 'well');
+	const calm = el('span', 'muted');
+	const todo = el('ul', 'todo');
+	const todos = card('actions', 'Needs an action', { head: [calm], parts: [todo] });
+	const tiles = labelled(el('section', 'card tiles'), 'Health');
+	tiles.dataset.panel = 'well';
 	const lists = Object.entries(CARDS)
 		.filter(([name]) => isInstance || !OF_INSTANCES.includes(name))
 		.map(([name, [title]]) => {
@@ -36,26 +43,23 @@ export function mount(root, page) {
 			return [name, list, card(`health-${name}`, title, { parts: [list] })];
 		});
 	const cards = el('div', 'cards', ...lists.map(([, , node]) => node));
-	const details = el('details', '', el('summary', 'button', 'Details'), cards);
-	root.append(
-		card('well', 'Summary', { parts: [well] }),
-		card('instances', 'Instances', { head: [note], parts: [instances.node] }),
-		details,
-	);
-	let since = 0; // the start of the change of the instance that is out of line
+	const details = el('details', '', el('summary', 'button', 'Details for developers'), cards);
+	const cost = el('p', 'muted', ''); // of this process
+	cost.dataset.panel = 'cost';
+	root.append(todos, tiles, card('instances', 'Instances', { head: [note], parts: [instances.node] }), details, cost);
+	let from = 0; // the start of the change of the instance that is out of line
 	return {
 		needsNoStore: true,
 		questions: () => ({
-			instances: question('instances', { limit: 1000, ...(since && !isZoomed() ? { from: since } : range()) }),
-			overview: 'overview',
+			instances: question('instances', { limit: 1000, ...(from && !isZoomed() ? { from } : range()) }),
 		}),
-		draw({ instances: fleet, overview, changes }, now, { asOf, health: own }) {
+		draw({ instances: fleet, changes }, now, { asOf, health: own }) {
 			// Another instance may judge, so the state of judging comes from the answer about changes.
 			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
 			const health = own && { ...own, changes: { ...own.changes, ...judged } };
 			const began = changes?.changes.find((one) => one.stands && one.instance)?.since ?? 0;
-			if (began !== since) {
-				since = began;
+			if (began !== from) {
+				from = began;
 				page.ask();
 			}
 			if (fleet) {
@@ -63,24 +67,26 @@ export function mount(root, page) {
 				page.complete(fleet, fleet.total > 0);
 			}
 			if (health) {
-				const create = ([topic]) => el('li', '', el('strong', '', topic), el('span'));
-				const topics = wellness(health, { asOf, fleet, overview, changes }, now);
-				sync(well, topics, 0, create, (line, [, sentence, isWell]) => {
-					text(line.lastChild, sentence);
-					attr(line, 'data-sense', isWell ? 'good' : 'bad');
+				text(cost, costOf(health.cost));
+				const needed = actions(health, changes, now);
+				text(calm, needed.length ? '' : 'Nothing needs an action');
+				todos.classList.toggle('is-calm', needed.length === 0);
+				const item = () => el('li', '', el('a'));
+				sync(todo, needed, 'id', item, ({ firstChild: anchor }, { words, href }) => {
+					text(anchor, words);
+					attr(anchor, 'href', href);
+				});
+				const create = () => el('div', 'tile', el('h3'), el('p', 'value'), el('p', 'delta'));
+				const known = figures(health, { asOf, fleet, changes }, now);
+				sync(tiles, known, 0, create, (tile, [label, value, note, isWell]) => {
+					[label, value, note].forEach((words, at) => text(tile.children[at], words));
+					attr(tile.children[1], 'data-sense', isWell ? null : 'bad');
 				});
 			}
 			for (const [name, list] of lists) {
 				const facts = CARDS[name][1]
 					.flatMap((part) => flatten(health?.[part], part))
 					.filter(([, value]) => value !== undefined);
-				if (name === 'process' && overview)
-					facts.push(
-						['fleet.instances', overview.instances],
-						['fleet.pages', overview.contexts - overview.timers],
-						['fleet.timers', overview.timers],
-						['fleet.in_flight', overview.in_flight],
-					);
 				const create = ([key]) => el('div', '', el('dt', '', label(key)), el('dd'));
 				sync(list, facts, 0, create, ({ lastChild: shown }, [key, value]) => {
 					shown.dataset.fact = key;
@@ -93,37 +99,45 @@ export function mount(root, page) {
 	};
 }
 
-const ago = (seconds) => (seconds < 2 ? 'just now' : `${span(seconds)} ago`);
+/** What the dashboard costs in this process. */
+const costOf = ({ recorder_bytes: recorder, reader_bytes: reader, task_seconds_per_minute: busy }) =>
+	`The dashboard costs this process ${bytes(recorder)} held by the recorder, ${bytes(reader)} by the reader, and ` +
+	`${duration(busy)} of work per minute.`;
 
-/** The most important facts, each as [topic, sentence, whether all is well]. */
-function wellness(health, { asOf, fleet, overview, changes }, now) {
-	const { store, recording, fold } = health;
-	const losses = problems({ recording, flush: health.flush, fold }, null);
+const ago = (seconds) => (seconds < 2 ? 'just now' : isNumber(seconds) ? `${span(seconds)} ago` : NONE);
+
+/** The warnings, the losses and the most urgent problems, with links. */
+function actions(health, changes, now) {
+	const open = (changes?.changes ?? []).filter((one) => one.stands && !one.acknowledged && one.kind !== 'faster');
+	const changed = open.slice(0, LISTED).map((one) => {
+		const where = isOfAll(one) ? 'all pages' : visible(one.context);
+		return { id: one.id, words: `${where}: ${headline(one)}, ${since(one, now)}`, href: linkTo(one) };
+	});
+	return [...problems(health, null).map((words) => ({ id: words, words, href: null })), ...changed];
+}
+
+/** The figures that an operator knows, each as [label, value, note, whether all is well]. */
+function figures(health, { asOf, fleet, changes }, now) {
+	const { store, flush, fold } = health;
 	const isAnswering = health.status !== 'down' && !store?.last_error;
-	const answered = `${visible(store?.description)}, answered ${ago(store?.contact_age_seconds)}`;
-	const unreachable = `unreachable: ${visible(store?.last_error ?? 'no answer')}`;
-	const until = isNumber(asOf) && `everything until ${time(asOf)}, ${ago(now - asOf)}`;
-	const topics = [
-		['Store', isAnswering ? answered : unreachable, isAnswering],
-		['Losses', losses.length ? losses.join(' ') : 'none: every request was recorded', losses.length === 0],
-		['Shown', until || 'unknown, as the store does not answer', now - asOf < 60],
+	const answered = isAnswering ? ago(store?.contact_age_seconds) : 'unreachable';
+	const said = isAnswering ? store?.description : store?.last_error;
+	const [lost] = losses(health);
+	const alive = fleet?.instances.filter((one) => one.alive) ?? [];
+	const versions = [...new Set(alive.flatMap((one) => (one.version ? [`version ${visible(one.version)}`] : [])))];
+	const reporting = fleet ? `${alive.length} of ${fleet.total}` : NONE;
+	const judged = changes?.judged_until;
+	const early = 'too early to tell: each page is compared with its own past';
+	const seen = judged && `${changes.sight.compared} of ${changes.sight.contexts} pages have enough requests`;
+	const waits = (flush ? flush.pending_age_seconds : fold?.journal?.oldest_age_seconds) ?? 0;
+	return [
+		['Store answered', answered, visible(said ?? ''), isAnswering],
+		['Lost', lost?.amount ?? 'nothing', lost ? 'see above' : 'every request was recorded', !lost],
+		['Shown until', isNumber(asOf) ? time(asOf) : NONE, isNumber(asOf) ? ago(now - asOf) : '', now - asOf < 60],
+		['Instances reporting', reporting, versions.join(', '), alive.length > 0],
+		['Changes judged until', judged ? moment(judged, now) : NONE, seen || early, now - (judged ?? now) < 300],
+		['Waiting for the store', waits > 0 ? duration(waits) : 'nothing', 'the oldest measurement', waits < 10],
 	];
-	if (fleet) {
-		const alive = fleet.instances.filter((one) => one.alive);
-		const versions = new Set(alive.filter((one) => one.version).map((one) => visible(one.version)));
-		const which = versions.size ? `, with version ${[...versions].join(' and ')}` : '';
-		const busy = overview ? `; ${plural(overview.in_flight, 'request')} in flight` : '';
-		topics.push(['Instances', `${alive.length} of ${fleet.total} report${which}${busy}`, alive.length > 0]);
-	}
-	if (changes) {
-		const { judged_until: until, sight } = changes;
-		const seen = `${sight.compared} of ${sight.contexts} pages are compared with their past`;
-		const words = until
-			? `${seen}, as of ${moment(until, now)}`
-			: 'too early to tell: each page is compared with its own past';
-		topics.push(['Changes', words, now - (until ?? now) < 300]);
-	}
-	return topics;
 }
 
 /** Flattens objects into dotted keys. */
@@ -134,12 +148,11 @@ function flatten(value, key) {
 
 /** The labels of figures that would be ambiguous without the name of their group. */
 const LABELS = {
+	'flush.in_doubt_age_seconds': 'Call without an answer for',
+	'flush.pending_age_seconds': 'Oldest measurement not stored',
+	'recording.pending_series': 'Paths and counters to store',
 	'changes.contexts': 'Pages with requests in the last hour',
 	'changes.compared': 'Of these, compared with their past',
-	'fleet.instances': 'Instances of the fleet',
-	'fleet.pages': 'Pages of the fleet',
-	'fleet.timers': 'Timers of the fleet',
-	'fleet.in_flight': 'In flight in the fleet',
 	'cleaning.contexts': 'Forgotten contexts',
 };
 

@@ -4,10 +4,10 @@ import { question } from './api.js';
 import { anchor, card, offerExport } from './card.js';
 import { against } from './change.js';
 import { attr, el, labelled, say, show, text } from './dom.js';
-import { count, duration, isNumber, moment, percent, plural, visible } from './format.js';
+import { count, duration, isNumber, moment, perUnit, percent, plural, rateOf, unitName, visible } from './format.js';
 import { lengthName } from './overview.js';
 import { isZoomed, link, range, seconds, state } from './state.js';
-import { Table, contextColumn, errorColumn, numberColumn, ratioColumn, statistic } from './table.js';
+import { Table, contextColumn, errorColumn, numberColumn, ratioColumn, requestsColumn, statistic } from './table.js';
 import { Tiles } from './tiles.js';
 import { Trends, chartOf, countsOf, exportedChart, shownBy, valuesOf } from './trends.js';
 import { changePanel } from './verdict.js';
@@ -26,7 +26,7 @@ const LATENCY = [
 ];
 
 const CPU = [
-	{ key: 'cpu', label: 'CPUs taken', color: 'c-p95' },
+	{ key: 'cpu', label: 'CPUs used', color: 'c-p95' },
 	{ key: 'busy', label: 'workers busy', color: 'c-mean' },
 ];
 const DELAY = [
@@ -42,13 +42,13 @@ export function mount(root, page) {
 	const facts = el('p', 'muted');
 	const verdict = el('strong', 'change');
 	const said = el('section', 'card', el('p', '', verdict), facts);
-	labelled(said, 'What is known of it').dataset.panel = 'instance';
+	labelled(said, 'About this instance').dataset.panel = 'instance';
 	const change = changePanel(page);
 	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
 	const charts = el('div', 'pair');
 	const all = new Trends(page, name); // shown if the service has only this instance
 	const [requests, latency] = [
-		['requests', 'Requests', REQUESTS, count],
+		['requests', 'Requests', REQUESTS, perUnit, unitName],
 		['latency', 'Latency', LATENCY, duration],
 	].map((options) => chart(charts, page, name, options));
 	const machine = el('div', 'pair'); // its runtime and its process
@@ -60,7 +60,7 @@ export function mount(root, page) {
 	const told = el('p', 'muted');
 	const table = pathTable();
 	const until = el('span', 'muted');
-	const paths = card('instance-paths', 'Its paths beside the others', { head: [until], parts: [table.node] });
+	const paths = card('instance-paths', 'Its paths, compared with the others', { head: [until], parts: [table.node] });
 	const body = el('div', 'stack', said, change.node, tiles.node, charts, all.node, machine, told, paths);
 	const note = el('p', 'nothing card');
 	root.append(el('p', 'crumbs', back, ' / ', el('h2', 'title', el('bdi', 'mono path', visible(name)))), note, body);
@@ -126,23 +126,29 @@ export function mount(root, page) {
  * @param {any[]} options
  */
 function chart(root, page, name, options, of = 'points') {
-	const [key, title, series, format] = options;
+	const [key, title, series, format, unit] = options;
 	const figure = el('figure', 'card');
 	figure.dataset.chart = key;
 	root.append(figure);
 	const offers = key === 'latency' ? 'log' : '';
-	const shown = chartOf(page, figure, { title, kind: 'lines', series, format, name: key, offers });
+	const shown = chartOf(page, figure, { title, kind: 'lines', series, format, unit, name: key, offers });
 	offerExport(`${title} beside the others`, key, figure, () => exportedChart(shown, `${name}-${key}`));
 	return {
 		remove: () => shown.remove(),
 		draw(answer, { marks, changes, asOf: now }) {
 			const { from, to, precision, [of]: points } = answer;
 			shown.update({
-				...shownBy({ marks, changes: changes.map((one) => ({ at: one.since, text: 'out of line' })), now }),
+				...shownBy({
+					marks,
+					changes: changes.map((one) => ({ at: one.since, text: 'worse than the others' })),
+					now,
+				}),
 				from,
 				to,
 				precision,
-				values: valuesOf(points, series, (one, point) => point[one.key]),
+				values: valuesOf(points, series, (one, point) =>
+					unit ? rateOf(point[one.key], precision) : point[one.key],
+				),
 				counts: key === 'latency' ? countsOf(points) : null,
 				recordedFrom: to - answer.recorded_seconds - answer.not_running_seconds,
 				notRunning: [],
@@ -160,7 +166,7 @@ function machineOf(point) {
 		isNumber(point.threads) ? plural(point.threads, 'thread') : '',
 		plural(point.cpus, 'CPU'),
 		`${plural(point.workers, 'worker')}, ${plural(point.alive_tasks, 'task')} alive, ${count(point.queued_tasks)} queued`,
-		point.is_delayed ? 'what is ready waits for a CPU' : '',
+		point.is_delayed ? 'tasks wait for a CPU' : '',
 	]
 		.filter(Boolean)
 		.join(' · ');
@@ -174,15 +180,14 @@ function levelOf({ verdict: { compared, slower, failing }, stands_out: standsOut
 
 /** Whether the instance is slower on all paths, or on one: the API's verdict in words. */
 function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
-	if (alone)
-		return 'It is the only instance, so there is nothing to compare it with: its requests are those of the service.';
+	if (alone) return 'This is the only instance, so there is no other to compare it with.';
 	const { compared } = verdict;
 	if (compared === 0)
-		return 'It cannot be compared: no path has 10 requests here and on the others in the same minutes.';
+		return 'Too few requests to compare: a path needs 10 here and on the others in the same minutes.';
 	const beside = against(ratio, 'the others');
 	const slower = {
 		all: `All of its ${compared} paths are slower, about ${beside}: it is the instance, not a page`,
-		most: `Most of its paths (${verdict.slower_paths} of ${compared}) are slower, ${beside} on the whole`,
+		most: `Most of its paths (${verdict.slower_paths} of ${compared}) are slower, ${beside} in total`,
 		some: onlySome(paths, 'slower', verdict.slower_paths, 'slower'),
 	}[verdict.slower];
 	const failing = {
@@ -192,8 +197,8 @@ function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
 	}[verdict.failing];
 	const said = [slower, failing].filter(Boolean);
 	if (said.length) return `${said.join('. ')}.`;
-	if (standsOut) return `It is ${beside} on the whole, and no path differs clearly by itself.`;
-	return `It is like the others on each of the ${plural(compared, 'path')} that can be compared.`;
+	if (standsOut) return `Its mean is ${beside}, but no single path differs clearly.`;
+	return `It is like the others on each of the ${plural(compared, 'path')} with enough requests.`;
 }
 
 function onlySome(paths, field, total, how) {
@@ -201,7 +206,7 @@ function onlySome(paths, field, total, how) {
 	const names = rows.slice(0, NAMED).map((row) => visible(row.context));
 	const more =
 		total > names.length ? `${names.length ? ' and ' : ''}${plural(total - names.length, 'more path')}` : '';
-	return `Only ${names.join(', ')}${more} ${total === 1 ? 'is' : 'are'} ${how} here: not all of the instance`;
+	return `Only ${names.join(', ')}${more} ${total === 1 ? 'is' : 'are'} ${how} here, not the whole instance`;
 }
 
 /** Whether the answer covers only a part of the range, as reports of instances are kept for a limited time. */
@@ -211,18 +216,18 @@ const isPart = ({ from, to }) => seconds() - (to - from) > A_MINUTE_OR_TWO;
 function factsOf(one, since, now) {
 	const first =
 		isNumber(one.first_minute) && one.first_minute > one.from
-			? `first requests of this range at ${moment(one.first_minute, now)}`
+			? `first request in this range at ${moment(one.first_minute, now)}`
 			: '';
-	const shown = `shown is ${moment(one.from, now)} – ${moment(one.to, now)}`;
-	const left = one.to > one.from ? shown : 'nothing is left of this range';
+	const shown = `shown: ${moment(one.from, now)} – ${moment(one.to, now)}`;
+	const left = one.to > one.from ? shown : 'nothing of this range is kept';
 	const seen = isNumber(one.last_seen) ? moment(one.last_seen, now) : '';
-	const life = one.alive ? 'alive' : seen ? `gone since ${seen}` : '';
+	const life = one.alive ? 'running' : seen ? `gone since ${seen}` : '';
 	return [
 		one.version ? `version ${visible(one.version)}` : '',
 		life,
 		one.alive && isNumber(one.in_flight) ? `${one.in_flight} in flight` : '',
 		isNumber(one.share) ? `${percent(one.share, 1)} of the fleet’s time` : '',
-		one.others > 0 ? `beside ${plural(one.others, 'other')}` : '',
+		one.others > 0 ? `compared with ${plural(one.others, 'other')}` : '',
 		first,
 		isPart(one) ? `instances are kept for about two hours: ${left}` : '',
 		since ? `figures since ${moment(since, now)}` : '',
@@ -237,7 +242,7 @@ function pathTable() {
 		numberColumn(`others_${id}`, label, format, { value: (row) => row.others?.[id] });
 	return new Table({
 		name: 'instance-paths',
-		caption: 'Its paths beside the others',
+		caption: 'Its paths, compared with the others',
 		key: (row) => row.context,
 		href: true,
 		mark: (node, row) => attr(node, 'data-odd', row.slower || row.failing ? 'true' : null),
@@ -247,7 +252,7 @@ function pathTable() {
 				title: 'Its mean by that of the others, in the same minutes',
 				level: (row) => (row.slower ? 'bad' : null),
 			}),
-			numberColumn('count', 'Requests', count),
+			requestsColumn(),
 			statistic('mean'),
 			beside('mean', 'Others', duration),
 			statistic('p95'),

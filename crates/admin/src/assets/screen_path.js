@@ -3,19 +3,18 @@
 import { adviceCards } from './advice.js';
 import { question, serverNow } from './api.js';
 import { anchor, card, offerExport } from './card.js';
-import { isOfAll } from './change.js';
+import { isOfAll, longerWait } from './change.js';
 import { contextParts } from './context.js';
 import { attr, el, say, show, text } from './dom.js';
 import { moment } from './format.js';
 import { drawHistogram, histogramRows, histogramTable } from './hist.js';
-import { drawInstances, instanceTable } from './instances.js';
+import { AROUND_QUEUE, drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
 import { pathTarget } from './path_target.js';
-import { keptRequests, requestColumns, requestKey } from './requests.js';
+import { keptRequests, requestTable } from './requests.js';
 import { runBy } from './run_by.js';
-import { isZoomed, link, range, state } from './state.js';
-import { Table } from './table.js';
+import { againstName, compared, isInRange, isZoomed, link, range, state } from './state.js';
 import { Tiles } from './tiles.js';
 import { timeGoes } from './time_goes.js';
 import { Trends } from './trends.js';
@@ -26,23 +25,25 @@ const INSTANCES = 12;
 const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
 
 export function mount(root, page) {
-	// For a change of `<queue>`, the wait in front of the service, the timer `queue` is shown.
-	const isQueue = state.context === '<queue>';
+	// The wait in front of the service, `<queue>`, is recorded as the timer `queue`.
+	const isQueue = state.context === '<queue>' || (state.kind === 'timer' && state.context === 'queue');
 	const isTimer = isQueue || state.kind === 'timer';
 	const name = isQueue ? 'queue' : state.context;
 	const context = { context: name, kind: isTimer ? 'timer' : 'http' };
 	// A link names the context by its method and path: "GET /users/{id}".
 	const [, method = null, path = null] = /^([A-Z]{3,10}) (\/.*)$/s.exec(name) ?? [];
 	const title = el('h2', 'title', ...contextParts({ ...context, method, path }));
-	const back = anchor(link({ screen: isTimer ? 'timers' : 'paths' }), isTimer ? 'Timers' : 'Paths');
-	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
-	if (isTimer) tiles.name('Calls');
+	const screen = isQueue ? 'overview' : isTimer ? 'timers' : 'paths';
+	const back = anchor(link({ screen }), screen[0].toUpperCase() + screen.slice(1));
+	const times = ['requests', 'mean', 'p50', 'p95', 'p99'];
+	const tiles = new Tiles(isQueue ? times : isTimer ? [...times, 'errors', 'target'] : undefined);
+	if (isTimer && !isQueue) tiles.name('Calls');
 	const outcomes = el('div', 'tile outcomes');
 	outcomes.dataset.panel = 'outcomes';
-	tiles.node.append(outcomes);
-	const trends = new Trends(page, name, context.kind);
-	const change = changePanel(page, { isTimer });
-	const users = runBy();
+	if (!isQueue) tiles.node.append(outcomes);
+	const trends = new Trends(page, name, context.kind, isQueue ? ['Requests', 'Wait'] : undefined);
+	const change = changePanel(page, { isTimer: isTimer && !isQueue });
+	const users = runBy(isQueue);
 	const target = pathTarget();
 	/** @type {any} */
 	let shape = {}; // of the histogram
@@ -53,16 +54,11 @@ export function mount(root, page) {
 	const histogram = card('histogram', 'Distribution', { head, parts: [picture, distribution.node] });
 	offerExport('Distribution', 'histogram', picture, () => histogramRows(shape));
 	const timeTable = timeGoes(name === '<unmatched>' ? 'No timer ran within these requests' : undefined);
-	const requests = new Table({
-		name: 'slow-requests',
-		caption: 'Slowest requests',
-		key: requestKey,
-		columns: requestColumns(false),
-	});
+	const requests = requestTable(false, { name: 'slow-requests', caption: 'Slowest requests' });
 	const listed = anchor(link({ screen: 'slowest', context: state.context }), 'All listed');
 	listed.className = 'button quiet';
 	show(listed, !isTimer);
-	const instances = instanceTable('instances');
+	const instances = instanceTable('instances', isQueue ? AROUND_QUEUE : undefined);
 	const usual = week();
 	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
@@ -72,7 +68,8 @@ export function mount(root, page) {
 		el('div', 'pair', histogram, isTimer ? users.node : timeTable.node),
 		el('div', 'pair uneven', slow, others),
 	];
-	const body = el('div', 'stack', change.node, tiles.node, trends.node, ...pairs, target.node, usual.node);
+	const around = isQueue ? [others] : [];
+	const body = el('div', 'stack', change.node, tiles.node, ...around, trends.node, ...pairs, target.node, usual.node);
 	change.node.append(target.line);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	const advise = adviceCards(change.node);
@@ -87,17 +84,21 @@ export function mount(root, page) {
 		const old = shown.length ? 'none of this range: of the last two hours' : '';
 		text(slowNote, inRange ? `${shown.length} of this range` : old);
 	}
-	// The time since the change, unless the page is zoomed.
-	const sinceChange = () => (standing && !isZoomed() ? { from: standing.since } : null);
+	// The time since the change, unless the user has chosen other times.
+	const sinceChange = () => (standing && !isZoomed() && !state.against ? { from: standing.since } : null);
 	return {
 		remove: () => trends.remove(),
 		questions: () => ({
-			path: question('path', { ...context, ...range() }),
+			path: question('path', { ...context, ...compared() }),
 			marks: 'marks',
 			...(serverNow() > (profile?.until ?? 0) ? { profile: question('profile', context) } : {}),
 			...trends.questions(name),
-			...(!isTimer && {
-				instances: question('instances', { limit: 1000, context: name, ...(sinceChange() ?? range()) }),
+			...((!isTimer || isQueue) && {
+				instances: question('instances', {
+					limit: 1000,
+					context: isQueue ? '' : name,
+					...(sinceChange() ?? range()),
+				}),
 			}),
 			// The time since the change is compared with an equally long time before.
 			...(sinceChange() ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
@@ -107,7 +108,7 @@ export function mount(root, page) {
 			now,
 			{ asOf, refused },
 		) {
-			attr(back, 'href', link({ screen: isTimer ? 'timers' : 'paths' }));
+			attr(back, 'href', link({ screen }));
 			say(note, refused.path ?? '');
 			show(body, Boolean(path));
 			if (!path) return;
@@ -121,7 +122,10 @@ export function mount(root, page) {
 				standing = first;
 				if (first) page.ask();
 			}
-			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
+			const limit = isTimer ? null : (path.path_target?.duration ?? page.config.target);
+			const longer = longerWait(changes.filter(isInRange));
+			const figures = { ...window, in_flight: path.in_flight };
+			tiles.draw(figures, { now, target: limit, length: lengthName(), longer });
 			page.complete(window, window.count > 0);
 			advise(path.advice ?? []);
 			drawOutcomes(outcomes, window);
@@ -129,19 +133,18 @@ export function mount(root, page) {
 			const kept = keptRequests(path);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf, kept });
 			const inRange = isZoomed() ? 'this range' : `last ${lengthName()}`;
-			const compared =
+			const shown =
 				sinceChange() && since?.window?.count > 0
 					? { ...since.window, label: `since ${moment(standing.since, now)}, against before` }
-					: { ...window, label: `${inRange}, against the one before` };
-			change.draw(changes, marked, now, all, compared.timers);
-			text(compare, `${compared.label} (outline)`);
-			const { histogram: times, histogram_before: before, p50, p95 } = compared;
-			const limit = isTimer ? null : page.config.target;
+					: { ...window, label: `${inRange}, against ${againstName('the one before')}` };
+			change.draw(changes, marked, now, all);
+			text(compare, `${shown.label} (outline)`);
+			const { histogram: times, histogram_before: before, p50, p95 } = shown;
 			shape = { now: times, before: before?.length ? before : null, p50, p95, target: limit };
 			drawHistogram(picture, shape);
 			distribution.draw(shape);
-			if (isTimer) users.draw(compared.run_by ?? [], compared.count, compared.label);
-			else timeTable.draw(compared);
+			if (isTimer) users.draw(shown.run_by ?? [], shown.count, shown.label);
+			else timeTable.draw(shown);
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };
 			if (profile) usual.draw(profile.answer, now);

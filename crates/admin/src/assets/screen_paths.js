@@ -9,8 +9,9 @@ import { standingOn } from './change.js';
 import { ended, sparkColumn } from './spark.js';
 import { lengthName } from './overview.js';
 import { Pager, allRows } from './pager.js';
-import { range, state } from './state.js';
-import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
+import { compared, state } from './state.js';
+import { contextColumn, errorColumn, numberColumn, ratioColumn, requestsColumn, shareColumn } from './table.js';
+import { statistic, Table } from './table.js';
 import { repetition } from './time_goes.js';
 
 const ROWS = 25;
@@ -37,7 +38,7 @@ function nameColumn(label) {
 const columns = (kind) => [
 	{ ...nameColumn(kind === 'timer' ? 'Timer' : 'Path'), sort: true },
 	sparkColumn(kind === 'timer' ? 'Count over time' : 'Requests over time'),
-	numberColumn('count', kind === 'timer' ? 'Count' : 'Requests', count, { sort: true }),
+	requestsColumn(kind === 'timer' ? 'Count' : 'Requests', { sort: true }),
 	shareColumn('Share of time', { sort: true }),
 	...['mean', 'p50', 'p95', 'p99'].map((id) => ({ ...statistic(id), sort: true })),
 	numberColumn('max', 'Max', duration, { sort: true }),
@@ -54,7 +55,7 @@ const columns = (kind) => [
 			]),
 	ratioColumn('change', 'Change', {
 		sort: true,
-		title: 'Of the mean, against the range before',
+		title: 'Of the mean, against the time chosen above',
 		value: (row) => row.change?.mean ?? null,
 		words: (row) => (row.is_new ? 'new' : delta(row.change?.mean)),
 	}),
@@ -79,7 +80,7 @@ export function contexts(kind) {
 		});
 		const filter = filterField(page);
 		const pager = new Pager(page, ROWS);
-		const query = (more) => question('paths', { ...range(), kind, ...sorted(), q: state.q, ...more });
+		const query = (more) => question('paths', { ...compared(), kind, ...sorted(), q: state.q, ...more });
 		const changedFirst = button('Changed first', () =>
 			page.go({ sort: state.sort === 'changed' ? '' : 'changed', order: '', offset: 0 }),
 		);

@@ -1,18 +1,18 @@
-// The slowest requests one by one, of all paths or of chosen ones. The API filters them.
+// The slowest paths, and the slowest requests one by one, of all paths or of chosen ones. The API filters them.
 
 import { question } from './api.js';
 import { card } from './card.js';
 import { choice } from './choice.js';
 import { attr, button, el, labelled, show, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
-import { plural, visible } from './format.js';
-import { requestColumns } from './requests.js';
-import { state } from './state.js';
-import { Table } from './table.js';
+import { duration, moment, plural, visible } from './format.js';
+import { requestTable } from './requests.js';
+import { isZoomed, range, seconds, state } from './state.js';
+import { contextColumn, numberColumn, requestsColumn, statistic, Table } from './table.js';
 
 const ROWS = 100;
 const PER_PATH = '5'; // unless another number is chosen, so that one path does not fill the table
-const HOURS = Object.entries({ '': 'This hour and the last', hour: 'This hour', last_hour: 'Last hour' });
+const PATHS = 8;
 const ENDS = ['failed', '5xx', '4xx', '3xx', '2xx', 'error', 'panicked', 'cancelled', 'body_aborted', 'body_failed'];
 const nameOf = (end) => (end === 'error' ? 'Service error' : end[0].toUpperCase() + end.slice(1).replace('_', ' '));
 const STATUSES = [['', 'Any status'], ...ENDS.map((end) => [end, nameOf(end)])];
@@ -29,15 +29,20 @@ const KEPT =
  * @param {object} page the functions that screens call
  */
 export function mount(root, page) {
-	const requests = new Table({
-		name: 'slowest-requests',
-		caption: 'Slowest requests',
+	const requests = requestTable(true, { name: 'slowest-requests', caption: 'Slowest requests', href: true });
+	const paths = new Table({
+		name: 'slowest-paths',
+		caption: 'Slowest paths',
 		href: true,
-		columns: requestColumns(true),
-		key: (row) => `${row.ended} ${row.duration} ${row.instance} ${row.context} ${row.trace_id}`,
+		columns: [
+			contextColumn(),
+			...['p95', 'p99', 'mean'].map(statistic),
+			numberColumn('max', 'Max', duration),
+			requestsColumn(),
+		],
+		key: (row) => row.context,
 	});
 	const field = filterField(page);
-	const hours = choice(page, 'name', 'Hour');
 	const statuses = choice(page, 'status', 'Status');
 	const instances = choice(page, 'instance', 'Instance');
 	const perPath = choice(page, 'per', 'At most');
@@ -45,23 +50,30 @@ export function mount(root, page) {
 	const note = el('span', 'muted');
 	attr(note, 'role', 'status');
 	note.title = KEPT;
-	const clear = button('Clear filters', () => page.go({ context: '', q: '', status: '', instance: '', name: '' }));
-	const filters = el('div', 'bar', context, field, statuses.node, instances.node, perPath.node, hours.node, clear);
+	const clear = button('Clear filters', () => page.go({ context: '', q: '', status: '', instance: '' }));
+	const filters = el('div', 'bar', context, field, statuses.node, instances.node, perPath.node, clear);
 	const parts = [labelled(filters, 'Filters', 'group'), requests.node];
+	root.append(card('slowest-paths', 'Slowest paths, by p95', { parts: [paths.node] }));
 	root.append(card('slowest-requests', 'Slowest requests', { head: [note], parts }));
 	const isFiltered = () => Boolean(state.context || state.q || state.status || state.instance);
 	return {
 		questions: () => ({
 			requests: question('slowest_requests', {
 				...{ context: state.context, q: state.q, status: state.status, instance: state.instance },
-				window: state.name || 'both_hours',
+				...range(),
 				per_path: state.per === 'all' ? '' : state.per || PER_PATH,
 				limit: ROWS,
 			}),
+			paths: question('paths', {
+				...range(),
+				kind: 'http',
+				sort: 'p95',
+				q: state.context || state.q,
+				limit: PATHS,
+			}),
 		}),
-		draw({ requests: slow }, now, { refused }) {
+		draw({ requests: slow, paths: slowest }, now, { refused }) {
 			showFilter(field);
-			hours.draw(HOURS);
 			statuses.draw(STATUSES);
 			perPath.draw(PER_PATHS);
 			const known = (slow?.instances ?? []).map((name) => [name, visible(name)]);
@@ -69,15 +81,20 @@ export function mount(root, page) {
 			show(context, state.context !== '');
 			text(context, `Only ${visible(state.context)} ✕`);
 			labelled(context, `Only ${visible(state.context)}: remove this filter`);
-			show(clear, isFiltered() || state.name !== '');
+			show(clear, isFiltered());
 			const rows = slow ? slow.requests.slice() : [];
 			requests.draw(rows, rows.length ? '' : (refused.requests ?? nothing(isFiltered())));
-			text(note, rows.length ? summary(slow) : '');
+			const begin = isZoomed() ? state.from : now - seconds();
+			const since = slow?.kept_since > begin + 60 ? `kept since ${moment(slow.kept_since, now)}` : '';
+			text(note, [rows.length && summary(slow), since].filter(Boolean).join(', '));
+			if (!slowest) return;
+			paths.draw(slowest.paths, slowest.total ? '' : 'No requests in this range');
+			page.complete(slowest, slowest.total > 0);
 		},
 	};
 }
 
-const nothing = (isFiltered) => (isFiltered ? `No such request is listed. ${KEPT}.` : 'No requests in this time');
+const nothing = (isFiltered) => `No ${isFiltered ? 'such request' : 'request of this range'} is listed. ${KEPT}.`;
 
 /** The number of shown requests, their total, and the lists that were searched. */
 function summary({ requests, total, lists, lists_in_all: listsInAll }) {

@@ -13,9 +13,11 @@ const SHARED = {
 	range: '',
 	from: 0,
 	to: 0,
+	against: '',
 	precision: 0,
 	refresh: 2,
 	utc: 0,
+	unit: '',
 	log: 1,
 	heat: 0,
 	hide: '',
@@ -62,6 +64,8 @@ export function parse(fragment) {
 	}
 	if (!Object.hasOwn(RANGES, state.range)) state.range = '';
 	if (state.from >= state.to || state.from > Date.now() / 1000 + DAY) state.from = state.to = 0;
+	if (!/^(yesterday|week_ago|\d{1,12})$/.test(state.against)) state.against = '';
+	if (state.unit !== 'second') state.unit = '';
 	if (!REFRESH.includes(state.refresh)) state.refresh = SHARED.refresh;
 	if (!config.precisions?.includes(state.precision)) state.precision = 0;
 	if (state.order !== 'asc') state.order = '';
@@ -129,6 +133,13 @@ export const isOffered = (name) => RANGES[name] <= Math.max(ALWAYS_KEPT, history
 export function range() {
 	return isZoomed() ? { from: state.from, to: state.to } : { window: rangeName() };
 }
+
+/** The state's range, and the time that it is compared with, as parameters of the API. */
+export const compared = () => ({ ...range(), against: state.against });
+
+/** The name of the time that the range is compared with. `before`: the name of the time before the range. */
+export const againstName = (before) =>
+	state.against ? ({ yesterday: 'yesterday', week_ago: 'a week ago' }[state.against] ?? 'the chosen time') : before;
 
 /** The length of the state's range, in seconds. */
 export const seconds = () => (isZoomed() ? state.to - state.from : RANGES[rangeName()]);

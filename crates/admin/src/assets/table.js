@@ -4,14 +4,16 @@ import { offerExport } from './card.js';
 import { contextParts } from './context.js';
 import { headline, level, standingOn } from './change.js';
 import { attr, button, el, fill, labelled, meter, say, show, sync, text } from './dom.js';
-import { NONE, delta, duration, isNumber, percent, plural, sense, visible } from './format.js';
+import { NONE, delta, duration, grouped, isNumber, perUnit, percent, plural, rateOf } from './format.js';
+import { sense, visible } from './format.js';
 import { link } from './state.js';
 import { ENOUGH } from './tiles.js';
 
 /**
  * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is the exported value; `sort`
  * makes the heading a button; `title` explains it. The first column names the row. `href` makes a click on a row open
- * its link. `allRows()` resolves to the rows of all pages, for a file.
+ * its link. `details(cell, row)` draws what the button `.opener` opens below its row. `allRows()` resolves to the rows
+ * of all pages, for a file.
  */
 export class Table {
 	#columns;
@@ -20,6 +22,7 @@ export class Table {
 	#body = el('tbody');
 	#note = el('p', 'note');
 	#headers = new Map();
+	#opened = new Set(); // keys of rows
 
 	constructor({ name, caption, columns, ...options }) {
 		this.#columns = columns;
@@ -32,6 +35,7 @@ export class Table {
 		scroll.tabIndex = 0;
 		this.node = el('div', 'table', scroll, this.#note);
 		offerExport(caption, name, this.node, async () => this.exported(await options.allRows?.()));
+		if (options.details) this.#body.addEventListener('click', (event) => this.#toggle(event));
 		if (options.href) this.#body.addEventListener('click', (event) => this.#open(event));
 	}
 
@@ -42,6 +46,14 @@ export class Table {
 		if (sort) cell.firstChild.dataset.sort = id;
 		this.#headers.set(id, cell);
 		return cell;
+	}
+
+	/** Opens or closes the details of a row. */
+	#toggle({ target }) {
+		if (!target.closest('.opener')) return;
+		const { key } = target.closest('tr').dataset;
+		if (!this.#opened.delete(key)) this.#opened.add(key);
+		this.draw(this.#rows, this.#note.textContent);
 	}
 
 	/** Opens the row also for a click outside the link, unless the click ends a selection of text. */
@@ -68,21 +80,27 @@ export class Table {
 	/** Draws the rows, at most `most` of them, or `note` instead. */
 	draw(rows, note = '', most = rows.length) {
 		this.#rows = rows;
-		const { key, mark } = this.#options;
+		const { key, mark, details } = this.#options;
+		const isOpen = (row) => this.#opened.has(key(row));
+		const shown = rows.slice(0, most).flatMap((row) => (isOpen(row) ? [row, { detailsOf: row }] : [row]));
+		const keyOf = (row) => (row.detailsOf ? `${key(row.detailsOf)} details` : key(row));
 		const update = (node, row) => {
+			if (row.detailsOf) return details(node.firstChild, row.detailsOf);
 			attr(node, 'data-key', key(row));
 			mark?.(node, row);
 			this.#columns.forEach(({ draw, text: words }, at) => {
 				if (draw) draw(node.children[at], row);
 				else text(node.children[at], words(row));
 			});
+			if (details) attr(node.querySelector('.opener'), 'aria-expanded', isOpen(row));
 		};
-		sync(this.#body, rows.slice(0, most), key, () => this.#create(), update, true);
+		sync(this.#body, shown, keyOf, (row) => this.#create(row.detailsOf), update, !details);
 		say(this.#note, note);
 		show(this.table.parentNode, rows.length > 0 || note === '');
 	}
 
-	#create() {
+	#create(isDetails) {
+		if (isDetails) return el('tr', 'details', Object.assign(el('td'), { colSpan: this.#columns.length }));
 		const cells = this.#columns.map(({ id, label, className }, at) => {
 			const cell = el(at === 0 ? 'th' : 'td', className ?? '');
 			if (at === 0) cell.scope = 'row';
@@ -106,6 +124,7 @@ export class Table {
 
 /** The link to the screen of a row or a change. */
 export const linkTo = ({ context, instance = '', kind = '' }) => {
+	if (kind === 'timer' && context === 'queue') return linkTo({ context: '<queue>' });
 	if (context !== '<all>') return link({ screen: 'path', context, kind: kind === 'timer' ? kind : '' });
 	return link(instance ? { screen: 'instance', context: instance } : { screen: 'health' });
 };
@@ -178,6 +197,15 @@ export function numberColumn(id, label, format, { value = (row) => row[id], ...o
 		...options,
 	};
 }
+
+/** The column of the rate of requests or runs; a file has their number. @returns {any} */
+export const requestsColumn = (label = 'Requests', options = {}) => ({
+	...numberColumn('count', label, grouped, options),
+	draw(cell, row) {
+		text(cell, perUnit(rateOf(row.per_second, 1)));
+		attr(cell, 'title', `${grouped(row.count)} in all`);
+	},
+});
 
 /**
  * A column of words, or of a ratio without them, coloured by `level(row)`: "good", "bad" or null.

@@ -1,8 +1,9 @@
 // The tiles: the figures of a window, each with its change against the window before.
 
 import { attr, el, labelled, show, text } from './dom.js';
-import { config } from './state.js';
-import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plural, rate, sense } from './format.js';
+import { againstName, config } from './state.js';
+import { NONE, count, delta, duration, grouped, isNumber, moment, perUnit, percent } from './format.js';
+import { plural, rateOf, sense } from './format.js';
 
 const { requests, p99 } = config.enough;
 
@@ -17,6 +18,7 @@ const share = (part) => percent(part, 1);
 const TILES = [
 	{ name: 'requests', of: 'count', label: 'Requests', better: 0, format: count },
 	{ name: 'mean', of: 'mean', label: 'Mean', better: -1, format: duration },
+	{ name: 'queue', of: 'queue', label: 'In the queue', better: -1, format: duration },
 	...['p50', 'p95', 'p99'].map((of) => ({
 		name: of,
 		of,
@@ -46,15 +48,22 @@ export class Tiles {
 		for (const { node } of this.tiles) text(node.firstChild, node.firstChild.textContent.replace('Requests', noun));
 	}
 
-	/** `window`: the figures, with those of `before`; `length`: the name of the range. */
-	draw(window, { now, target, length }) {
-		const { before } = window;
+	/**
+	 * `length`: the name of the range; `longer`: the change that makes requests wait longer in the queue.
+	 * @param {any} figures those of the window and of `before`; the wait in `queue` is no part of the times
+	 * @param {any} about
+	 */
+	draw({ queue, ...given }, { now, target, length, longer }) {
+		const { mean: wait = null, change: by } = queue ?? {};
+		const before = given.before && { ...given.before, queue: wait / by };
+		const window = { ...given, before, queue: wait, change: { ...given.change, queue: by } };
+		const optional = { target, queue: wait };
 		if (!isNumber(window.count)) throw new TypeError('window.count');
 		for (const tile of this.tiles) {
-			const value = window[tile.of];
+			const value = (tile.name === 'queue' && longer?.now) || window[tile.of];
 			const old = before && !tile.isNow ? before[tile.of] : null;
 			const few = ENOUGH[tile.name] > window.count && window.count > 0;
-			show(tile.node, tile.name !== 'target' || isNumber(target));
+			show(tile.node, !(tile.name in optional) || isNumber(optional[tile.name]));
 			if (tile.name === 'target' && isNumber(target)) {
 				text(tile.node.firstChild, `Below ${duration(target, true)}`);
 				attr(tile.node, 'title', `Requests that succeeded within ${duration(target, true)}`);
@@ -68,29 +77,33 @@ export class Tiles {
 				text(tile.node.firstChild, `${tile.label}${error}`);
 				attr(tile.node, 'title', error ? title : null);
 			}
-			this.#drawDelta(tile, { value, old, window, few, length, now });
+			this.#drawDelta(tile, { value, old, window, few, length, now, longer });
 		}
 	}
 
-	#drawDelta(tile, { value, old, window, few, length, now }) {
+	#drawDelta(tile, { value, old, window, few, length, now, longer }) {
 		const { before } = window;
 		const ratio = window.change?.[tile.of]; // counts are compared per recorded second
 		let words = '';
 		let side = 0;
 		let title = null;
 		if (tile.isNow) words = 'now';
-		else if (few) words = `only ${plural(window.count, 'request')}`;
+		else if (tile.name === 'queue' && longer) {
+			words = `+${duration(longer.now - longer.then)} since ${moment(longer.since, now)}`;
+			title = `${duration(window.queue)} in the whole ${length}`;
+			side = -1;
+		} else if (few) words = `only ${plural(window.count, 'request')}`;
 		else if (tile.isShare ? isNumber(window.change?.mean) && isNumber(value) && isNumber(old) : isNumber(ratio)) {
 			const by = tile.isShare ? value - old : ratio - 1;
 			words = tile.isShare ? points(by) : delta(ratio);
 			const isClear = tile.isShare ? Math.abs(by) >= 0.001 : sense(ratio) !== null;
 			side = isClear ? Math.sign(by) * tile.better : 0;
 			const part = before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : '';
-			const when = `${moment(before.from, now)} – ${moment(before.to, now)}`;
-			title = `${tile.format(old)} in the ${length} before, ${when}${part}`;
+			const when = `${moment(before.from, now)} – ${moment(before.to, before.from)}`;
+			title = `${tile.format(old)} ${againstName(`in the ${length} before`)}, ${when}${part}`;
 			if (before.complete < 0.995) words = `≈ ${words}`;
 		} else if (tile.name === 'errors') words = plural(window.errors, 'error');
-		const beside = tile.name === 'requests' && `${rate(window.per_second)}/s`;
+		const beside = tile.name === 'requests' && perUnit(rateOf(window.per_second, 1));
 		text(tile.delta, [beside, words].filter(Boolean).join(' · '));
 		attr(tile.delta, 'title', title);
 		attr(tile.delta, 'data-sense', side > 0 ? 'good' : side < 0 ? 'bad' : null);

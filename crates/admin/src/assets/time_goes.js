@@ -17,14 +17,14 @@ export const perRequest = {
 	level: (row) => (row.repeated ? 'bad' : null),
 };
 
-/** computing 3 ms (+12%), waiting 42 ms (2.4×); a poll held a worker for 180 ms at most */
+/** computing 3 ms (+12%), waiting 42 ms (2.4×); longest poll 180 ms */
 function computing({ polls, change }) {
 	if (!isNumber(polls?.computing)) return '';
 	const part = (name) => {
 		const changed = delta(change?.[name]);
 		return `${name} ${duration(polls[name])}${changed && ` (${changed})`}`;
 	};
-	const longest = isNumber(polls.longest) ? `; a poll held a worker for ${duration(polls.longest)} at most` : '';
+	const longest = isNumber(polls.longest) ? `; longest poll ${duration(polls.longest)}` : '';
 	return `${part('computing')}, ${part('waiting')}${longest}`;
 }
 
@@ -49,20 +49,20 @@ export function timeGoes(noTimers = NO_TIMERS) {
 					cell.firstChild.classList.toggle('muted', row.own === true);
 				},
 			},
-			shareColumn('Share', { title: 'Of the time of the requests' }),
+			shareColumn('Share', { title: 'The share of the time of the requests' }),
 			numberColumn('time', 'Time', duration),
 			numberColumn('before', 'Before', duration),
 			ratioColumn('change', 'Change', {
 				words: (row) => delta(row.change) || (row.before === null && row.compared ? 'new' : ''),
 			}),
 			ratioColumn('error_share', 'Errors', {
-				title: 'Of the runs of the timer, on all pages',
+				title: 'The share of the timer’s runs that fail, on all pages',
 				value: (row) => row.error_share ?? null,
 				words: (row) => (row.errors > 0 ? percent(row.error_share, 1) : ''),
 				level: (row) => (row.failing ? 'bad' : null),
 			}),
 			ratioColumn('per_request', 'Calls', {
-				title: 'Calls per request. More than 20 are marked: a query for each row of another, usually',
+				title: 'Calls per request. More than 20 are marked: usually one query per row of another query',
 				...perRequest,
 			}),
 		],
@@ -82,7 +82,7 @@ export function timeGoes(noTimers = NO_TIMERS) {
 			);
 			if (rows.length) {
 				const untimed = { own: true, share: own.untimed_share, change: own.untimed_change };
-				rows.push(row(untimed, 'time outside of timers', own.untimed_per_request, then?.untimed_per_request));
+				rows.push(row(untimed, 'not in any timer', own.untimed_per_request, then?.untimed_per_request));
 			}
 			rows.sort((a, b) => b.time - a.time);
 			if (own.queue) {
@@ -92,7 +92,7 @@ export function timeGoes(noTimers = NO_TIMERS) {
 			table.draw(rows, rows.length ? '' : requests > 0 ? noTimers : 'No requests in this time');
 			text(note, rows.length ? label : '');
 			const repeated = now.filter((timer) => timer.repeated).map(repetition);
-			say(repeats, repeated.length ? `${repeated.join('; ')}: a query for each row of another?` : '');
+			say(repeats, repeated.length ? `${repeated.join('; ')}: probably one query per row of another query` : '');
 		},
 	};
 }

@@ -3,7 +3,7 @@
 import { TimeChart } from './chart.js';
 import { el, retried } from './dom.js';
 import { headline } from './change.js';
-import { count, duration } from './format.js';
+import { duration, perUnit, rateOf, unitName } from './format.js';
 import { question } from './api.js';
 import { isCoarse, range, seconds, state } from './state.js';
 import { offerExport } from './card.js';
@@ -41,14 +41,15 @@ export class Trends {
 	#drawn; // what `draw` was given
 
 	/** `page`: the functions that change the state. `name`: the prefix of exported files. `kind`: "http" or "timer". */
-	constructor(page, name, kind = 'http') {
+	constructor(page, name, kind = 'http', titles = [kind === 'timer' ? 'Calls' : 'Requests', 'Latency']) {
 		this.page = page;
 		this.kind = kind;
-		this.title = kind === 'timer' ? 'Calls' : 'Requests';
+		this.title = titles[0];
+		this.latency = titles[1];
 		this.name = name;
 		this.node = el('div', 'pair', this.#hits, this.#latency);
 		this.#offer(this.#hits, 'hits', this.title);
-		this.#offer(this.#latency, 'latency', 'Latency');
+		this.#offer(this.#latency, 'latency', this.latency);
 	}
 
 	#offer(root, key, title) {
@@ -76,7 +77,7 @@ export class Trends {
 		for (const { chart } of this.#charts.values()) chart.remove();
 	}
 
-	#chart(root, name, title, kind, series, format) {
+	#chart(root, name, title, kind, series, format, unit) {
 		const shape = series.map((one) => one.key).join();
 		const known = this.#charts.get(name);
 		if (known?.shape === shape) return known.chart;
@@ -84,7 +85,7 @@ export class Trends {
 		const hadFocus = root.contains(document.activeElement);
 		root.replaceChildren();
 		const offers = kind === 'lines' ? 'heat log' : '';
-		const chart = chartOf(this.page, root, { title, kind, series, format, name, offers });
+		const chart = chartOf(this.page, root, { title, kind, series, format, unit, name, offers });
 		this.#charts.set(name, { chart, shape });
 		if (hadFocus) root.querySelector('.plot').focus({ preventScroll: true });
 		return chart;
@@ -110,10 +111,10 @@ export class Trends {
 		this.#drawn = [answers, given];
 		const common = shownBy({ marks, changes: changes.map((one) => ({ at: one.since, text: headline(one) })), now });
 		const stack = (answer, kinds, value, why) =>
-			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, count).update({
+			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, perUnit, unitName).update({
 				...common,
 				...bounds(answer, now),
-				values: valuesOf(answer.points, kinds, value),
+				values: valuesOf(answer.points, kinds, (...of) => rateOf(value(...of), answer.precision)),
 				why,
 			});
 		const { outcomes, hits, mean, heat } = answers;
@@ -124,7 +125,7 @@ export class Trends {
 			const errors = new Map(answers.errors.points);
 			const failed = (start) => errors.get(start) ?? 0;
 			const value = ({ key }, n, start) => (key === 'ok' ? Math.max(n - failed(start), 0) : failed(start));
-			stack(hits, ERRORS, value, 'of such slices, only errors are told apart');
+			stack(hits, ERRORS, value, 'slices of this length keep only errors apart');
 		}
 		if (heat && !this.#layer) this.#loading ??= this.#load();
 		this.#layer?.update(answers, given);
@@ -132,12 +133,12 @@ export class Trends {
 		const series = times ?? mean;
 		if (!series) return;
 		const shown = times ? LATENCY : LATENCY.slice(0, 1);
-		this.#chart(this.#latency, 'latency', 'Latency', 'lines', LATENCY, duration).update({
+		this.#chart(this.#latency, 'latency', this.latency, 'lines', LATENCY, duration).update({
 			...common,
 			...bounds(series, now),
 			values: valuesOf(series.points, shown, ({ key }, value) => (times ? value[key] : value)),
 			counts: times ? countsOf(series.points) : null,
-			why: times ? '' : 'of such slices, only the mean is kept',
+			why: times ? '' : 'slices of this length keep only the mean',
 			log: state.log === 1,
 			heat: state.heat,
 			layer: heat?.slices.length ? this.#layer : null,
@@ -161,7 +162,10 @@ export const chartOf = (page, figure, options) =>
 
 /** The content of an exported file of a chart. */
 export function exportedChart({ state: shown }, name) {
-	return { name, ...(shown.layer ? shown.layer.exported() : chartRows(shown)) };
+	if (shown.layer) return { name, ...shown.layer.exported() };
+	const { columns, rows } = chartRows(shown);
+	const unit = shown.unit ? `_${shown.unit()}` : '';
+	return { name, columns: columns.map((column, at) => (at > 0 ? column + unit : column)), rows };
 }
 
 /** The view of the charts: the hidden series, the charts shown as tables, and the time zone. */

@@ -1,12 +1,12 @@
 // The changes of a path: the size, the start, the confidence, the suspects, and the verdict on a deploy.
 
-import { cost, explanation, headline, isOfAll, level, since, sure, values } from './change.js';
+import { acknowledgement } from './acknowledge.js';
+import { cost, explanation, headline, isOfAll, level, since, sure, values, where } from './change.js';
 import { attr, el, labelled, say, sync, text } from './dom.js';
 import { duration, moment, span, visible } from './format.js';
 import { instanceLink } from './instances.js';
 import { state } from './state.js';
 import { linkTo } from './table.js';
-import { taker } from './taking.js';
 
 /**
  * The ongoing changes or, without any, the last one that has ended, in a sentence each. A timer is not compared with
@@ -19,27 +19,26 @@ export function changePanel(page, { isTimer = false } = {}) {
 	node.dataset.panel = 'change';
 	return {
 		node,
-		/** `timers`: the page's timers; the API says which of them fail more often than before. */
-		draw(changes, marks, now, log, timers = []) {
+		draw(changes, marks, now, log) {
 			const stand = changes.filter((one) => one.stands);
 			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
 			const shown = stand.length ? stand : last ? [last] : [];
 			const create = () => line(page);
 			sync(lines, shown, 'id', create, (node, one) => {
 				const [label, start, figures, certainty, , suspect, links] = node.children;
-				node.taker.draw(one, now);
+				node.form.draw(one, now);
 				const path = isTimer ? `${visible(one.context)}: ` : '';
-				const where = one.instance ? ` on ${visible(one.instance)}` : '';
-				const pages = isOfAll(one) ? `, all pages${where}` : '';
-				text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${pages}`);
+				const pages = isOfAll(one) ? ', all pages' : '';
+				text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${pages}${where(one)}`);
 				attr(label, 'data-level', one.stands ? level(one) : null);
 				const during = `from ${moment(one.since, now)} to ${moment(one.ended, now)}`;
 				text(start, one.ended ? during : since(one, now));
 				text(figures, figuresOf(one));
 				text(certainty, sure(one));
-				text(suspect, explanation(one, marks, now, timers));
+				text(suspect, explanation(one));
 				const looks = instancesOf(one).map((instance) => [instance, instanceLink(instance)]);
-				if (isTimer && one.context !== '<queue>') looks.push([one.context, linkTo({ context: one.context })]);
+				if (isTimer) looks.push([one.context, linkTo({ context: one.context })]);
+				if (one.context === '<queue>' && state.context !== '<queue>') looks.push(['the queue', linkTo(one)]);
 				sync(links, looks, 0, 'a', (anchor, [name, href]) => {
 					text(anchor, `Look at ${visible(name)}`);
 					attr(anchor, 'href', href);
@@ -62,17 +61,17 @@ export function changePanel(page, { isTimer = false } = {}) {
 
 /** The sentences of a change, empty at first, with the button that acknowledges it. */
 function line(page) {
-	const by = taker(page);
+	const form = acknowledgement(page);
 	const [start, figures, certainty, ...rest] = ['since', 'values', 'sure', 'suspect', 'links'].map((name) =>
 		el('span', name),
 	);
-	const node = el('li', '', el('strong', 'change'), start, figures, certainty, by.node, ...rest);
-	return Object.assign(node, { taker: by });
+	const node = el('li', '', el('strong', 'change'), start, figures, certainty, form, ...rest);
+	return Object.assign(node, { form });
 }
 
-/** The instances that a change concerns or suspects, except the one of this screen. */
+/** The instance that a change concerns or suspects, except that of this screen. Several are listed below it. */
 function instancesOf({ instance, suspects: known = [] }) {
-	const named = known.filter((one) => one.kind === 'instance').map((one) => one.instance);
+	const named = known.filter((one) => one.kind === 'instance' && one.count === 1).map((one) => one.instances[0]);
 	const all = new Set(instance ? [instance, ...named] : named);
 	if (state.screen === 'instance') all.delete(state.context);
 	return [...all];

@@ -60,8 +60,8 @@ export function week() {
 			shift = Math.floor(offset);
 			const zone = `UTC${shift ? `${shift > 0 ? '+' : '−'}${Math.abs(shift)}` : ''}`;
 			const weeks = Math.max(...recorded.map((one) => one.weeks));
-			const rounded = shift === offset ? '' : ', the nearest whole hour before yours';
-			const words = `requests per hour of ${plural(weeks, 'week')}, the latest weigh most`;
+			const rounded = shift === offset ? '' : ', your time zone in whole hours';
+			const words = `requests per hour of ${plural(weeks, 'week')}, recent weeks count most`;
 			text(note, `${words}; hours of ${zone}${rounded}`);
 			table.draw(DAYS.map((_, day) => ({ day })));
 		},

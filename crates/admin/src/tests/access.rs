@@ -61,6 +61,42 @@ async fn a_token_is_accepted_as_bearer_or_as_password() {
 }
 
 #[tokio::test]
+async fn a_read_only_token_reads_and_writes_nothing() {
+    let access = Access::token("writes").read_only_token("reads\n");
+    let accepted = ["Bearer reads", "Bearer writes", &basic("ada", "reads")];
+    accepts_only(access.clone(), &accepted, &["Bearer read", "Bearer "]).await;
+
+    let router = router_of(access);
+    for (authorization, may_write) in [("Bearer writes", "true"), ("Bearer reads", "false")] {
+        let headers = [
+            ("authorization", authorization),
+            ("content-type", "application/json"),
+        ];
+        let page = ask(&router, "/", &headers).await;
+        assert!(
+            page.body
+                .contains(&format!("&quot;may_write&quot;:{may_write}"))
+        );
+        for (method, uri) in [
+            (Method::POST, "/api/marks"),
+            (Method::POST, "/api/changes"),
+            (Method::DELETE, "/api/marks?id=1"),
+        ] {
+            let answered = ask_by(&router, method, uri, &headers).await;
+            assert_eq!(answered.status == 403, may_write == "false", "{uri}");
+            if may_write == "false" {
+                let error = &answered.json()["error"];
+                assert!(
+                    error
+                        .as_str()
+                        .is_some_and(|error| error.contains("read-only"))
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_user_and_its_password_are_accepted() {
     let right = basic("ops", "pa:ss");
     let accepted = [right.trim_end_matches('=').to_owned(), right];
@@ -133,18 +169,35 @@ async fn a_refused_request_learns_nothing() {
 
 #[test]
 fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
-    for access in [
-        Access::token(""),
-        Access::token(" \t"),
-        Access::basic("ops", ""),
-        Access::basic("a:b", "x"),
+    for (access, named) in [
+        (Access::token(""), "token"),
+        (Access::token(" \t"), "token"),
+        (Access::basic("ops", ""), "password"),
+        (Access::basic("a:b", "x"), "colon"),
+        (Access::token("a").read_only_token(" "), "read_only_token"),
+        (Access::token("a").read_only_token("a\n"), "the same token"),
+        (
+            Access::basic("a", "b").read_only_token("c"),
+            "only Access::token",
+        ),
+        (Access::open().read_only_token("c"), "only Access::token"),
+        (
+            Access::custom(|_| true).read_only_token("c"),
+            "only Access::token",
+        ),
     ] {
         let alone = router::<()>(source(), access.clone());
         for router in [alone, mounted(source(), access, "/pulse")] {
-            assert_eq!(router.expect_err("refused").field(), "access");
+            let error = router.expect_err("refused");
+            assert_eq!(error.field(), "access");
+            assert!(error.to_string().contains(named), "{error}");
         }
     }
-    for access in [Access::token("s3cret"), Access::basic("s3cret", "s3cret")] {
+    for access in [
+        Access::token("s3cret"),
+        Access::token("a").read_only_token("s3cret"),
+        Access::basic("s3cret", "s3cret"),
+    ] {
         assert!(!format!("{access:?}").contains("s3cret"));
     }
 }
@@ -162,6 +215,7 @@ fn a_weak_secret_causes_a_warning() {
     for access in [
         Access::token("change me"),
         Access::token("123456789012345\n"),
+        Access::token("1234567890123456").read_only_token("change me"),
         Access::basic("an operator", "change me"),
     ] {
         assert_eq!(logged(access.clone(), true), Vec::<String>::new());

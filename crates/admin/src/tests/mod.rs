@@ -310,7 +310,18 @@ pub(super) async fn call(router: &Router, method: Method, uri: &str) -> Answered
 
 /// Sends a GET with headers.
 pub(super) async fn ask(router: &Router, uri: &str, headers: &[(&'static str, &str)]) -> Answered {
+    ask_by(router, Method::GET, uri, headers).await
+}
+
+/// Sends a request with headers.
+pub(super) async fn ask_by(
+    router: &Router,
+    method: Method,
+    uri: &str,
+    headers: &[(&'static str, &str)],
+) -> Answered {
     let mut request = request(uri);
+    *request.method_mut() = method;
     for (name, value) in headers {
         let value = value.parse().expect("a header");
         request.headers_mut().append(*name, value);

@@ -93,17 +93,20 @@ async fn title_and_config(source: Source, access: Access) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn the_page_knows_who_may_write() {
+async fn the_page_knows_who_may_write_and_who_has_no_name() {
     let mut dashboard = source();
     dashboard.instance = None;
-    for (source, permission, may_write) in [
-        (source(), Permission::write(), true),
-        (source(), Permission::read(), false),
-        (dashboard, Permission::write(), false),
+    let ada = Permission::write().named("ada");
+    for (source, permission, may_write, asks_name) in [
+        (source(), Permission::write(), true, true),
+        (source(), ada, true, false),
+        (source(), Permission::read(), false, false),
+        (dashboard, Permission::write(), false, true),
     ] {
         let access = Access::custom(move |_| permission.clone());
         let (_, config) = title_and_config(source, access).await;
         assert_eq!(config["may_write"], may_write);
+        assert_eq!(config["asks_name"], asks_name);
     }
 }
 
@@ -119,6 +122,7 @@ async fn the_page_has_the_configuration() {
         "trace_url": null,
         "is_instance": true,
         "may_write": true,
+        "asks_name": true,
         "rankings": cfg!(feature = "rankings"),
         "row_cache": cfg!(feature = "row-cache"),
         "enough": { "requests": 20, "p99": 100 },

@@ -51,14 +51,21 @@ async fn each_answer_is_that_of_its_endpoint() {
     let mut statuses = Vec::new();
     for (ask, answer) in ASKS.iter().zip(answers) {
         let single = get(&router, &format!("/api/{ask}")).await;
+        let mut answer = answer.clone();
         let mut body = single.json();
+        if *ask == "health" {
+            // The figures of the process have changed between the two answers.
+            for body in [&mut body, &mut answer["body"]] {
+                assert!(body["cost"].take().is_object(), "{ask}");
+            }
+        }
         if single.status == 200 {
             let as_of = body.as_object_mut().expect("an object").remove("as_of");
             assert_eq!(as_of.as_ref(), Some(&screen["as_of"]), "{ask}");
         }
         statuses.push(single.status.as_u16());
         let expected = json!({"status": single.status.as_u16(), "body": body});
-        assert_eq!(answer, &expected, "{ask}");
+        assert_eq!(answer, expected, "{ask}");
     }
     assert_eq!(statuses[..12], [200; 12]);
     assert_eq!(statuses[12..], [404, 400, 404, 400]);

@@ -66,6 +66,7 @@ fn alive(instance: &str) -> AliveInstance {
         last_seen: NOW - 10,
         version: Some("1.4.2".into()),
         in_flight: Some(2),
+        paths: Vec::new(),
         skew: None,
         cleaning: None,
     }

@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use super::MINUTE;
 use crate::error::{Result, StoreErrorKind};
-use crate::store::{InstanceReports, RecordQuery, Store, marks};
+use crate::store::{InstanceReports, RecordQuery, SlowRequestQuery, Store, marks};
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::polls;
 use tower_pulse_detect::side_by_side::{self, Versions};
 use tower_pulse_detect::suspects::{self, Sides};
+use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::machine::{MachineMinute, was_delayed};
+use tower_pulse_model::mark::Mark;
 use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
-use tower_pulse_model::timer_sums::QUEUE;
 
 /// The time since a change is compared with this many seconds before the change.
 const PAST: i64 = 3_600;
@@ -27,36 +29,43 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
     // Only a change of a page has suspects among the instances and timers of that page. A change of one instance, of
     // all pages, or of the queue in front of the service has no such suspects.
-    let is_of_queue = *change.context == *QUEUED;
     let is_of_a_page =
-        *change.context != *ALL && !is_of_queue && change.kind != ChangeKind::Instance;
+        ![ALL, QUEUED].contains(&&*change.context) && change.kind != ChangeKind::Instance;
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)
         .collect();
-    let mut suspects = Vec::new();
     let mut timers = Vec::new();
     let reports = store.query().minute_reports(&minutes).await?;
+    let mut suspects: Vec<_> = suspects::own_instance(change).into_iter().collect();
+    let mut sides = Sides::default();
     if is_of_a_page {
-        let sides = sides(store, change, end).await?;
-        suspects.extend(instance(change, &sides, &reports));
-        // Timers are suspects only if no instance and no machine is one: on a slow instance, all timers take longer.
-        let is_of_speed = matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster);
-        let machines = machines(change, &suspects, &reports);
-        if suspects.is_empty() && machines.is_empty() && is_of_speed {
-            timers = timers_and_code(store, &sides, end).await?;
-            timers.extend(polls::computing_or_waiting(
-                &sides,
-                is_one_delayed(&reports),
-            ));
+        let page = ContextId::new(Kind::Http, change.context.clone());
+        let mut found = self::sides(store, change, vec![page], end).await?;
+        sides = found.pop().unwrap_or_default();
+        let minutes: Vec<_> = reports.iter().map(|of| of_page(change, of)).collect();
+        suspects.extend(suspects::instances(change.kind, &sides, &minutes));
+        if change.kind == ChangeKind::Surging {
+            suspects.push(suspects::traffic(&sides, &minutes));
         }
-        suspects.extend(machines);
     }
-    if is_of_queue {
-        timers.push(suspects::whole_timer(change, QUEUE));
-    }
-    suspects.extend(suspects::own_instance(change));
-    if !is_of_a_page && !is_of_queue {
-        suspects.extend(machines(change, &suspects, &reports));
+    let is_of_one = (suspects.iter()).any(|one| matches!(one, Suspect::Instance { count: 1, .. }));
+    let has_machines = add_machines(change, &mut suspects, &reports);
+    if is_of_a_page {
+        match change.kind {
+            ChangeKind::Failing => timers.extend(failures(store, change, &sides, end).await?),
+            // Timers are no suspects if one instance or a machine is: on a slow instance, all timers take longer.
+            ChangeKind::Slower | ChangeKind::Faster if !is_of_one && !has_machines => {
+                timers = timers_and_code(store, &sides, end).await?;
+                // The figures of the timer, or of the instances, stand before.
+                let is_brief = timers
+                    .iter()
+                    .chain(&suspects)
+                    .any(|one| !matches!(one, Suspect::Code { .. }));
+                let is_delayed = is_one_delayed(&reports);
+                timers.extend(polls::computing_or_waiting(&sides, is_delayed, is_brief));
+            }
+            _ => {}
+        }
     }
     suspects.extend(deploys(store, change, &minutes).await?);
     suspects.append(&mut timers);
@@ -64,59 +73,73 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
     Ok(())
 }
 
-/// The samples of a change's context before and since the change.
-async fn sides(store: &dyn Store, change: &Change, end: i64) -> Result<Sides> {
+/// The samples of contexts before a change and since.
+async fn sides(
+    store: &dyn Store,
+    change: &Change,
+    contexts: Vec<ContextId>,
+    end: i64,
+) -> Result<Vec<Sides>> {
     let query = RecordQuery {
-        contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
+        contexts,
         width: FINEST.seconds,
         tier: FINEST,
         now: end,
     };
     let records = store.query().records(&query).await?;
-    let records: Vec<_> = records.into_iter().flatten().collect();
-    Ok(Sides::new(&records, change.since, end, PAST))
+    let sides = |records: &Vec<_>| Sides::new(records, change.since, end, PAST);
+    Ok(records.iter().map(sides).collect())
 }
 
 fn id_of(change: &Change) -> RecordId {
     RecordId::new(Kind::Http, &change.context)
 }
 
-/// The instance that the change comes from.
-fn instance(change: &Change, sides: &Sides, reports: &[InstanceReports]) -> Option<Suspect> {
+/// The sums of each instance on the page of a change, in one minute.
+fn of_page<'a>(
+    change: &Change,
+    reports: &'a InstanceReports,
+) -> Vec<(&'a Arc<str>, &'a Aggregate)> {
     let id = id_of(change);
-    let minutes = reports.iter().map(|reports| {
-        let of_context = reports.iter().filter_map(|(instance, of)| {
-            let (_, sums) = of.contexts.iter().find(|(other, _)| *other == id)?;
-            Some((instance, sums))
-        });
-        of_context.collect()
+    let of_page = reports.iter().filter_map(|(instance, of)| {
+        let (_, sums) = of.contexts.iter().find(|(other, _)| *other == id)?;
+        Some((instance, sums))
     });
-    suspects::instance(change.kind, sides, &minutes.collect::<Vec<_>>())
+    of_page.collect()
 }
 
-/// The machines that may make everything slow. If the change comes from one instance, only its machine may be a
-/// suspect. Otherwise machines are suspects only if at least half of the fleet's machines are delayed.
-fn machines(change: &Change, suspects: &[Suspect], reports: &[InstanceReports]) -> Vec<Suspect> {
+/// Adds the machines that may make everything slow, and returns whether there are some. If the change comes from some
+/// instances, only their machines may be suspects. Machines of several instances are suspects only if at least half of
+/// them are delayed.
+fn add_machines(change: &Change, suspects: &mut Vec<Suspect>, reports: &[InstanceReports]) -> bool {
     if !matches!(change.kind, ChangeKind::Slower | ChangeKind::Instance) {
-        return Vec::new();
+        return false;
     }
-    let suspected = suspects.iter().find_map(|suspect| match suspect {
-        Suspect::Instance { instance, .. } => Some(instance),
+    let named = suspects.iter().find_map(|suspect| match suspect {
+        Suspect::Instance { instances, .. } => Some(&**instances),
         _ => None,
     });
-    let one = change.instance.as_ref().or(suspected);
-    let machines = machine_minutes(reports, one);
-    suspects::machines(&machines, one.is_some())
+    let minutes = machine_minutes(reports, named);
+    let machines = suspects::machines(&minutes, named.is_some_and(|named| named.len() == 1));
+    let has_some = !machines.is_empty();
+    match change.kind {
+        // The change names the instance, so its machine is the only suspect.
+        ChangeKind::Instance if has_some => *suspects = machines,
+        _ if has_some => suspects.extend(machines),
+        _ => suspects::add_load(suspects, &minutes),
+    }
+    has_some
 }
 
-/// The minutes of the machines of all instances, or of one.
+/// The minutes of the machines of these instances; `None` for all.
 fn machine_minutes(
     reports: &[InstanceReports],
-    one: Option<&Arc<str>>,
+    named: Option<&[Arc<str>]>,
 ) -> Vec<(Arc<str>, Vec<MachineMinute>)> {
     let mut machines = Vec::new();
     for (instance, of) in reports.iter().flatten() {
-        if let Some(machine) = of.machine.filter(|_| one.is_none_or(|one| one == instance)) {
+        let is_wanted = named.is_none_or(|named| named.contains(instance));
+        if let Some(machine) = of.machine.filter(|_| is_wanted) {
             sorted::entry(&mut machines, instance.clone(), Vec::new).push(machine);
         }
     }
@@ -137,30 +160,28 @@ async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<
         Err(error) if error.kind() == StoreErrorKind::Unexpected => Vec::new(),
         marks => marks?,
     };
-    let mut deploys = suspects::deploys(change.since, &marks);
-    if *change.context == *ALL || *change.context == *QUEUED || deploys.is_empty() {
-        return Ok(deploys);
+    let near = suspects::marks_near(change.since, &marks);
+    if near.is_empty() {
+        return Ok(Vec::new());
     }
-    let records = store.query().version_records(minutes).await?;
-    deploys.retain_mut(|suspect| {
-        let Suspect::Deploy {
-            version: Some(version),
-            side_by_side,
-            ..
-        } = suspect
-        else {
-            return true;
-        };
+    let is_of_a_page = *change.context != *ALL && *change.context != *QUEUED;
+    let records = match is_of_a_page {
+        true => store.query().version_records(minutes).await?,
+        false => Vec::new(),
+    };
+    let side_by_side = |mark: &Mark| {
         let mut versions = Versions::default();
         for of_minute in &records {
-            versions.add_minute(version, of_minute);
+            versions.add_minute(mark.version.as_ref()?, of_minute);
         }
-        let compared = versions.compare(id_of(change));
-        let ratio = compared.and_then(|compared| suspects::ratio_of(change.kind, &compared));
-        *side_by_side = ratio;
-        ratio.is_none_or(|ratio| suspects::is_confirmed(change.ratio, ratio))
+        suspects::ratio_of(change.kind, &versions.compare(id_of(change))?)
+    };
+    let deploys = near.into_iter().filter_map(|mark| {
+        let ratio = side_by_side(mark);
+        let is_suspect = ratio.is_none_or(|ratio| suspects::is_confirmed(change.ratio, ratio));
+        is_suspect.then(|| suspects::deploy(mark, change.since, ratio))
     });
-    Ok(deploys)
+    Ok(deploys.collect())
 }
 
 /// The timers that account for a part of the change, and the code outside of all timers.
@@ -168,13 +189,52 @@ async fn timers_and_code(store: &dyn Store, sides: &Sides, end: i64) -> Result<V
     if !sides.now.timers.cover_some() {
         return Ok(Vec::new());
     }
-    let index = store.query().record_index(end).await?;
-    let names = index.contexts.into_iter();
-    let names = names.filter(|context| context.kind == Kind::Timer);
-    let names: HashMap<RecordId, Arc<str>> = names
-        .map(|context| (RecordId::new(Kind::Timer, &context.name), context.name))
-        .collect();
+    let names = timer_names(store, end).await?;
     Ok(suspects::timers_and_code(sides, |id| {
         names.get(&id).cloned()
     }))
+}
+
+async fn timer_names(store: &dyn Store, now: i64) -> Result<HashMap<RecordId, Arc<str>>> {
+    let contexts = store.query().record_index(now).await?.contexts.into_iter();
+    let timers = contexts.filter(|context| context.kind == Kind::Timer);
+    Ok(timers
+        .map(|context| (RecordId::new(Kind::Timer, &context.name), context.name))
+        .collect())
+}
+
+/// The timer that fails within the requests of a failing page, and the newest failed requests since the change began.
+async fn failures(
+    store: &dyn Store,
+    change: &Change,
+    page: &Sides,
+    end: i64,
+) -> Result<Option<Suspect>> {
+    let mut timers = page.now.timers.clone();
+    timers.limit();
+    let mut of_timers = Vec::new();
+    if !timers.is_empty() {
+        let names = timer_names(store, end).await?;
+        let names: Vec<_> = (timers.iter())
+            .filter_map(|(id, _)| names.get(&id).cloned())
+            .collect();
+        let contexts = names.iter();
+        let contexts = contexts.map(|name| ContextId::new(Kind::Timer, name.clone()));
+        let sides = sides(store, change, contexts.collect(), end).await?;
+        of_timers = names.into_iter().zip(sides).collect();
+    }
+    let mut failed = Vec::new();
+    for hour in [hour_of(end), hour_of(end) - HOUR] {
+        let query = SlowRequestQuery {
+            contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
+            hour,
+        };
+        for list in store.query().slow_requests(&query).await? {
+            let failures = list
+                .failed()
+                .filter(|one| one.ended >= 1_000 * change.since);
+            failed.extend(failures.cloned());
+        }
+    }
+    Ok(suspects::failures(&of_timers, failed))
 }

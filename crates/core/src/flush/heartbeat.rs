@@ -48,6 +48,7 @@ impl Flusher {
             at: self.skew.now_seconds(self.clock()),
             every: self.heartbeat_period().as_secs(),
             in_flight: self.recorder.recording.in_flight(),
+            paths: self.recorder.paths_in_flight(self.clock().now_seconds()),
             dropped: self.recorder.drain.drain_stats().dropped.requests,
             version,
             skew: self.skew.seconds(),

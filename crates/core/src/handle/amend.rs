@@ -33,7 +33,7 @@ impl Handle {
         by: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Change, AmendError>> {
         Box::pin(self.in_time(
-            "the change may still be taken or given back",
+            "the change may still be acknowledged, or its acknowledgement withdrawn",
             Box::pin(async move {
                 let journal = self.amended()?;
                 let by = by.map(|by| Acknowledgement::new(by, self.clock().now_seconds()));
@@ -139,7 +139,7 @@ impl Handle {
 
 fn too_many_acknowledged() -> AmendError {
     AmendError::Conflict(format!(
-        "{MAX_ACKNOWLEDGED} changes are taken already: give one back first"
+        "{MAX_ACKNOWLEDGED} changes are acknowledged already: withdraw one acknowledgement first"
     ))
 }
 

@@ -9,7 +9,8 @@ use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, Warning, conditions, texts};
 use crate::flush::FlushStatus;
 use crate::health::{
-    ChangeHealth, FlushHealth, Health, QueueHealth, RecordingHealth, Status, StoreHealth,
+    ChangeHealth, CostHealth, FlushHealth, Health, QueueHealth, RecordingHealth, Status,
+    StoreHealth,
 };
 use crate::recorder::FlushCounters;
 use crate::skew::skew_warning;
@@ -74,6 +75,11 @@ impl Stages {
                 store_resets: counters.store_resets,
             },
             cleaning: lock(&self.flusher.cleaning).clone(),
+            cost: CostHealth {
+                recorder_bytes: self.recorder.bytes(),
+                task_seconds_per_minute: self.busy.per_minute(),
+                ..CostHealth::default()
+            },
             fold: flush.fleet.fold_health(fold.is_leader),
             changes,
             store: StoreHealth {

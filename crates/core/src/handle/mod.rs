@@ -62,6 +62,7 @@ struct Stages {
     store: Arc<dyn Store>,
     judge: Arc<Judge>,
     options: HandleOptions,
+    busy: Arc<crate::task::BusyTime>,
     watch: conditions::Watch,
     queue_since: health::QueueSince,
     #[cfg(feature = "row-cache")]

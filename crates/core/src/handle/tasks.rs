@@ -11,7 +11,7 @@ use crate::machine;
 use crate::recorder::Recorder;
 use crate::skew;
 use crate::store::Store;
-use crate::task::{BoxFuture, Stop, Stopped, Task, boxed};
+use crate::task::{BoxFuture, BusyTime, Stop, Stopped, Task, boxed};
 
 /// Contexts in addition to those of the application: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
@@ -69,6 +69,7 @@ impl Stages {
             leaderless,
         );
         let folder = Arc::new(folder);
+        let busy = Arc::new(BusyTime::new(clock.clone()));
         let judge = Judge::new(store.clone(), clock, folder.clone(), recorder.clone());
         Self {
             recorder,
@@ -77,6 +78,7 @@ impl Stages {
             store,
             judge: Arc::new(judge),
             options,
+            busy,
             watch: Default::default(),
             queue_since: Default::default(),
             #[cfg(feature = "row-cache")]
@@ -123,7 +125,7 @@ impl Stages {
         let heartbeat = (self.flusher.clone()).heartbeat_at_intervals(stopped.admission());
         let judge = self.judge.clone().judge_at_intervals(stopped.admission());
         let stoppable = |name, future| Task::new(name, stopped.clone().run(future));
-        vec![
+        let tasks = vec![
             stoppable("drain", boxed(self.recorder.clone().drain_each_second())),
             Task::new("flush", flush),
             stoppable("fold", boxed(fold)),
@@ -135,6 +137,8 @@ impl Stages {
                 "clean",
                 boxed(cleaner.clean_at_intervals(stopped.admission())),
             ),
-        ]
+        ];
+        let measured = tasks.into_iter().map(|task| task.measured(&self.busy));
+        measured.collect()
     }
 }

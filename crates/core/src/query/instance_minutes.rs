@@ -9,6 +9,7 @@ mod pace;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -19,6 +20,7 @@ use super::coop_budget::CoopBudget;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::{InstanceReports, Store};
+use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{InstanceMinute, REPORTED_MINUTES};
@@ -32,6 +34,12 @@ const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
 /// Number of minutes that are read at once.
 const MINUTES_AT_ONCE: usize = 4;
+
+/// The ratio above which an instance is slow, so that it does not count among the others: it would make them look fast.
+const SLOW: f64 = 1.1;
+
+/// The number of standard errors by which the ratio of a slow instance exceeds [`SLOW`].
+const SURE: f64 = 3.0;
 
 /// Approximate bytes of a context or an instance, without its packed sums.
 const PER_CONTEXT: usize = 96;
@@ -49,10 +57,51 @@ pub struct InstanceSums {
 
 impl InstanceSums {
     /// The time of the instance's requests, divided by the time that they would have taken at the mean of the other
-    /// instances on the same context in the same minute. `None` if either side has fewer than 10 requests, or if there
-    /// is only one minute.
+    /// instances on the same context in the same minute. Slow instances do not count among the others. `None` if either
+    /// side has fewer than 10 requests, or if there is only one minute.
     pub fn ratio(&self) -> Option<f64> {
         self.pace.ratio()
+    }
+
+    /// Whether the instance is slower than the others, beyond chance.
+    fn is_slow(&self) -> bool {
+        let times = AccessTimeStats::from(&self.sums.times);
+        let spread = times.stddev().zip(times.mean());
+        let error = spread.map_or(f64::INFINITY, |(stddev, mean)| {
+            stddev / mean / times.count.sqrt()
+        });
+        let lowest = self.ratio().map(|ratio| ratio * (1.0 - SURE * error));
+        lowest.is_some_and(|lowest| lowest > SLOW)
+    }
+}
+
+/// The runtime and the process of an instance over some minutes. A sum has the number of minutes that it adds up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MachineSums {
+    cpu: (f64, u32),
+    delay: (f64, u32),
+    /// The longest scheduling delay, in microseconds.
+    worst_delay: Option<u64>,
+}
+
+impl MachineSums {
+    fn add(&mut self, minute: &MachineMinute) {
+        let delay = minute.delay_micros.map(|micros| micros as f64 / 1e6);
+        for ((sum, minutes), figure) in [
+            (&mut self.cpu, minute.cpu_share()),
+            (&mut self.delay, delay),
+        ] {
+            *sum += figure.unwrap_or(0.0);
+            *minutes += u32::from(figure.is_some());
+        }
+        self.worst_delay = self.worst_delay.max(minute.worst_delay_micros);
+    }
+
+    /// The mean share of the CPUs' time, the mean of the median scheduling delays, and the longest delay, in seconds.
+    pub fn figures(&self) -> [Option<f64>; 3] {
+        let mean = |(sum, minutes): (f64, u32)| (minutes > 0).then(|| sum / f64::from(minutes));
+        let worst = self.worst_delay.map(|micros| micros as f64 / 1e6);
+        [mean(self.cpu), mean(self.delay), worst]
     }
 }
 
@@ -63,6 +112,8 @@ pub(super) struct InstanceMinutes {
     /// The maximum size of the cached minutes, in bytes.
     most_bytes: usize,
     state: Mutex<State>,
+    /// The size of the cached minutes at the last question, in bytes.
+    pub(super) held_bytes: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -133,6 +184,7 @@ impl InstanceMinutes {
             clock,
             most_bytes,
             state: Mutex::default(),
+            held_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -146,14 +198,52 @@ impl InstanceMinutes {
         context: Option<RecordId>,
         created: i64,
     ) -> Result<Vec<(Arc<str>, InstanceSums)>, StoreError> {
-        let mut reading = self.reading(minutes, created).await;
+        Ok(self.comparison(minutes, context, created).await?.0.0)
+    }
+
+    /// Compares the instances with each other, then again without the slow ones, which are returned too.
+    async fn comparison(
+        &self,
+        minutes: Range<i64>,
+        context: Option<RecordId>,
+        created: i64,
+    ) -> Result<(Comparison, Vec<Arc<str>>), StoreError> {
         let mut budget = CoopBudget::new(&self.clock);
-        let mut comparison = Comparison::default();
-        while let Some((minute, cached)) = reading.next().await? {
-            comparison.add(minute, cached, context);
-            budget.yield_if_spent().await;
+        let mut slow = Vec::new();
+        loop {
+            let mut comparison = Comparison::default();
+            let mut reading = self.reading(minutes.clone(), created).await;
+            while let Some((minute, cached)) = reading.next().await? {
+                comparison.add(minute, cached, context, &slow);
+                budget.yield_if_spent().await;
+            }
+            let found = comparison.slow();
+            if found.is_empty() || !slow.is_empty() {
+                return Ok((comparison, slow));
+            }
+            slow = found;
         }
-        Ok(comparison.0)
+    }
+
+    /// The machines of all instances over these minutes, by name. `created` is the start of the store's generation.
+    ///
+    /// Cancel safe: minutes that were read are kept.
+    pub(super) async fn machines(
+        &self,
+        minutes: Range<i64>,
+        created: i64,
+    ) -> Result<Vec<(Arc<str>, MachineSums)>, StoreError> {
+        let mut reading = self.reading(minutes, created).await;
+        let mut machines = Vec::new();
+        while let Some((_, cached)) = reading.next().await? {
+            for of in cached {
+                if let Some(minute) = &of.machine {
+                    let sums = sorted::entry(&mut machines, of.instance.clone(), Default::default);
+                    MachineSums::add(sums, minute);
+                }
+            }
+        }
+        Ok(machines)
     }
 
     /// Compares one instance with the others in these minutes. `created` is the start of the store's generation.
@@ -165,6 +255,7 @@ impl InstanceMinutes {
         instance: &str,
         created: i64,
     ) -> Result<BesideOthers, StoreError> {
+        let (_, slow) = self.comparison(minutes.clone(), None, created).await?;
         let mut reading = self.reading(minutes, created).await;
         let mut budget = CoopBudget::new(&self.clock);
         let mut beside = BesideOthers::default();
@@ -178,7 +269,7 @@ impl InstanceMinutes {
             }
             let others = || {
                 let others = cached.iter().filter(|of| *of.instance != *instance);
-                others.filter(|of| !of.contexts.is_empty())
+                others.filter(|of| !of.contexts.is_empty() && !slow.contains(&of.instance))
             };
             beside.add_minute(minute, own, others());
             for (id, context) in &own.contexts {
@@ -201,6 +292,7 @@ impl InstanceMinutes {
         }
         let cutoff = REPORTED_MINUTES.cutoff(now);
         state.retain(|minute| minute > cutoff);
+        self.held_bytes.store(state.bytes, Relaxed);
         let minutes: VecDeque<i64> = minutes.step_by(MINUTE as usize).collect();
         let due = minutes.iter().copied().filter(|of| state.is_due(*of, now));
         Reading {
@@ -333,11 +425,20 @@ impl CachedInstance {
 struct Comparison(Vec<(Arc<str>, InstanceSums)>);
 
 impl Comparison {
-    /// Adds a minute, which must be later than all minutes that were added before.
-    fn add(&mut self, start: i64, cached: &[CachedInstance], context: Option<RecordId>) {
-        let mut of_all: HashMap<RecordId, Times> = HashMap::new();
-        for (id, times) in cached.iter().flat_map(|instance| instance.times(context)) {
-            of_all.entry(id).or_default().add(times);
+    /// Adds a minute, which must be later than all minutes that were added before. The `slow` instances do not count
+    /// among the others.
+    fn add(
+        &mut self,
+        start: i64,
+        cached: &[CachedInstance],
+        context: Option<RecordId>,
+        slow: &[Arc<str>],
+    ) {
+        let mut in_line: HashMap<RecordId, Times> = HashMap::new();
+        let is_in_line = |of: &&CachedInstance| !slow.contains(&of.instance);
+        let counted = cached.iter().filter(is_in_line);
+        for (id, times) in counted.flat_map(|instance| instance.times(context)) {
+            in_line.entry(id).or_default().add(times);
         }
         for instance in cached {
             let Some(sums) = instance.sums(context) else {
@@ -351,8 +452,24 @@ impl Comparison {
             of.version.clone_from(&instance.version);
             of.busy.end = start.saturating_add(MINUTE);
             for (id, times) in instance.times(context) {
-                of.pace.add(start, times, of_all[&id].without(times));
+                let all = in_line.get(&id).copied().unwrap_or_default();
+                let own = if is_in_line(&instance) {
+                    times
+                } else {
+                    Times::default()
+                };
+                of.pace.add(start, times, all.without(own));
             }
+        }
+    }
+
+    /// The slow instances; none if fewer than two others are in line.
+    fn slow(&self) -> Vec<Arc<str>> {
+        let slow = self.0.iter().filter(|(_, of)| of.is_slow());
+        let slow: Vec<_> = slow.map(|(instance, _)| instance.clone()).collect();
+        match self.0.len() < slow.len() + 2 {
+            true => Vec::new(),
+            false => slow,
         }
     }
 }
@@ -387,11 +504,35 @@ mod tests {
     }
 
     fn ratios(minutes: &[Vec<CachedInstance>], context: Option<&str>) -> Vec<Option<f64>> {
-        let mut comparison = Comparison::default();
-        for (start, cached) in (0..).step_by(60).zip(minutes) {
-            comparison.add(start, cached, context.map(id));
-        }
+        let compared = |slow: &[Arc<str>]| {
+            let mut comparison = Comparison::default();
+            for (start, cached) in (0..).step_by(60).zip(minutes) {
+                comparison.add(start, cached, context.map(id), slow);
+            }
+            comparison
+        };
+        let comparison = compared(&compared(&[]).slow());
         comparison.0.iter().map(|(_, of)| of.ratio()).collect()
+    }
+
+    #[test]
+    fn slow_instances_do_not_make_the_others_look_fast() {
+        // The instances take these milliseconds for a request.
+        let ratios = |millis: &[u64]| {
+            let minutes = [0, 1].map(|_| {
+                let names = ["a", "b", "c", "d"].into_iter().zip(millis);
+                let of = names.map(|(name, millis)| minute(name, &[("x", 50, *millis)]));
+                of.collect()
+            });
+            let ratios = ratios(&minutes, None).into_iter();
+            ratios.map(Option::unwrap_or_default).collect::<Vec<_>>()
+        };
+        assert_eq!(ratios(&[10, 10, 30]), [1.0, 1.0, 3.0]);
+        assert_eq!(ratios(&[10, 10, 20, 30]), [1.0, 1.0, 2.0, 3.0]);
+        assert_eq!(ratios(&[10, 10, 10, 10]), [1.0; 4]);
+        // With fewer than two others in line, all others count.
+        assert_eq!(ratios(&[10, 20]), [0.5, 2.0]);
+        assert_eq!(ratios(&[10, 20, 20]), [0.5, 4.0 / 3.0, 4.0 / 3.0]);
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(super) enum Key {
     Marks,
     Versions(Arc<str>, Vec<i64>),
     Instances(Range<i64>, Option<RecordId>),
+    Machines(Range<i64>),
     BesideOthers(Range<i64>, Arc<str>),
 }
 

@@ -7,6 +7,7 @@
 // other programs) and `instance_minutes.rs` (the requests of each instance). `coop_budget.rs` lets other tasks run
 // during long work.
 
+mod against;
 pub mod answers;
 mod book;
 mod coop_budget;

@@ -75,6 +75,13 @@ impl Reads {
         }
     }
 
+    /// Approximate bytes of the cached answers whose size is bounded.
+    pub(super) fn bytes(&self) -> usize {
+        let flights = lock(&self.flights);
+        let last = flights.values().filter_map(|flight| flight.last.as_ref());
+        last.map(Answered::bytes).sum()
+    }
+
     /// Returns the last answer to `key` if it is fresh, or a new answer. `bytes` computes the approximate size of an
     /// answer; 0 if the size needs no bound. The waits for the lock and for the store together take at most the
     /// deadline. All answers to a key must have the same type.

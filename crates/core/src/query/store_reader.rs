@@ -3,13 +3,15 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::against::Against;
 use super::book::Book;
 use super::error::QueryError;
 use super::instance_minutes::beside_others::BesideOthers;
-use super::instance_minutes::{InstanceMinutes, InstanceSums};
+use super::instance_minutes::{InstanceMinutes, InstanceSums, MachineSums};
 use super::key::Key;
 use super::reads::{self, Reads};
 use super::source::Process;
@@ -109,6 +111,12 @@ impl StoreReader {
         }
     }
 
+    /// Approximate bytes of the windows, minutes and answers that are held.
+    pub fn held_bytes(&self) -> usize {
+        let (windows, minutes) = (&self.windows.held_bytes, &self.instance_minutes.held_bytes);
+        self.reads.bytes() + windows.load(Relaxed) + minutes.load(Relaxed)
+    }
+
     /// The current state of the fleet.
     pub async fn fleet(&self) -> Shared<FleetSnapshot> {
         let read = async { self.store.query().fleet(self.now()).await };
@@ -201,8 +209,22 @@ impl StoreReader {
         self.reads.get(key, WindowSums::bytes, read).await
     }
 
+    /// The sums of all contexts over a window, and over the window with which it is compared.
+    pub async fn compared(&self, window: Window, against: Against) -> Shared<WindowSums> {
+        let sums = self.window(window).await?;
+        let Some(other) = against.of(window, self.now()) else {
+            return Ok(sums);
+        };
+        let other = self.window(other).await?;
+        Ok(Arc::new(WindowSums {
+            contexts: sums.contexts.clone(),
+            now: sums.now.clone(),
+            before: other.now.clone(),
+        }))
+    }
+
     /// The sums of one context over a window, and over the window before it.
-    pub async fn window_of(
+    async fn window_of(
         &self,
         window: Window,
         context: &ContextId,
@@ -211,6 +233,24 @@ impl StoreReader {
         let window = window.rounded(tiers, self.now());
         let read = Box::pin(self.windows.context(window, tiers, context));
         self.reads.within(read).await
+    }
+
+    /// The sums of one context over a window, and over the window with which it is compared.
+    pub async fn compared_of(
+        &self,
+        window: Window,
+        against: Against,
+        context: &ContextId,
+    ) -> Result<[Aggregate; 2], QueryError> {
+        let [now, before] = self.window_of(window, context).await?;
+        let before = match against.of(window, self.now()) {
+            Some(other) => {
+                let [other, _] = self.window_of(other, context).await?;
+                other
+            }
+            None => before,
+        };
+        Ok([now, before])
     }
 
     /// The contexts within whose requests a timer ran in a window.
@@ -457,6 +497,13 @@ impl StoreReader {
         let read = self.instance_minutes.sums(minutes.clone(), id, created);
         let key = Key::Instances(minutes, id);
         self.reads.list(key, |(_, of)| of.sums.bytes(), read).await
+    }
+
+    /// The machines of all instances over the minutes that begin within `minutes`, by name.
+    pub async fn machines(&self, minutes: Range<i64>) -> Shared<Vec<(Arc<str>, MachineSums)>> {
+        let created = self.recorded_span().await?.generation;
+        let read = self.instance_minutes.machines(minutes.clone(), created);
+        self.reads.list(Key::Machines(minutes), |_| 0, read).await
     }
 
     /// One instance compared with the others in the minutes that begin within `minutes`.

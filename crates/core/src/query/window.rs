@@ -53,6 +53,8 @@ enum Asked {
     Last(i64),
     /// The time between two moments in Unix seconds, the later one excluded.
     Between(i64, i64),
+    /// Like `Between`, without the window before it.
+    Alone(i64, i64),
     /// A UTC hour by its distance from the current hour, which is 0.
     HoursAgo(i64),
 }
@@ -110,6 +112,11 @@ impl Window {
         Self(Asked::Between(from, to))
     }
 
+    /// The time between two moments, without the window before it.
+    pub(super) const fn alone(from: i64, to: i64) -> Self {
+        Self(Asked::Alone(from, to))
+    }
+
     /// The last `seconds` before now.
     pub(super) const fn seconds(seconds: i64) -> Self {
         Self(Asked::Last(seconds))
@@ -124,20 +131,21 @@ impl Window {
     /// share an answer.
     #[must_use]
     pub(super) fn rounded(self, tiers: Tiers, now: i64) -> Self {
-        match self.0 {
-            Asked::Between(..) => {
-                let slices = self.slices(tiers, now);
-                Self::of(slices.from, slices.to)
-            }
-            Asked::Last(_) | Asked::HoursAgo(_) => self,
-        }
+        let WindowSlices { from, to, .. } = self.slices(tiers, now);
+        Self(match self.0 {
+            Asked::Between(..) => Asked::Between(from, to),
+            Asked::Alone(..) => Asked::Alone(from, to),
+            moving => moving,
+        })
     }
 
     /// The bounds at `now`, not rounded.
     pub(super) fn bounds(self, now: i64) -> Range<i64> {
         match self.0 {
             Asked::Last(seconds) => now.saturating_sub(seconds)..now.saturating_add(1),
-            Asked::Between(from, to) => from..to.min(now.saturating_add(1)),
+            Asked::Between(from, to) | Asked::Alone(from, to) => {
+                from..to.min(now.saturating_add(1))
+            }
             Asked::HoursAgo(hours) => {
                 let from = hour_of(now) - hours * HOUR;
                 from..from + HOUR
@@ -158,7 +166,7 @@ impl Window {
         let is_retained = |slices: &WindowSlices| {
             let first = match self.0 {
                 Asked::Last(_) => slices.before().from,
-                Asked::Between(..) | Asked::HoursAgo(_) => slices.from,
+                Asked::Between(..) | Asked::Alone(..) | Asked::HoursAgo(_) => slices.from,
             };
             first >= slices.oldest(now)
         };
@@ -166,6 +174,19 @@ impl Window {
         let furthest = slices.clone().min_by_key(|slices| slices.oldest(now));
         let retained = slices.clone().find(is_retained).or(furthest);
         retained.unwrap_or_else(|| of_tier(TIERS[0]))
+    }
+
+    /// The slices that cover the window, and those that cover the window before it, which may be none.
+    pub(super) fn parts(self, tiers: Tiers, now: i64) -> [WindowSlices; 2] {
+        let slices = self.slices(tiers, now);
+        let before = match self.0 {
+            Asked::Alone(..) => WindowSlices {
+                to: slices.from,
+                ..slices
+            },
+            _ => slices.before(),
+        };
+        [slices, before]
     }
 }
 

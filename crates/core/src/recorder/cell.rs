@@ -95,7 +95,7 @@ pub(super) struct Cell {
 
 /// The copy of a cell that a drain makes, so that it can evaluate the cell after the shard is released.
 pub(super) struct Scratch {
-    times: DurationSums,
+    pub(super) times: DurationSums,
     outcomes: OutcomeCounts,
     measures: Measures,
     /// Outside the range of `times`, this array and those below hold leftovers of earlier copies.
@@ -123,6 +123,13 @@ impl Cell {
             failures: OnceLock::new(),
             censored: OnceLock::new(),
         })
+    }
+
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let optional = [&self.failures, &self.censored].into_iter();
+        let created = optional.filter(|buckets| buckets.get().is_some()).count();
+        size_of::<Self>() + created * size_of::<Buckets>()
     }
 
     /// Adds a sample and its measures. Only the thread that took the shard may call this.
@@ -175,6 +182,12 @@ impl Cell {
             _ => return,
         };
         part.get_or_init(|| Box::new(Buckets::new())).add(nanos);
+    }
+
+    /// The number of samples. Any thread may call this.
+    pub(super) fn samples(&self) -> u64 {
+        let outcomes = self.outcomes.iter();
+        outcomes.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Moves everything to `scratch`. Only the thread that took the shard may call this.

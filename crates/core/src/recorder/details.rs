@@ -1,4 +1,6 @@
-//! The trace id and the path of a request, which are recorded if it is slow or fails.
+//! The details of a request, which are recorded if it is slow or fails.
+
+use super::scope::RequestTimers;
 
 /// Which details of slow and failed requests are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,4 +25,8 @@ pub struct RequestDetails<'a> {
     pub trace_id: Option<&'a str>,
     /// The path without the query.
     pub path: Option<&'a str>,
+    /// The nanoseconds that the request has waited in front of this process, if the wait is known.
+    pub queue: Option<u64>,
+    /// The timers that ran within the request.
+    pub timers: Option<&'a RequestTimers>,
 }

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::cell::Scratch;
 use super::counter::CounterEntry;
 use super::flush_counters::FlushCounters;
+use super::in_flight::LastSeen;
 use super::minute_reports::ReportCollector;
 use super::slow_drain::SlowRequestDrain;
 use super::totals::{TargetTotals, Totals};
@@ -37,12 +38,12 @@ const CROWDED_IDS: usize = 1_000;
 
 /// The pending batch and the counts of the drain. No request takes its lock.
 pub struct Drain {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Notified when the batch has enough ids of a ranking to flush before the interval ends.
     pub pressure: Notify,
 }
 
-struct State {
+pub(super) struct State {
     pending: Batch,
     /// The second of the oldest sample that was taken and may not be in the store yet.
     taken_since: Option<i64>,
@@ -50,7 +51,7 @@ struct State {
     taken_marks: usize,
     flush: FlushCounters,
     totals: HashMap<ContextId, Totals>,
-    entries: Entries,
+    pub(super) entries: Entries,
     scratch: Box<Scratch>,
     all: Arc<str>,
     drained_at: i64,
@@ -60,12 +61,14 @@ struct State {
     overflowed: u64,
     slow: SlowRequestDrain,
     reports: ReportCollector,
+    /// The contexts in `entries.http`, as they were seen last.
+    pub(super) seen: Vec<LastSeen>,
 }
 
 /// Copies of the registries' entries, so that a drain holds no lock of a registry.
 #[derive(Default)]
-struct Entries {
-    http: Vec<Arc<ContextHandle>>,
+pub(super) struct Entries {
+    pub(super) http: Vec<Arc<ContextHandle>>,
     timers: Vec<Arc<ContextHandle>>,
     counters: Vec<Arc<CounterEntry>>,
 }
@@ -104,6 +107,7 @@ impl Drain {
                 overflowed: 0,
                 slow: SlowRequestDrain::new(now.div_euclid(SECOND)),
                 reports: ReportCollector::new(app_version),
+                seen: Vec::new(),
             }),
             pressure: Notify::new(),
         }
@@ -149,6 +153,11 @@ impl Drain {
     pub fn unsent_since(&self) -> Option<i64> {
         let state = lock(&self.state);
         earlier(state.pending.since, state.taken_since)
+    }
+
+    /// Approximate bytes of the pending batch.
+    pub fn pending_bytes(&self) -> usize {
+        lock(&self.state).pending.approximate_bytes()
     }
 
     /// The amounts in the pending batch.

@@ -5,12 +5,15 @@ use std::time::Duration;
 use super::cell::{Measured, Sample};
 use super::details::RequestDetails;
 use super::polls::{FirstPoll, Polled, RequestPolls};
+use super::scope::RequestTimers;
 use super::shards::thread_number;
 use super::slow::ListedRequest;
 use super::{ContextHandle, Ended, nanos_of};
 use crate::clock::Tick;
 use tower_pulse_model::context::RecordId;
+use tower_pulse_model::measures::{Measure, Measures};
 use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slow_request::RequestParts;
 use tower_pulse_model::timer_sums::TimerSums;
 
 impl ContextHandle {
@@ -19,6 +22,17 @@ impl ContextHandle {
     pub fn finish(&self, start: Tick, outcome: Outcome, error: bool) {
         let sample = Sample(self.nanos_since(start), outcome, error);
         self.cells.record(thread_number(), sample, []);
+    }
+
+    /// Counts a request that begins, on the thread of this number.
+    #[inline(always)]
+    pub fn begin(&self, thread: usize) {
+        self.cells.begin(thread);
+    }
+
+    /// Counts a request that began and is not recorded here.
+    pub fn abandon(&self) {
+        self.cells.abandon();
     }
 
     /// Records a request that began at `start`, had these polls, ends now, and is no longer in flight.
@@ -114,7 +128,7 @@ impl ContextHandle {
         let sample = Sample(nanos, ended.outcome, ended.is_error);
         self.cells.record(thread, sample, measured);
         if let Some(slow) = &self.slow {
-            slow.add(&self.cells, self.listed(nanos, ended, details));
+            slow.add(&self.cells, self.listed(nanos, ended, details, measured));
             // A drain may have unset the dirty bit since the sample was recorded.
             self.cells.touch();
         }
@@ -136,19 +150,37 @@ impl ContextHandle {
         if let Some(slow) = &self.slow
             && slow.has_room_for_failed()
         {
-            slow.add_failed(self.listed(nanos, ended, details));
+            slow.add_failed(self.listed(nanos, ended, details, measured));
             self.cells.touch();
         }
     }
 
     /// The list entry of a request that ends now.
-    fn listed(&self, nanos: u64, ended: Ended, details: &RequestDetails<'_>) -> ListedRequest {
+    fn listed(
+        &self,
+        nanos: u64,
+        ended: Ended,
+        details: &RequestDetails<'_>,
+        measured: impl Measured,
+    ) -> ListedRequest {
+        let mut polls = Measures::default();
+        measured.add_to(nanos, |measure, number| polls.add(measure, number));
+        let was_polled = polls.get(Measure::Polls) > 0;
+        let timers = details.timers.map(RequestTimers::parts);
+        let (timed, timers) = timers.unwrap_or_default();
         ListedRequest {
             nanos,
             ended_at: self.recording.clock().now_nanos().div_euclid(1_000_000),
             ended,
             trace_id: details.trace_id.map(Box::from),
             path: details.path.map(Box::from),
+            parts: RequestParts {
+                queue: details.queue,
+                computing: was_polled.then(|| polls.get(Measure::PollTime)),
+                longest_poll: polls.get(Measure::LongestPoll),
+                timed,
+                timers,
+            },
         }
     }
 }

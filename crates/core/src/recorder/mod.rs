@@ -5,8 +5,8 @@
 //! and `recording` (the state that all contexts share). Then read `timer`, `counter` and `ranking` (measurements of the
 //! application's own code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and
 //! `timer_cells` (which timers ran within which requests), `queue` (how long requests have waited in front of this
-//! process), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one), and `finish` (where a
-//! request ends). Last, read `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the
+//! process), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one), `finish` (where a
+//! request ends), and `in_flight` (which requests have not ended). Last, read `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the
 //! batch), `minute_reports` (the minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
@@ -18,6 +18,7 @@ mod drain;
 pub mod exemplars;
 mod finish;
 mod flush_counters;
+mod in_flight;
 mod interval_union;
 mod limits;
 mod minute_reports;
@@ -174,6 +175,14 @@ impl Recorder {
         self.http.len() + self.timers.len()
     }
 
+    /// Approximate bytes of the contexts, the counters and the pending batch.
+    pub fn bytes(&self) -> usize {
+        let context = |of: &ContextHandle| size_of_val(of) + of.name.len() + of.cells.bytes();
+        let counter = |of: &CounterEntry| size_of_val(of) + of.name.len();
+        let contexts = self.http.sum(context) + self.timers.sum(context);
+        contexts + self.counters.sum(counter) + self.drain.pending_bytes()
+    }
+
     /// A recorder without contexts of the application.
     pub fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
         let shards = Self::shards_of_this_machine();
@@ -256,6 +265,7 @@ impl Recorder {
             status: ended.status(),
         };
         let (thread, nanos) = (thread_number(), nanos_of(duration));
+        entry.begin(thread);
         entry.record_ended(thread, nanos, ended, &RequestDetails::default(), []);
     }
 

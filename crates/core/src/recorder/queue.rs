@@ -84,26 +84,29 @@ impl Queue {
 }
 
 impl QueueTime {
+    /// The wait in nanoseconds, if the header implies one.
+    pub fn nanos(&self) -> Option<u64> {
+        match self.wait {
+            Wait::Of(nanos) => Some(nanos),
+            Wait::Negative => Some(0),
+            Wait::TooLong | Wait::Unreadable => None,
+        }
+    }
+
     /// Records the wait of a request under its context. The request itself is recorded already.
     pub fn record(&self, context: &ContextHandle) {
         let counts = &context.recording().queue_counts;
         let add = |count: &AtomicU64| {
             count.fetch_add(1, Ordering::Relaxed);
         };
-        let nanos = match self.wait {
-            Wait::Of(nanos) => nanos,
-            Wait::Negative => {
-                add(&counts.negative);
-                0
-            }
-            Wait::TooLong => {
-                add(&counts.too_long);
-                return;
-            }
-            Wait::Unreadable => {
-                add(&counts.unreadable);
-                return;
-            }
+        match self.wait {
+            Wait::Of(_) => {}
+            Wait::Negative => add(&counts.negative),
+            Wait::TooLong => add(&counts.too_long),
+            Wait::Unreadable => add(&counts.unreadable),
+        }
+        let Some(nanos) = self.nanos() else {
+            return;
         };
         counts.timed.add(thread_number(), 1);
         let duration = Duration::from_nanos(nanos);

@@ -172,10 +172,10 @@ impl RecordingState {
         self.queue_counts.stats()
     }
 
-    /// Counts a request that begins.
+    /// Counts a request that begins, on the thread of this number.
     #[inline]
-    pub fn request_started(&self) {
-        self.in_flight.add(thread_number(), 1);
+    pub fn request_started(&self, thread: usize) {
+        self.in_flight.add(thread, 1);
     }
 
     /// Counts a request that ends.

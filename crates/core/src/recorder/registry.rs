@@ -77,6 +77,11 @@ impl<E> Registry<E> {
         self.read().by_name.len()
     }
 
+    /// The sum of a number over all entries.
+    pub(super) fn sum(&self, of: impl Fn(&E) -> usize) -> usize {
+        self.read().by_place.iter().map(|entry| of(entry)).sum()
+    }
+
     /// The entry that all names beyond the maximum share.
     pub(super) fn overflow(&self) -> Arc<E> {
         self.overflow.clone()

@@ -8,6 +8,8 @@ use super::timer_cells::MAX_LIVE;
 use crate::clock::Tick;
 use crate::task::lock;
 use tower_pulse_model::context::RecordId;
+use tower_pulse_model::order::keep_first;
+use tower_pulse_model::slow_request::{LISTED_TIMERS, TimerPart};
 use tower_pulse_model::timer_sums::{TimerSums, other};
 
 /// The timers of one request. A request without timers has no scope.
@@ -30,6 +32,7 @@ pub(super) struct Started {
 }
 
 /// The sums that the timers of a request add to its context, once the request is recorded.
+#[derive(Debug)]
 pub struct RequestTimers {
     covered: u64,
     sums: Vec<(RecordId, TimerSums)>,
@@ -98,6 +101,19 @@ impl Started {
 }
 
 impl RequestTimers {
+    /// The time that the timers cover, and those that cover the most.
+    pub(super) fn parts(&self) -> (u64, Vec<TimerPart>) {
+        let timers = self.sums.iter().map(|(timer, sums)| TimerPart {
+            timer: *timer,
+            count: sums.count,
+            covered: sums.covered,
+        });
+        let mut timers: Vec<_> = timers.collect();
+        keep_first(&mut timers, LISTED_TIMERS, |a, b| b.covered.cmp(&a.covered));
+        timers.shrink_to_fit();
+        (self.covered, timers)
+    }
+
     /// Adds the sums to the context of the request.
     pub fn add_to(self, entry: &ContextHandle) {
         // Without sums, no time is covered.

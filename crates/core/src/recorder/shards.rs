@@ -38,6 +38,12 @@ struct Shard {
     /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, so that a request reads it from a cache
     /// line that it accesses anyway.
     slow_from: std::sync::atomic::AtomicU64,
+    /// The requests that have begun.
+    begun: std::sync::atomic::AtomicU64,
+    /// The samples that were drained.
+    drained: std::sync::atomic::AtomicU64,
+    /// The longest of these, in nanoseconds.
+    longest: std::sync::atomic::AtomicU64,
 }
 
 /// Holds a shard that is taken. Dropping this guard leaves the shard [`FILLED`].
@@ -65,6 +71,9 @@ impl Shard {
             state: AtomicU8::new(EMPTY),
             cell: OnceLock::new(),
             slow_from: u64::MAX.into(),
+            begun: 0.into(),
+            drained: 0.into(),
+            longest: 0.into(),
         }
     }
 
@@ -105,6 +114,15 @@ impl Shard {
     }
 }
 
+/// The requests of a context since the start of the process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    pub(super) begun: u64,
+    pub(super) ended: u64,
+    /// The longest request that was drained, in nanoseconds.
+    pub(super) longest: u64,
+}
+
 /// The cells of one context. Clones share them.
 #[derive(Clone)]
 pub(super) struct Cells {
@@ -121,9 +139,40 @@ impl Cells {
         }
     }
 
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let cells = self.shards.iter().filter_map(|shard| shard.cell.get());
+        size_of_val(&*self.shards) + cells.map(|cell| cell.bytes()).sum::<usize>()
+    }
+
     /// Marks the context for the next drain.
     pub(super) fn touch(&self) {
         self.dirty_bit.set();
+    }
+
+    /// Counts a request that begins.
+    #[inline(always)]
+    pub(super) fn begin(&self, thread: usize) {
+        let shard = &self.shards[thread & (self.shards.len() - 1)];
+        shard.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that began here and will not end here.
+    pub(super) fn abandon(&self) {
+        self.shards[0].begun.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The requests so far. No drain may run at the same time.
+    pub(super) fn flow(&self) -> Flow {
+        let mut flow = Flow::default();
+        for shard in &*self.shards {
+            let undrained = shard.cell.get().map_or(0, |cell| cell.samples());
+            // After calls of `abandon`, the first shard may have less than nothing.
+            flow.begun = flow.begun.wrapping_add(shard.begun.load(Ordering::Relaxed));
+            flow.ended += shard.drained.load(Ordering::Relaxed) + undrained;
+            flow.longest = flow.longest.max(shard.longest.load(Ordering::Relaxed));
+        }
+        flow
     }
 
     /// Sets the shortest duration that [is slow](Self::is_slow). Initially, no duration is slow.
@@ -193,6 +242,9 @@ impl Cells {
             };
             cell.empty_into(scratch);
             drop(drained);
+            let (count, longest) = (scratch.times.count, scratch.times.max);
+            shard.drained.fetch_add(count, Ordering::Relaxed);
+            shard.longest.fetch_max(longest, Ordering::Relaxed);
             scratch.add_to(aggregate.get_or_insert_default());
         }
         aggregate

@@ -14,7 +14,7 @@ use super::Ended;
 use super::shards::Cells;
 use crate::task::lock;
 use tower_pulse_model::slow_request::{
-    FAILED_PER_SECOND, SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND,
+    FAILED_PER_SECOND, RequestParts, SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND,
 };
 
 /// A request on the list of its context.
@@ -26,6 +26,7 @@ pub(super) struct ListedRequest {
     pub(super) ended: Ended,
     pub(super) trace_id: Option<Box<str>>,
     pub(super) path: Option<Box<str>>,
+    pub(super) parts: RequestParts,
 }
 
 /// The longest durations of an hour, one for each request that may be listed as slow.
@@ -248,6 +249,7 @@ mod tests {
             },
             trace_id: None,
             path: None,
+            parts: RequestParts::default(),
         }
     }
 

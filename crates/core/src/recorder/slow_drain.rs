@@ -106,6 +106,7 @@ impl SlowRequestDrain {
             status: listed.ended.status.map(|status| status.as_u16()),
             trace_id: listed.trace_id,
             path: listed.path,
+            parts: listed.parts,
         }
     }
 
@@ -131,6 +132,7 @@ mod tests {
     use tower_pulse_model::context::{OVERFLOW, UNMATCHED};
     use tower_pulse_model::outcome::Outcome;
     use tower_pulse_model::slices::Merge;
+    use tower_pulse_model::slow_request::RequestParts;
 
     fn millis(requests: &[SlowRequest]) -> Vec<u64> {
         requests.iter().map(|r| r.nanos / 1_000_000).collect()
@@ -164,6 +166,7 @@ mod tests {
             status: None,
             trace_id: None,
             path: None,
+            parts: RequestParts::default(),
         };
         let of_root = list(&root());
         assert_eq!((of_root.len(), &of_root[0]), (5, &slowest_request));

@@ -10,7 +10,7 @@ use tower_pulse_detect::change::{Acknowledgement, Change};
 use tower_pulse_model::pack;
 
 /// The field of [`Table::Judgement`].
-pub const ACKNOWLEDGED_FIELD: &[u8] = b"taken";
+pub const ACKNOWLEDGED_FIELD: &[u8] = b"acknowledged";
 
 /// The maximum number of changes that may be acknowledged at the same time.
 pub const MAX_ACKNOWLEDGED: usize = 100;

@@ -8,7 +8,7 @@ use crate::store::StoreFuture;
 use tower_pulse_model::fleet::Fleet;
 use tower_pulse_model::pack::packed;
 use tower_pulse_model::recorded::Gap;
-use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::snapshot::{PathInFlight, Problem};
 
 /// An instance counts as alive for this number of seconds after its last heartbeat.
 pub const INSTANCE_TTL: i64 = 60;
@@ -113,6 +113,8 @@ pub struct Heartbeat {
     pub every: u64,
     /// Requests in flight.
     pub in_flight: i64,
+    /// The paths with requests in flight.
+    pub paths: Vec<PathInFlight>,
     /// Number of samples that were dropped since the instance started.
     pub dropped: u64,
     /// The version of the application.

@@ -1,55 +1,118 @@
 use super::*;
 use crate::tests::sums_of;
 use tower_pulse_model::context::Kind;
-use tower_pulse_model::timer_sums::TimerSums;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slow_request::{RequestParts, SlowRequest};
 
 /// The sums of requests, some of which failed.
 fn requests(count: u64, failed: u64) -> Aggregate {
     sums_of((0..count).map(|number| (1_000_000, number < failed)))
 }
 
-/// A page of which one in a hundred requests failed before.
-fn sides<'a>(now: impl IntoIterator<Item = &'a Aggregate>) -> Sides {
+/// The suspected instances as text. In each of two minutes, these requests come from `web-1`, `web-2` and so on.
+fn suspected(kind: ChangeKind, then: &Aggregate, now: &[Aggregate]) -> Option<String> {
+    let names: Vec<Arc<str>> = (1..=now.len()).map(|n| format!("web-{n}").into()).collect();
+    let minute: Vec<_> = names.iter().zip(now).collect();
     let mut sides = Sides {
-        then: requests(300, 3),
+        then: then.clone(),
         ..Sides::default()
     };
-    now.into_iter().for_each(|sums| sides.now.merge(sums));
-    sides
+    now.iter().for_each(|sums| sides.now.merge(sums));
+    let suspect = instances(kind, &sides, &[minute.clone(), minute])?;
+    let text = suspect.text().to_owned();
+    let Suspect::Instance {
+        instances,
+        count,
+        then,
+        now,
+        ratio,
+        share,
+        ..
+    } = suspect
+    else {
+        panic!("{suspect:?}");
+    };
+    assert_eq!(instances.len() as u64, count.min(3));
+    assert!((ratio / (now / then) - 1.0).abs() < 1e-9);
+    Some(format!("{text} ({ratio:.2}, {share:.2})"))
 }
 
-/// The suspected instance as text. Now, `failed` of 100 requests fail on each of three instances.
-fn suspected(failed: [u64; 3]) -> Option<String> {
-    let names = ["web-1", "web-2", "web-3"].map(Arc::<str>::from);
-    let sums = failed.map(|failed| requests(100, failed));
-    let minute: Vec<_> = names.iter().zip(&sums).collect();
-    let minutes = [minute.clone(), minute];
-    let suspect = instance(ChangeKind::Failing, &sides(&sums), &minutes)?;
-    Some(format!("{suspect:.2?}"))
+/// Now, these of 100 requests fail on each instance. Before, one of 100 failed.
+fn failing(failed: &[u64]) -> Option<String> {
+    let now: Vec<_> = failed.iter().map(|failed| requests(100, *failed)).collect();
+    suspected(ChangeKind::Failing, &requests(300, 3), &now)
+}
+
+/// Now, requests take these milliseconds on each instance. Before, requests took 20 ms.
+fn slower(millis: &[u64]) -> Option<String> {
+    let of = |millis: u64| sums_of(vec![(1_000_000 * millis, false); 100]);
+    let now: Vec<_> = millis.iter().map(|millis| of(*millis)).collect();
+    suspected(ChangeKind::Slower, &of(20), &now)
 }
 
 #[test]
 fn an_instance_is_suspected_of_what_only_it_has() {
-    let third = r#"Instance { instance: "web-3", ratio: 31.00, share: 1.00 }"#;
-    assert_eq!(suspected([1, 1, 31]).as_deref(), Some(third));
-    let second = r#"Instance { instance: "web-2", ratio: 6.14, share: 0.67 }"#;
-    assert_eq!(suspected([7, 43, 7]).as_deref(), Some(second));
+    let third = "web-3: 31 % fail, 1.0 % on web-1 and web-2 in the same minutes (31.00, 1.00)";
+    assert_eq!(failing(&[1, 1, 31]).as_deref(), Some(third));
+    let second = "web-2: 43 % fail, 7.0 % on web-1 and web-3 in the same minutes (6.14, 0.67)";
+    assert_eq!(failing(&[7, 43, 7]).as_deref(), Some(second));
     // Half of the change would be there without the instance.
-    assert_eq!(suspected([10, 10, 40]), None);
-    assert_eq!(suspected([11, 11, 11]), None);
+    assert_eq!(failing(&[10, 10, 40]), None);
+    assert_eq!(failing(&[11, 11, 11]), None);
     // The instances fail less often than before.
-    assert_eq!(suspected([0, 0, 1]), None);
+    assert_eq!(failing(&[0, 0, 1]), None);
+    assert_eq!(failing(&[30]), None);
 }
 
 #[test]
-fn an_instance_is_compared_with_those_of_the_same_minutes_only() {
+fn all_instances_that_have_the_change_are_named() {
+    let named = |millis: &[u64]| slower(millis).expect("some are named");
+    let two = named(&[40, 41, 20, 20]);
+    assert!(
+        two.starts_with("web-1 and web-2: 2.0 times web-3 and web-4 in the same minutes (2.0"),
+        "{two}"
+    );
+    let half = named(&[30, 20, 30, 20]);
+    assert!(
+        half.starts_with("web-1 and web-3: +48 % over web-2 and web-4 in the same minutes"),
+        "{half}"
+    );
+    let many = named(&[60, 60, 60, 60, 60, 20, 20, 20, 20, 20]);
+    let expected = "web-1, web-2, web-3 and 2 more: 3.0 times the other 5 in the same minutes";
+    assert!(many.starts_with(expected), "{many}");
+    // All are slower, and some even more.
+    assert_eq!(slower(&[60, 60, 40, 40]), None);
+    // No two sides are apart.
+    assert_eq!(slower(&[50, 45, 38, 33, 28, 24, 20]), None);
+    // A single instance is well: the change is not of some instances.
+    assert_eq!(slower(&[40, 40, 40, 40, 40, 40, 40, 20]), None);
+    // Instances with few requests do not count.
+    let few = sums_of(vec![(100_000_000, false); 9]);
+    let rest = sums_of(vec![(20_000_000, false); 100]);
+    let slow = sums_of(vec![(60_000_000, false); 100]);
+    let all = [few, slow, rest.clone(), rest.clone()];
+    let named = suspected(ChangeKind::Slower, &rest, &all).expect("one is named");
+    assert!(
+        named.starts_with("web-2: 3.0 times web-3 and web-4"),
+        "{named}"
+    );
+}
+
+#[test]
+fn instances_are_compared_in_the_same_minutes_only() {
     let [old, new, third] = ["old", "new", "third"].map(Arc::<str>::from);
     let (well, failing) = (requests(100, 1), requests(100, 40));
     let (old, new, third) = ((&old, &well), (&new, &failing), (&third, &well));
-    let sides = sides([&well, &failing]);
+    let mut sides = Sides {
+        then: requests(300, 3),
+        ..Sides::default()
+    };
+    for sums in [&well, &failing] {
+        sides.now.merge(sums);
+    }
     let is_suspected = |minutes: &[&[_]]| {
         let minutes: Vec<_> = minutes.iter().map(|of| of.to_vec()).collect();
-        instance(ChangeKind::Failing, &sides, &minutes).is_some()
+        instances(ChangeKind::Failing, &sides, &minutes).is_some()
     };
     // A process and its replacement share one minute, which is too few.
     assert!(!is_suspected(&[&[old], &[old, new], &[new], &[new]]));
@@ -120,18 +183,49 @@ fn the_figures_of_a_machine_are_medians() {
 }
 
 #[test]
+fn the_load_of_a_single_instance_is_told() {
+    let mut change = crate::tests::frozen::change();
+    let loaded = |change: &Change, minutes: &[(Arc<str>, Vec<MachineMinute>)]| {
+        let mut suspects = vec![own_instance(change).expect("it has an instance")];
+        add_load(&mut suspects, minutes);
+        suspects[0].text().to_owned()
+    };
+    let minutes = [("web-3".into(), vec![machine(Some(1), 300)])];
+    assert_eq!(
+        loaded(&change, &minutes),
+        "web-3: 3.0 times the others on the same pages, CPU 30 %, scheduling delay 1 ms"
+    );
+    // Nothing is known about its machine.
+    assert!(loaded(&change, &[]).ends_with("the same pages"));
+    change.instance = None;
+    assert_eq!(own_instance(&change), None);
+}
+
+#[test]
 fn marks_near_the_start_of_a_change_are_suspects() {
     let marks = [9_399, 9_400, 9_990, 10_005, 10_120, 10_121];
     let marks = marks.map(|at| Mark::of_text(at.to_string(), at, "deploy").expect("it is a mark"));
-    let expected = [("10005", -5), ("9990", 10), ("10120", -120), ("9400", 600)];
-    let expected = expected.map(|(mark, seconds_before)| Suspect::Deploy {
+    let expected = [
+        ("10005", -5, "deploy, as it began"),
+        ("9990", 10, "deploy, as it began"),
+        ("10120", -120, "deploy, 2 min after it began"),
+        ("9400", 600, "deploy, 10 min before it"),
+    ];
+    let expected = expected.map(|(mark, seconds_before, text)| Suspect::Deploy {
         mark: mark.into(),
-        text: "deploy".into(),
+        text: text.into(),
         version: None,
         seconds_before,
         side_by_side: None,
     });
-    assert_eq!(deploys(10_000, &marks), expected);
+    let near = marks_near(10_000, &marks).into_iter();
+    let near: Vec<_> = near.map(|mark| deploy(mark, 10_000, None)).collect();
+    assert_eq!(near, expected);
+    let beside = deploy(&marks[2], 10_180, Some(1.4));
+    assert_eq!(
+        beside.text(),
+        "deploy, 3 min before it, +40 % over the old version"
+    );
 }
 
 #[test]
@@ -162,10 +256,12 @@ fn versions_are_compared_by_what_has_changed() {
     assert_eq!(ratio_of(ChangeKind::Surging, &both), None);
 }
 
-/// A hundred requests of `millis` milliseconds, `covered` of which are within a timer.
-fn timed(millis: u64, covered: u64) -> Aggregate {
+/// A hundred requests of `millis` milliseconds, `covered` of which are within the runs of a timer.
+fn timed(millis: u64, covered: u64, runs: u64) -> Aggregate {
     let mut sums = sums_of([(1_000_000 * millis, false); 100]);
     let timer = TimerSums {
+        count: 100 * runs,
+        sum: 100_000_000 * covered,
         covered: 100_000_000 * covered,
         ..TimerSums::default()
     };
@@ -178,27 +274,143 @@ fn database() -> RecordId {
     RecordId::new(Kind::Timer, "db")
 }
 
-/// The suspects of a page as text. `then` and `now` are the milliseconds of a request, and those within a timer.
-fn in_code(then: (u64, u64), now: (u64, u64)) -> Vec<String> {
-    let [then, now] = [then, now].map(|(millis, covered)| timed(millis, covered));
+/// The suspects of a page as text. `then` and `now` are the milliseconds of a request, those within a timer, and the
+/// runs of the timer.
+fn by_runs(then: (u64, u64, u64), now: (u64, u64, u64)) -> Vec<String> {
+    let [then, now] = [then, now].map(|(millis, covered, runs)| timed(millis, covered, runs));
     let name = |id| (id == database()).then(|| "db".into());
     let suspects = timers_and_code(&Sides { then, now }, name).into_iter();
-    suspects.map(|suspect| format!("{suspect:.3?}")).collect()
+    suspects.map(|suspect| suspect.text().to_owned()).collect()
+}
+
+/// The same for a timer that runs once within each request.
+fn in_code(then: (u64, u64), now: (u64, u64)) -> Vec<String> {
+    by_runs((then.0, then.1, 1), (now.0, now.1, 1))
 }
 
 #[test]
 fn what_covers_the_difference_is_suspected() {
-    let figures =
-        |[then, now, share]: [f64; 3]| format!("then: {then:.3}, now: {now:.3}, share: {share:.3}");
-    let db = |of| format!("Timer {{ timer: \"db\", {} }}", figures(of));
-    let code = |of| format!("Code {{ {} }}", figures(of));
-    assert_eq!(in_code((100, 50), (200, 140)), [db([0.05, 0.14, 0.9])]);
-    assert_eq!(in_code((100, 50), (200, 50)), [code([0.05, 0.15, 1.0])]);
-    let both = [code([0.05, 0.11, 0.6]), db([0.05, 0.09, 0.4])];
+    let db = |now, then, share| {
+        format!("db, {now} ms a request instead of {then} ms, {share} % of the added time")
+    };
+    let code = |share| format!("your code outside of timers, {share} % of the added time");
+    assert_eq!(in_code((100, 50), (200, 140)), [db(140, 50, 90)]);
+    assert_eq!(in_code((100, 50), (200, 50)), [code(100)]);
+    let both = [code(60), db(90, 50, 40)];
     assert_eq!(in_code((100, 50), (200, 90)), both);
     // The timer became faster, so the code took more extra time than the whole slowdown; its share is limited to 100 %.
-    assert_eq!(in_code((100, 50), (200, 20)), [code([0.05, 0.18, 1.0])]);
+    assert_eq!(in_code((100, 50), (200, 20)), [code(100)]);
     // A page that became faster is explained by a timer that became faster.
-    assert_eq!(in_code((200, 140), (100, 50)), [db([0.14, 0.05, 0.9])]);
+    let saved = "db, 50 ms a request instead of 140 ms, 90 % of the saved time";
+    assert_eq!(in_code((200, 140), (100, 50)), [saved]);
     assert!(in_code((100, 50), (100, 90)).is_empty());
+}
+
+#[test]
+fn a_timer_that_runs_more_often_is_no_slower_timer() {
+    let repeated = "db, 41 times a request instead of 1, 2.0 ms each: more runs, not slower ones, 100 % of the added time";
+    assert_eq!(by_runs((10, 2, 1), (90, 82, 41)), [repeated]);
+    let new = "db, 41 times a request instead of 0, 2.0 ms each: more runs, not slower ones, 100 % of the added time";
+    assert_eq!(by_runs((10, 0, 0), (92, 82, 41)), [new]);
+    let both =
+        "db, 4 times a request instead of 2, 20 ms each instead of 5.0 ms, 100 % of the added time";
+    assert_eq!(by_runs((20, 10, 2), (90, 80, 4)), [both]);
+    // One run within each request is not more often than before.
+    let once = "db, 40 ms a request instead of 0 µs, 100 % of the added time";
+    assert_eq!(by_runs((10, 0, 0), (50, 40, 1)), [once]);
+}
+
+/// A failed request that ended at this second.
+fn failed(ended: i64, outcome: Outcome, status: Option<u16>) -> SlowRequest {
+    SlowRequest {
+        nanos: 1_000_000,
+        ended: 1_000 * ended,
+        context: "POST /checkout".into(),
+        instance: "web-1".into(),
+        outcome,
+        is_error: true,
+        status,
+        trace_id: None,
+        path: None,
+        parts: RequestParts::default(),
+    }
+}
+
+#[test]
+fn a_failing_timer_and_the_newest_statuses_are_named() {
+    let timer = |name: &str, then, now| {
+        let [then, now] = [then, now].map(|failed| requests(100, failed));
+        (Arc::from(name), Sides { then, now })
+    };
+    let (payment, wrapper) = (timer("payment", 4, 25), timer("whole", 3, 21));
+    let (well, always) = (timer("db", 1, 2), timer("flaky", 40, 45));
+    let text = |timers: &[_], failed: &[SlowRequest]| {
+        failures(timers, failed.to_vec()).map(|one| (one.timer().cloned(), one.text().to_owned()))
+    };
+    let gateway = |ended| failed(ended, Outcome::ServerError, Some(502));
+    let requests = [
+        gateway(30),
+        failed(40, Outcome::Panicked, Some(500)),
+        gateway(20),
+        failed(50, Outcome::BodyFailed, Some(200)),
+        failed(10, Outcome::ServerError, Some(503)),
+    ];
+    let all = [wrapper, payment, well.clone(), always.clone()];
+    let (named, says) = text(&all, &requests).expect("one fails");
+    assert_eq!(named.as_deref(), Some("payment"));
+    let fails = "payment, which fails in 25 % of its runs instead of 4.0 %";
+    assert_eq!(
+        says,
+        format!("{fails}; its newest failures: body_failed, panicked, 502")
+    );
+    assert_eq!(
+        text(&all, &[]).map(|(_, says)| says).as_deref(),
+        Some(fails)
+    );
+    let alone = text(&[well, always], &[gateway(10), gateway(20)]);
+    assert_eq!(alone, Some((None, "its newest failures: 502".to_owned())));
+    assert_eq!(text(&[], &[]), None);
+}
+
+/// What is said about a surge, in one minute. Each instance gets these requests, errors and 4xx.
+fn surge(then: (u64, u64, u64), now: &[(u64, u64, u64)], millis: u64) -> String {
+    let of = |(count, errors, client_errors): (u64, u64, u64), millis: u64| {
+        let mut sums = sums_of((0..count).map(|n| (1_000_000 * millis, n < errors)));
+        let moved = &mut sums.outcomes.counts;
+        moved[Outcome::Success as usize] -= client_errors;
+        moved[Outcome::ClientError as usize] += client_errors;
+        sums
+    };
+    let names: Vec<Arc<str>> = (1..=now.len()).map(|n| format!("web-{n}").into()).collect();
+    let all: Vec<_> = now.iter().map(|now| of(*now, millis)).collect();
+    let mut sides = Sides {
+        then: of(then, 20),
+        ..Sides::default()
+    };
+    all.iter().for_each(|sums| sides.now.merge(sums));
+    traffic(&sides, &[names.iter().zip(&all).collect()])
+        .text()
+        .to_owned()
+}
+
+#[test]
+fn a_surge_says_what_it_is_made_of() {
+    let alike = [(200, 2, 4); 4];
+    assert_eq!(
+        surge((200, 2, 4), &alike, 20),
+        "alike on all 4 instances; outcomes as before; latency as before"
+    );
+    let uneven = [(700, 7, 300), (100, 1, 0), (100, 1, 0), (100, 1, 0)];
+    let text = surge((200, 2, 4), &uneven, 50);
+    let (made, latency) = text.split_at(text.rfind("; ").expect("three parts"));
+    assert_eq!(made, "70 % of them on web-1; 30 % 4xx instead of 2.0 %");
+    assert!(
+        latency.starts_with("; p95 49 ms") && latency.ends_with(" instead of 20 ms"),
+        "{latency}"
+    );
+    // A single instance is not named.
+    assert_eq!(
+        surge((200, 2, 4), &[(900, 300, 18)], 20),
+        "33 % errors instead of 1.0 %; latency as before"
+    );
 }

@@ -22,7 +22,7 @@ use crate::pack::{
 use crate::ranking::RankingDelta;
 use crate::slice::{Precision, Precisions};
 use crate::slices::Slices;
-use crate::slow_request::{SlowRequest, SlowRequests};
+use crate::slow_request::{LISTED_TIMERS, RequestParts, SlowRequest, SlowRequests, TimerPart};
 use crate::tests::{http, list, record_of, spec, timer};
 use crate::timer_sums::TimerSums;
 
@@ -245,6 +245,37 @@ fn sixteen_timers_take_few_bytes() {
     assert!(timers <= 17 * 18 + 5, "{timers} bytes");
 }
 
+/// The parts of a request with this number of timers, each as large as it can be.
+fn parts(timers: usize) -> RequestParts {
+    let part = TimerPart {
+        timer: timer(7),
+        count: u64::MAX,
+        covered: u64::MAX,
+    };
+    RequestParts {
+        queue: Some(u64::MAX),
+        computing: Some(u64::MAX),
+        longest_poll: u64::MAX,
+        timed: u64::MAX,
+        timers: vec![part; timers],
+    }
+}
+
+#[test]
+fn the_parts_of_a_request_have_a_limit() {
+    let packed = crate::pack::pack(&parts(LISTED_TIMERS));
+    assert_eq!(packed.len(), 267);
+    for (timers, is_read) in [(LISTED_TIMERS, true), (LISTED_TIMERS + 1, false)] {
+        let request = SlowRequest {
+            parts: parts(timers),
+            ..slow(1, 1)
+        };
+        let packed = list(Kind::Http, &[request]).pack();
+        let read = SlowRequests::unpack(&packed, Kind::Http);
+        assert_eq!(read.is_some(), is_read, "{timers} timers");
+    }
+}
+
 fn slow(nanos: u64, number: u64) -> SlowRequest {
     let text = (number > 0).then(|| number.to_string().into());
     SlowRequest {
@@ -254,6 +285,7 @@ fn slow(nanos: u64, number: u64) -> SlowRequest {
         status: (number > 0).then_some(500),
         trace_id: text.clone(),
         path: text,
+        parts: parts(number as usize),
         ..crate::tests::slow(nanos)
     }
 }

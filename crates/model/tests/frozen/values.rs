@@ -18,7 +18,7 @@ use tower_pulse_model::ranking::{RankingDelta, RankingSpec, RankingState};
 use tower_pulse_model::recorded_hours::RecordedHours;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::slice::{Precisions, hour_of};
-use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
+use tower_pulse_model::slow_request::{RequestParts, SlowRequest, SlowRequests, TimerPart};
 use tower_pulse_model::timer_sums::TimerSums;
 
 /// A second that begins neither a minute nor an hour.
@@ -81,6 +81,25 @@ fn slow_request(number: u64) -> SlowRequest {
         status: is_error.then_some(503),
         trace_id: is_error.then(|| "0af7651916cd43dd8448eb211c80319c".into()),
         path: is_error.then(|| "/users/7".into()),
+        parts: match is_error {
+            true => parts(number),
+            false => RequestParts::default(),
+        },
+    }
+}
+
+fn parts(number: u64) -> RequestParts {
+    let part = |(timer, millis)| TimerPart {
+        timer: RecordId::new(Kind::Timer, timer),
+        count: number + 1,
+        covered: millis * MS,
+    };
+    RequestParts {
+        queue: Some(93 * MS),
+        computing: Some(12 * MS),
+        longest_poll: 8 * MS,
+        timed: 700 * MS,
+        timers: [("render", 600), ("db:find", 130)].map(part).into(),
     }
 }
 

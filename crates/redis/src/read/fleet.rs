@@ -12,7 +12,10 @@ use tower_pulse_core::error::Result;
 use tower_pulse_core::store::table_reads::MAX_NAMES;
 use tower_pulse_core::store::{INSTANCE_TTL, RECENT_SLICES};
 use tower_pulse_model::context::Metric;
-use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot, Problem};
+use tower_pulse_model::pack::unpack;
+use tower_pulse_model::snapshot::{
+    AliveInstance, FleetSnapshot, MAX_PATHS_IN_FLIGHT, PathInFlight, Problem,
+};
 
 /// The number of instances per pipeline.
 const CHUNK: usize = 100;
@@ -42,6 +45,7 @@ impl RedisStore {
                 last_seen: float(at)? as i64,
                 version: None,
                 in_flight: None,
+                paths: Vec::new(),
                 skew: None,
                 cleaning: None,
             })
@@ -87,19 +91,30 @@ impl RedisStore {
             for alive in &*chunk {
                 let heartbeat = pipeline.cmd("HMGET");
                 heartbeat.arg(self.keys.instance(&alive.instance));
-                heartbeat.arg(&["in_flight", "app_version", "name", "skew", "cleaning"]);
+                let fields = [
+                    "in_flight",
+                    "app_version",
+                    "name",
+                    "skew",
+                    "cleaning",
+                    "paths",
+                ];
+                heartbeat.arg(&fields);
             }
             let replies = self.read(&mut pipeline).await?;
             for (alive, reply) in chunk.iter_mut().zip(replies) {
                 let key = self.keys.instance(&alive.instance);
                 let reason = match &reply {
                     Ok(reply) => {
-                        let [in_flight, version, name, skew, cleaning] = items(reply) else {
+                        let [in_flight, version, name, skew, cleaning, paths] = items(reply) else {
                             continue;
                         };
                         alive.version = text(version).map(Arc::from);
                         alive.in_flight = int(in_flight);
                         alive.skew = int(skew);
+                        let paths = bytes(paths).and_then(unpack::<Vec<PathInFlight>>);
+                        alive.paths = paths.unwrap_or_default();
+                        alive.paths.truncate(MAX_PATHS_IN_FLIGHT);
                         let cleaning = bytes(cleaning).filter(|text| !text.is_empty());
                         alive.cleaning = cleaning.map(shown);
                         if let Some(name) = text(name) {

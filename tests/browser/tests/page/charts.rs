@@ -126,8 +126,8 @@ async fn each_range_has_the_same_legend() {
     page.show("overview?range=5m&precision=5").await;
     page.until(&is("successful false,errors false", true)).await;
     let expected = [
-        "of such slices, only errors are told apart",
-        "of such slices, only the mean is kept",
+        "slices of this length keep only errors apart",
+        "slices of this length keep only the mean",
     ];
     assert_eq!(page.eval::<Vec<String>>(told).await, expected);
 }
@@ -195,7 +195,7 @@ async fn quiet_minutes_break_the_line_and_those_without_a_service_are_hatched_an
         let expected = (0..=30).map(|minute| (!QUIET.contains(&minute)).then_some(0.02));
         assert_eq!(means[first..], expected.collect::<Vec<_>>());
         let hits = rows(&page, "hits").await;
-        let is_zero = |row: &&Value| row["2xx"] == 0;
+        let is_zero = |row: &&Value| row["2xx_per_minute"] == 0;
         assert_eq!(hits.iter().filter(is_zero).count(), zeros, "{hits:?}");
         turn(&page, "hits").await;
         page.until_shown("[data-chart=hits] table").await;
@@ -203,4 +203,51 @@ async fn quiet_minutes_break_the_line_and_those_without_a_service_are_hatched_an
         starts.retain(|start| start.contains(NOT_RUNNING));
         assert_eq!(starts.len(), untold, "{starts:?}");
     }
+}
+
+#[tokio::test]
+async fn requests_are_per_minute_or_per_second_everywhere() {
+    const TICK: &str = "$$('[data-chart=hits] svg text.value').at(-1)?.textContent";
+    const TILE: &str = "$('[data-tile=requests] .delta').innerText";
+    // Three requests in each minute, with one path.
+    let service = Service::with_quiet_minutes(true).await;
+    let page = Page::open(&service.screen("overview?range=1h")).await;
+    for (unit, name, value) in [
+        ("/min", "2xx_per_minute", 3.0),
+        ("/s", "2xx_per_second", 0.05),
+    ] {
+        page.until(&format!(
+            "{TICK}.endsWith('{unit}') && {TILE}.includes('{unit}')"
+        ))
+        .await;
+        let hits = rows(&page, "hits").await;
+        let of_full = hits.iter().filter(|row| row[name] == value);
+        assert!(of_full.count() > 20, "{hits:?}");
+        page.run(
+            "((select) => { select.value = 'second'; select.dispatchEvent(new Event('change', {bubbles: true})); })($('#unit'))",
+        )
+        .await;
+    }
+    page.until_fragment_has("unit=second").await;
+    page.click("nav a[data-screen=paths]").await;
+    page.until(
+        "/^0.0\\d+\\/s$/.test($('table[data-table=paths] td[data-column=count]')?.innerText)",
+    )
+    .await;
+    // The name of a file has the range.
+    let from_to = |name: &str| {
+        name.split('_')
+            .skip(1)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    page.show("paths?from=1767225600&to=1767229200").await;
+    page.until("location.hash.includes('1767225600')").await;
+    let (name, csv) = save(&page, "paths", "csv").await;
+    assert_eq!(
+        from_to(&name),
+        ["2026-01-01T00-00Z", "2026-01-01T01-00Z.csv"]
+    );
+    let head = csv.lines().next().expect("a heading");
+    assert!(head.contains("context,count,"), "{head}");
 }

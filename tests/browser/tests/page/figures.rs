@@ -24,7 +24,7 @@ fn shown(text: &str) -> f64 {
     let factor = match unit.split_whitespace().next().unwrap_or_default() {
         "ns" => 1e-9,
         "µs" => 1e-6,
-        "ms" => 1e-3,
+        "ms" | "ms/min" => 1e-3,
         "%" => 1e-2,
         "min" | "min/min" => 60.0,
         _ => 1.0,
@@ -97,13 +97,19 @@ async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
         let shown = &column(&page, "fix-first", name).await[0];
         assert_shown(shown, &first["rows"][0][name]);
     }
+    let won = &column(&page, "fix-first", "won_per_minute").await[0];
+    let per_minute = first["rows"][0]["per_minute"].as_f64().expect("a number");
+    assert_shown(won, &(per_minute / 2.0).into());
 
     page.show("paths?range=1h").await;
     page.until_shown("table[data-table=paths] tbody tr").await;
     let row = &typed.0["paths"][0];
-    for name in ["count", "mean", "p95", "max"] {
+    for name in ["mean", "p95", "max"] {
         assert_shown(&column(&page, "paths", name).await[0], &row[name]);
     }
+    let per_minute = 60.0 * row["per_second"].as_f64().expect("a rate");
+    let shown = &column(&page, "paths", "count").await[0];
+    assert_shown(shown, &per_minute.into());
     let change = &column(&page, "paths", "change").await[0];
     assert_shown(change, &row["change"]["mean"]);
 }

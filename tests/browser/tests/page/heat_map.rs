@@ -61,7 +61,8 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     let fast = "\u{202f}ms 20 77%; 26 samples";
     until_cell(&page, "ArrowDown", |cell| cell.contains(fast)).await;
     page.press("Enter").await;
-    let not_kept = "counted, not listed: the slowest of an hour are, and the newest failed ones.";
+    let not_kept =
+        "counted, not listed: only the slowest of each hour and the newest failed ones are.";
     assert!(listed(&page, "20 requests of ", not_kept).await.is_empty());
     page.press("ArrowUp").await;
     page.press("Enter").await;

@@ -124,7 +124,10 @@ async fn no_spreadsheet_takes_a_cell_for_a_formula_or_for_two() {
     ))
     .await;
     let (name, csv) = page.download().await;
-    assert_eq!(name, "cells.csv");
+    assert!(
+        name.starts_with("cells_") && name.ends_with("Z.csv"),
+        "{name}"
+    );
     let cells = cells.map(|(_, cell)| format!("{cell},end\r\n"));
     assert_eq!(csv, format!("'=cell,end\r\n{}-1.5,\r\n", cells.concat()));
 }

@@ -10,10 +10,17 @@ use crate::{column, keys, open};
 async fn a_lone_instance_has_the_charts_of_the_service() {
     let service = Service::everywhere().await;
     let page = Page::open(&service.screen("health?range=15m")).await;
+    page.until(
+        "/B held by the recorder, .*B by the reader/.test($('[data-panel=cost]')?.innerText)",
+    )
+    .await;
     page.click("table[data-table=instances] tbody a").await;
     page.until_screen("instance").await;
     let verdict = page.text("[data-panel=instance] .change").await;
-    assert!(verdict.starts_with("It is the only instance"), "{verdict}");
+    assert!(
+        verdict.starts_with("This is the only instance"),
+        "{verdict}"
+    );
     page.until_shown("[data-chart=hits] .plot svg").await;
     assert!(!page.is_shown("[data-table=instance-paths]").await);
 }

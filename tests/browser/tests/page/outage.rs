@@ -245,8 +245,12 @@ async fn more_contexts_than_there_is_room_for_are_a_warning_that_nobody_misses()
     let page = Page::empty().await;
     for screen in ["overview", "paths", "health"] {
         page.go(&service.screen(screen)).await;
-        page.until("$$('#warnings li').some((one) => /overflow/i.test(one.innerText) && one.checkVisibility())")
+        let list = match screen {
+            "health" => "[data-panel=actions]",
+            _ => "#warnings",
+        };
+        page.until(&format!("$$('{list} li').some((one) => /overflow/i.test(one.innerText) && one.checkVisibility())"))
             .await;
-        assert!(page.is_in_view("#warnings").await);
+        assert!(page.is_in_view(list).await);
     }
 }

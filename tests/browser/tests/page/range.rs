@@ -2,11 +2,12 @@
 
 use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
+use pulse_browser::rig::http::Client;
 use pulse_browser::rig::wait::until;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-use crate::{open, until_polled};
+use crate::{column, open, until_polled};
 
 /// The plot of the latency, once the keyboard can reach it.
 const PLOT: &str = "[data-chart=latency] .plot[role=slider]";
@@ -160,9 +161,9 @@ async fn a_frozen_link_shows_the_same_in_another_tab() {
     }
 }
 
-/// The numbers of requests and of requests per second, from the tile of requests.
+/// The numbers of requests and of requests per minute, from the tile of requests.
 const RATES: &str =
-    "['.value', '.delta'].map((part) => $(`[data-tile=requests] ${part}`)?.innerText.split('/s')[0]
+    "['.value', '.delta'].map((part) => $(`[data-tile=requests] ${part}`)?.innerText.split('/min')[0]
     .replace(/[^0-9.k]/g, '') ?? '')";
 
 #[tokio::test]
@@ -239,5 +240,69 @@ async fn rates_are_of_the_time_that_was_counted() {
     let is_filled = |shown: &Vec<String>| !shown[0].is_empty();
     let shown = page.until_value(RATES, is_filled).await;
     let [requests, rate] = [0, 1].map(|at: usize| shown[at].parse::<f64>().unwrap());
-    assert!((requests / 60.0 - rate).abs() < 0.1, "{shown:?}");
+    assert!((requests - rate).abs() < 0.1, "{shown:?}");
+}
+
+/// Chooses an option of a select, or sets the value of a field.
+async fn set(page: &Page, field: &str, value: &str) {
+    page.run(&format!(
+        "((field) => {{ field.value = '{value}'; field.dispatchEvent(new Event('change', {{bubbles: true}})); }})($('{field}'))"
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn a_range_is_compared_with_yesterday_a_week_ago_or_a_chosen_time() {
+    const TITLE: &str = r"$('[data-tile=mean] .delta').title.replace(/\s/g, ' ')";
+    const COMPARED: &str = r"$('#compared').innerText.replace(/\s/g, ' ')";
+    let service = Service::with_week().await;
+    let page = Page::open(&service.screen("overview?range=6h")).await;
+    page.until(&format!(
+        "{TITLE}.startsWith('20.0 ms in the 6 h before, ')"
+    ))
+    .await;
+    page.until_shown("#against").await;
+    assert_eq!(page.text("#compared").await, "");
+    set(&page, "#against", "yesterday").await;
+    page.until(&format!("{TITLE}.startsWith('20.0 ms yesterday, ')"))
+        .await;
+    // The answer names the time, and the page shows it.
+    let mut client = Client::connect(service.address()).await;
+    let uri = "/admin/pulse/api/overview?window=6h&against=yesterday";
+    let before = client.json(uri).await["window"]["before"].take();
+    let shown = format!(
+        "[{}, {}].map((at) => new Date(at * 1000).toLocaleTimeString('en-GB', {{hour: '2-digit', minute: '2-digit'}}))
+            .every((time) => {COMPARED}.includes(time))",
+        before["from"], before["to"]
+    );
+    page.until(&shown).await;
+    set(&page, "#against", "week_ago").await;
+    page.until(&format!("/^the (12|18) h around: /.test({COMPARED})"))
+        .await;
+
+    page.click("nav a[data-screen=paths]").await;
+    page.until_screen("paths").await;
+    page.until_fragment_has("against=week_ago").await;
+    page.until(&format!("/^the (12|18) h around: /.test({COMPARED})"))
+        .await;
+    assert_eq!(column(&page, "paths", "change").await, ["±0%"]);
+    page.click("table[data-table=paths] tbody tr a").await;
+    page.until(r"/last 6\sh, against a week ago/.test($('[data-panel=histogram]')?.innerText)")
+        .await;
+
+    set(&page, "#against", "begin").await;
+    page.until_shown("#begin").await;
+    set(&page, "#begin", "2026-01-05T10:30").await;
+    page.until(
+        "new Date(new URLSearchParams(location.hash.split('?')[1]).get('against') * 1000)
+        .getTime() === new Date('2026-01-05T10:30').getTime()",
+    )
+    .await;
+    page.until(&format!(
+        "/^the 12 h around: 5 Jan, .*, not recorded$/.test({COMPARED})"
+    ))
+    .await;
+    page.click("nav a[data-screen=health]").await;
+    page.until_screen("health").await;
+    page.until_hidden("#compare").await;
 }

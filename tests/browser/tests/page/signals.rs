@@ -5,6 +5,7 @@ use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
+use crate::accessibility::judge;
 use crate::{keys, open, turn};
 
 const SEARCH: &str = "GET /search";
@@ -60,6 +61,38 @@ async fn problems_and_the_store_are_told_apart_on_every_screen() {
 }
 
 #[tokio::test]
+async fn the_health_begins_with_what_needs_an_action_and_six_figures() {
+    let page = open("slow_query", "health").await;
+    let problem = "[data-panel=actions] li a[href]";
+    page.until_shown(problem).await;
+    let text = page.text(problem).await;
+    assert!(
+        text.starts_with(SEARCH) && text.contains("slower, since"),
+        "{text}"
+    );
+    let figures = page.texts("[data-panel=well] .tile").await;
+    assert_eq!(figures.len(), 6, "{figures:?}");
+    for (figure, expected) in figures.iter().zip([
+        "Store answered",
+        "nothing",
+        "Shown until",
+        "4 of 4",
+        "pages have enough requests",
+        "Waiting for the store",
+    ]) {
+        assert!(figure.contains(expected), "{figures:?}");
+    }
+    assert!(!page.is_shown("[data-panel^=health-]").await);
+    page.click(problem).await;
+    page.until_screen("path").await;
+
+    let well = Service::with_quiet_minutes(true).await;
+    let page = Page::open(&well.screen("health")).await;
+    page.until("$('[data-panel=actions]').innerText.includes('Nothing needs an action')")
+        .await;
+}
+
+#[tokio::test]
 async fn a_changed_context_has_a_tag_and_comes_first_if_that_is_asked_for() {
     let page = open("slow_query", "paths?sort=context&order=asc").await;
     page.until_shown(&change_tag_of("paths", SEARCH)).await;
@@ -73,24 +106,6 @@ async fn a_changed_context_has_a_tag_and_comes_first_if_that_is_asked_for() {
     page.show("timers").await;
     page.until_shown(&change_tag_of("timers", "db:search"))
         .await;
-}
-
-#[tokio::test]
-async fn each_change_says_whether_a_deploy_did_it_and_whether_it_is_the_code() {
-    for (incident, context, parts) in [
-        ("slow_query", SEARCH, ["db:search", "deploy"]),
-        (
-            "bad_deploy",
-            "GET /products/{id}",
-            ["1.4.2", "your code outside of timers"],
-        ),
-    ] {
-        let page = open(incident, "overview").await;
-        let suspect = format!("[data-panel=attention] li[data-context='{context}'] .suspect");
-        page.until_shown(&suspect).await;
-        let text = page.text(&suspect).await;
-        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
-    }
 }
 
 #[tokio::test]
@@ -122,4 +137,32 @@ async fn a_phone_has_a_header_of_one_line_and_cards_to_fix_first() {
     page.click("nav a[data-screen=paths]").await;
     page.until_screen("paths").await;
     assert!(!page.is_shown("nav a").await);
+}
+
+#[tokio::test]
+async fn a_path_that_hangs_is_a_problem_of_its_own() {
+    let service = Service::hanging().await;
+    let page = Page::open(&service.screen("overview")).await;
+    let line = "[data-panel=attention] li[data-kind=hanging]";
+    for size in [Size::PHONE, Size::DESKTOP] {
+        page.resize(size).await;
+        page.until_shown(line).await;
+        let words = page.text(line).await;
+        for part in [
+            "hanging",
+            "/orders/{id}",
+            "12 in flight on web-1, none ended for 4\u{202f}min",
+        ] {
+            assert!(words.contains(part), "{words:?} lacks {part:?}");
+        }
+        let bottom = format!("$('{line}').getBoundingClientRect().bottom <= innerHeight");
+        assert!(page.eval::<bool>(&bottom).await, "{size:?}");
+    }
+    assert_eq!(page.text("#problems").await, "1 problem");
+    assert!(page.eval::<bool>(HAS_DOT).await);
+    judge(&page).await;
+    page.click(&format!("{line} a")).await;
+    page.until_screen("path").await;
+    page.until("$('[data-tile=in-flight] .value')?.textContent === '12'")
+        .await;
 }

@@ -1,5 +1,6 @@
 //! The slowest requests: the filters, the traces, and the targets of the paths.
 
+use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
 use pulse_browser::proxy::ReverseProxy;
 use pulse_browser::rig::http::Client;
@@ -82,8 +83,10 @@ async fn one_path_does_not_fill_the_table_and_each_filter_is_part_of_the_url() {
 
     // A refused filter is explained.
     page.go(&service.screen("slowest?status=never")).await;
-    page.until("$('.note')?.textContent.includes('status must be one of')")
-        .await;
+    page.until(
+        "$('[data-panel=slowest-requests] .note')?.textContent.includes('status must be one of')",
+    )
+    .await;
 
     // A path links to its own slowest requests, and the button with its name removes the filter.
     page.show(ORDERS).await;
@@ -97,11 +100,52 @@ async fn one_path_does_not_fill_the_table_and_each_filter_is_part_of_the_url() {
 }
 
 #[tokio::test]
+async fn a_request_opens_and_shows_its_parts() {
+    let service = Service::with_slow_requests("").await;
+    let page = Page::open(&service.screen(ORDERS)).await;
+    let opener = format!("[data-table] tr:has(button[aria-label*=\"{ID}\"]) .opener");
+    page.until_shown(&opener).await;
+    let is_open = format!("$('{opener}').ariaExpanded");
+    assert_eq!(page.eval::<String>(&is_open).await, "false");
+    page.click(&opener).await;
+    page.until_shown("tr.details").await;
+    // The row stays open when the page is drawn anew, and on a phone no part is beside the screen.
+    for size in [Size::DESKTOP, Size::PHONE] {
+        page.resize(size).await;
+        page.poll().await;
+        assert_eq!(page.eval::<String>(&is_open).await, "true");
+        let parts = page.texts("tr.details li").await;
+        assert_eq!(parts.len(), 2, "{parts:?}");
+        for part in ["db:find_order", "3×", "outside of timers"] {
+            assert!(parts.concat().contains(part), "{parts:?}");
+        }
+        let words = page.text("tr.details p").await;
+        for part in ["Computing ", ", waiting ", ", longest poll "] {
+            assert!(words.contains(part), "{words}");
+        }
+        let is_within = "element.getBoundingClientRect().right <= innerWidth";
+        let within: Vec<bool> = page.each("tr.details :is(p, li)", is_within).await;
+        assert_eq!(within, [true; 3], "{size:?}");
+    }
+    judge(&page).await;
+    page.click(&opener).await;
+    page.until("!$('tr.details')").await;
+    // The layer has not seen this request.
+    page.go(&service.screen("slowest?context=POST%20%2Freport"))
+        .await;
+    page.until_shown(".opener").await;
+    page.click(".opener").await;
+    page.until_shown("tr.details").await;
+    let words = page.text("tr.details").await;
+    assert!(words.starts_with("Measured elsewhere"), "{words}");
+}
+
+#[tokio::test]
 async fn a_trace_id_is_copied_and_says_so() {
     let service = Service::with_slow_requests("").await;
     let page = Page::open(&service.screen(ORDERS)).await;
     let row = format!("table[data-table] tbody tr:has(button[aria-label*=\"{ID}\"])");
-    let button = format!("{row} button");
+    let button = format!("{row} td[data-column=trace] button");
     let label = format!("$('{button}').ariaLabel");
     let says = |text: &str| format!("$('{button}').textContent === '{text}'");
     page.until_shown(&button).await;
@@ -180,7 +224,7 @@ async fn a_trace_id_is_linked_to_where_traces_are_shown() {
 }
 
 #[tokio::test]
-async fn a_target_is_told_in_words_and_numbers() {
+async fn the_target_of_a_path_is_told_in_words_and_numbers_and_is_the_same_everywhere() {
     let service = Service::with_slow_requests("https://traces.example.com/{trace_id}").await;
     let page = Page::open(&service.screen(ORDERS)).await;
     page.until_shown(TARGET).await;
@@ -188,20 +232,33 @@ async fn a_target_is_told_in_words_and_numbers() {
     // One of eight requests was bad, and one of ten may be.
     for part in [
         "90% should be answered within 250\u{202f}ms, without an error. 10% may not",
-        "The error budget is being used up too fast",
+        "Uses its error budget 25% too fast",
+        "Burn rate, last 5 min\n1.25×\n1 of 8 requests bad",
         "Burn rate, last hour\n1.25×\n1 of 8 requests bad",
         "Burn rate, last 6 h\n1.25×",
-        "Error budget left\n25% over",
+        "Error budget overspent by\n25%",
     ] {
         assert!(words.contains(part), "{words:?} lacks {part:?}");
     }
     let tile = format!("$('{TARGET} [data-tile=one_hour]').title.includes('±2.2%')");
     page.until(&tile).await;
+    let missed = "Target of 250\u{202f}ms: 13% missed it in the last 5 min, 13% in the last hour, 13% in the last 6 h; 10% may miss it.";
+    page.until(&format!(
+        "$('[data-panel=change] .bad-text').innerText === '{missed}'"
+    ))
+    .await;
+    // The tile and the distribution have this target, and not that of all requests.
+    const TILE: &str = "$('[data-tile=target]').innerText.replace(/\\s+/g, ' ')";
+    page.until(&format!("/^Below 250 ms 88%/.test({TILE})"))
+        .await;
+    let line = "$('[data-panel=histogram] svg').ariaLabel.includes('target 250\u{202f}ms')";
+    page.until(line).await;
     judge(&page).await;
-    // Another path has no target.
+    // Another path has the target of all requests.
     page.go(&service.screen("path?context=POST%20%2Freport"))
         .await;
     page.until_hidden(TARGET).await;
+    page.until(&format!("/^Below 60 s/.test({TILE})")).await;
 }
 
 /// Names from an orchestrator are longer than `web-1`.
@@ -226,4 +283,66 @@ async fn a_long_name_of_an_instance_cuts_no_row_off() {
         let is_named = |title: &String| title.starts_with(name);
         assert!(titles.iter().all(is_named), "{screen}: {titles:?}");
     }
+}
+
+#[tokio::test]
+async fn paths_and_requests_are_those_of_the_range_and_it_is_said_since_when_requests_are_kept() {
+    const DURATIONS: &str = "$$('table[data-table=slowest-requests] td[data-column=duration]').map((cell) => cell.innerText.replace(/\\s/g, ' '))";
+    const MAX: &str =
+        "$('table[data-table=slowest-paths] td[data-column=max]')?.innerText.replace(/\\s/g, ' ')";
+    const NOTE: &str = "$('[data-panel=slowest-requests] .bar .muted').innerText";
+    let service = Service::with_slow_minute().await;
+    let page = Page::open(&service.screen("slowest?range=1h")).await;
+    page.until(&format!(
+        "{DURATIONS}[0] === '900 ms' && {MAX} === '900 ms'"
+    ))
+    .await;
+    // The slow minute was five minutes ago. The range ends before it.
+    let answer = service
+        .pulse()
+        .query()
+        .json("paths?window=5m")
+        .await
+        .unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let to = answer["from"].as_i64().unwrap() - 300;
+    page.show(&format!("slowest?from={}&to={to}", to - 600))
+        .await;
+    page.until(&format!(
+        "!{DURATIONS}.includes('900 ms') && {MAX} === '20.0 ms'"
+    ))
+    .await;
+    page.show("slowest?range=24h").await;
+    page.until(&format!("/, kept since .*:00$/.test({NOTE})"))
+        .await;
+}
+
+#[tokio::test]
+async fn the_deploys_of_the_range_are_listed_and_the_newest_is_shown() {
+    const MARKS: &str = "$$('select[aria-label=Mark] option').length";
+    const NOTE: &str = "$('[data-panel=deploy] .calm').innerText";
+    let shop = Shop::with("bad_deploy").await;
+    let mut client = Client::connect(shop.demo().address()).await;
+    let marks = client.json("/admin/pulse/api/marks").await["marks"].take();
+    let marks = marks.as_array().expect("a list").clone();
+    let page = Page::open(&shop.screen("deploy?range=24h")).await;
+    page.until(&format!("{MARKS} === {}", marks.len())).await;
+    assert!(!page.eval::<String>(NOTE).await.contains("in this range"));
+    let first = marks.iter().rfind(|mark| mark["version"].is_string());
+    let (at, text) = first
+        .map(|mark| (mark["at"].as_i64(), &mark["text"]))
+        .expect("a deploy");
+    let at = at.expect("a time");
+    page.show(&format!("deploy?from={}&to={}", at - 60, at + 60))
+        .await;
+    page.until(&format!(
+        "{NOTE}.startsWith({text}) && / of \\d+ marks in this range/.test({NOTE})"
+    ))
+    .await;
+    page.show("deploy?from=1767225600&to=1767229200").await;
+    page.until(&format!(
+        "{NOTE}.includes('0 of {} marks in this range') && {MARKS} === 1",
+        marks.len()
+    ))
+    .await;
 }

@@ -145,7 +145,7 @@ async fn a_page_that_is_watched_is_shown_and_is_no_problem() {
     for (row, parts) in rows.iter().zip([
         ["maybe +80% slower", "/<b>&", "since", "#path?"],
         [
-            "maybe 2.0× slower at its tail",
+            "maybe 2.0× slower in its slowest tenth",
             "/checkout",
             "since",
             "context=POST+%2Fcheckout",

@@ -1,14 +1,17 @@
-//! Writes from the page: people acknowledge changes, and remove marks.
+//! Writes from the page: people acknowledge changes, and remove marks, unless they may only read.
 
+use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
+use pulse_browser::proxy::ReverseProxy;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
+use tower_pulse::admin::{Access, Permission};
 
 use crate::accessibility::judge;
 
 /// The line of the ongoing change, on the screen of its path.
 const LINE: &str = "[data-panel=change] .verdict li[data-kind=slower]";
-const BUTTON: &str = "[data-panel=change] .verdict li[data-kind=slower] .taking button";
+const BUTTON: &str = "[data-panel=change] .verdict li[data-kind=slower] .acknowledgement button";
 /// The same change on the overview.
 const SLOW: &str = "[data-panel=attention] .changes li[data-kind=slower]";
 
@@ -18,38 +21,100 @@ async fn until_text(page: &Page, query: &str, text: &str, has: bool) {
     page.until(&told).await;
 }
 
+/// Waits until the header and the tab show the only problem, with this text and colour.
+async fn until_told(page: &Page, text: &str, [status, colour]: [&str; 2]) {
+    let told = format!(
+        "document.title.startsWith('(1) ') && $('#problems').innerText === '{text}'
+            && $('#problems').dataset.status === '{status}' && $('#icon').href.includes('{colour}')"
+    );
+    page.until(&told).await;
+}
+
+const RED: [&str; 2] = ["down", "%23e5383b"];
+const AMBER: [&str; 2] = ["degraded", "orange"];
+
 /// Acknowledges the change of a page, and withdraws the acknowledgement. The demo must have no other problem.
-pub(crate) async fn a_change_that_is_taken_on_one_page_is_taken_on_another(
+pub(crate) async fn a_change_that_is_acknowledged_on_one_page_is_acknowledged_on_another(
     shop: &Shop,
     context: &str,
 ) {
     let path = shop.screen(&format!("path?context={context}&refresh=1"));
-    let other = Page::open(&shop.screen("overview?range=1h&refresh=1")).await;
-    other.until_shown(SLOW).await;
-    assert!(!other.text(SLOW).await.contains("Taken by"));
-    let is_told = "document.title.startsWith('(1) ') && $('#problems').innerText === '1 problem'";
-    other.until(is_told).await;
+    let overview = shop.screen("overview?range=1h&refresh=1");
+    let other = Page::open(&overview).await;
+    let listed = format!("{SLOW} button");
+    until_text(&other, &listed, "Acknowledge", true).await;
+    until_told(&other, "1 problem", RED).await;
     let mine = Page::open(&path).await;
-    until_text(&mine, BUTTON, "Take", true).await;
+    until_text(&mine, BUTTON, "Acknowledge", true).await;
 
+    // An open access names nobody, so the page asks for the name.
     mine.click(BUTTON).await;
-    until_text(&mine, LINE, "Taken by someone", true).await;
-    until_text(&mine, BUTTON, "Give back", true).await;
-    until_text(&other, SLOW, "Taken by someone", true).await;
-    let is_quiet = format!("$('{SLOW}').children[0].dataset.level === 'taken'");
+    mine.until_shown(&format!("{LINE} .acknowledgement input:focus"))
+        .await;
+    judge(&mine).await;
+    mine.type_text("anna").await;
+    mine.press("Enter").await;
+    until_text(&mine, LINE, "Acknowledged by anna", true).await;
+    until_text(&mine, BUTTON, "Withdraw", true).await;
+    until_text(&other, SLOW, "Acknowledged by anna", true).await;
+    let is_quiet = format!("$('{SLOW}').children[0].dataset.level === 'acknowledged'");
     assert!(other.eval::<bool>(&is_quiet).await);
-    let none = "!document.title.startsWith('(') && $('#problems').innerText === 'no problem'";
-    other.until(none).await;
+    until_told(&other, "1 problem, acknowledged by anna", AMBER).await;
     judge(&other).await;
+    other.resize(Size::PHONE).await;
+    other
+        .until("$('#problems').getBoundingClientRect().right <= 390")
+        .await;
     // A page that is opened later shows the acknowledgement too, and can withdraw it.
-    let late = Page::open(&path).await;
-    until_text(&late, BUTTON, "Give back", true).await;
-    late.click(BUTTON).await;
-    for (page, line) in [(&late, LINE), (&mine, LINE), (&other, SLOW)] {
-        until_text(page, line, "Taken", false).await;
+    let late = Page::open(&overview).await;
+    until_told(&late, "1 problem, acknowledged by anna", AMBER).await;
+    until_text(&late, &listed, "Withdraw", true).await;
+    late.click(&listed).await;
+    for (page, line) in [(&late, SLOW), (&mine, LINE), (&other, SLOW)] {
+        until_text(page, line, "Acknowledged", false).await;
     }
-    until_text(&mine, BUTTON, "Take", true).await;
-    other.until(is_told).await;
+    until_told(&other, "1 problem", RED).await;
+    // The browser has kept the name.
+    until_text(&mine, BUTTON, "Acknowledge", true).await;
+    mine.click(BUTTON).await;
+    until_text(&late, SLOW, "Acknowledged by anna", true).await;
+    mine.click(BUTTON).await;
+    until_text(&late, SLOW, "Acknowledged", false).await;
+}
+
+#[tokio::test]
+async fn who_may_only_read_has_no_button_that_writes() {
+    const POST: &str = "fetch(new URL('/admin/pulse/api/marks', location.origin), {
+            method: 'POST', headers: {'content-type': 'application/json'}, body: '{\"text\": \"index\"}',
+        }).then(async (answer) => [String(answer.status), await answer.text()])";
+    let access = Access::token("writes").read_only_token("reads");
+    let service = Service::with_access(access).await;
+    let url = service.screen("deploy?refresh=1");
+    for (token, status, error) in [("writes", "201", ""), ("reads", "403", "read-only")] {
+        let page = Page::empty().await;
+        page.tolerate("403");
+        page.go(&url.replace("://", &format!("://ada:{token}@")))
+            .await;
+        let [answered, text] = page.eval::<[String; 2]>(POST).await;
+        assert_eq!(answered, status);
+        assert!(text.contains(error), "{text}");
+        page.until("$$('[data-panel=deploy] select option').length > 0")
+            .await;
+        let writes = usize::from(status == "201");
+        assert_eq!(page.count("[data-panel=deploy] form").await, writes);
+        assert_eq!(page.count("button[aria-label^=Remove]").await, writes);
+    }
+
+    // The page of a reader, with the changes of another service.
+    let reader = Service::with_access(Access::custom(|_| Permission::read())).await;
+    let shop = Shop::with("slow_query").await;
+    let proxy = ReverseProxy::between("", reader.address(), shop.demo().address()).await;
+    let page = Page::open(&proxy.screen("overview?range=1h")).await;
+    for screen in ["overview", "path?context=GET+/search"] {
+        page.show(screen).await;
+        page.until_shown("li[data-kind=slower]").await;
+        assert!(!page.is_shown(".acknowledgement button").await, "{screen}");
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use tower_pulse_model::order::InOrder;
 use serde::{Deserialize, Serialize};
 
 use super::deploy_verdict::DeployVerdict;
+use super::hanging::{HangingPath, hanging};
 use super::measured::{ContextName, share};
 use super::{MAX_ROWS, check_limit};
 use crate::query::question::or_any;
@@ -33,8 +34,12 @@ pub struct Changes {
     /// Number of changes that match and are ongoing.
     #[serde(rename = "standing")]
     pub ongoing: usize,
-    /// Number of ongoing changes that need attention: all except acknowledged changes and changes of the kind `faster`.
+    /// Number of ongoing changes that need attention, all except those of the kind `faster`, and of `hanging` paths.
     pub problems: usize,
+    /// Of these problems, the number that people have acknowledged.
+    pub acknowledged: usize,
+    /// The paths of which requests are in flight and none ends; empty if the question has a kind.
+    pub hanging: Vec<HangingPath>,
     /// The changes. Ongoing changes come first, by the time that they cost.
     pub changes: Vec<ChangeRow>,
     /// Contexts that were probably, but not certainly, slower in the last judged minute: at most 10, the most certain
@@ -91,6 +96,8 @@ pub struct ChangeRow {
     pub code_share: Option<f64>,
     /// Whether a deploy caused the change.
     pub deploy: DeployVerdict,
+    /// The causes of the change as far as they are known, in sentences; empty if nothing is known.
+    pub explanation: String,
 }
 
 /// Asks for changes.
@@ -122,6 +129,7 @@ impl ChangeRow {
             traffic_share: share(change.from_traffic, extra),
             code_share: share(change.from_code, extra),
             deploy: DeployVerdict::of(&change, marks),
+            explanation: change.explanation(),
             change,
         }
     }
@@ -138,12 +146,19 @@ pub(in crate::query) async fn changes(
         .filter(|change| kind.is_none_or(|kind| change.kind == kind))
         .collect();
     matching.order_by(|a, b| a.by_urgency(b));
+    let problems = matching.iter().filter(|change| is_problem(change));
+    let hanging = match kind {
+        None => hanging(source).await?,
+        Some(_) => Vec::new(),
+    };
     Ok(Changes {
         judged_until: log.judged_until(),
         sight: log.judged.sight,
         total: matching.len(),
         ongoing: matching.iter().filter(|c| c.ended.is_none()).count(),
-        problems: matching.iter().filter(|c| is_problem(c)).count(),
+        problems: problems.clone().count() + hanging.len(),
+        acknowledged: problems.filter(|c| c.acknowledged.is_some()).count(),
+        hanging,
         changes: matching
             .into_iter()
             .skip(query.offset)
@@ -159,7 +174,7 @@ pub(in crate::query) async fn changes(
 
 /// Whether a change is ongoing and needs attention.
 fn is_problem(change: &Change) -> bool {
-    change.ended.is_none() && change.acknowledged.is_none() && change.kind != ChangeKind::Faster
+    change.ended.is_none() && change.kind != ChangeKind::Faster
 }
 
 /// The urgency of each context that has changed, and of each timer that is a suspect: a greater number is more urgent.
@@ -169,9 +184,9 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     ongoing.order_by(|a, b| a.by_urgency(b));
     let mut urgencies = HashMap::new();
     for (urgency, change) in ongoing.into_iter().rev().enumerate() {
-        urgencies.insert(ContextId::new(Kind::Http, change.context.clone()), urgency);
+        urgencies.insert(ContextId::of_judged(&change.context), urgency);
         for suspect in &change.suspects {
-            if let Suspect::Timer { timer, .. } = suspect {
+            if let Some(timer) = suspect.timer() {
                 urgencies.insert(ContextId::new(Kind::Timer, timer.clone()), urgency);
             }
         }
@@ -179,18 +194,17 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     Ok(urgencies)
 }
 
-/// The changes of a page, or the changes in which a timer is a suspect. Ongoing changes come first.
+/// The changes of a page or of the queue, or the changes in which a timer is a suspect. Ongoing changes come first.
 pub(super) async fn changes_of(
     source: &Source,
     id: &ContextId,
 ) -> Result<Vec<ChangeRow>, QueryError> {
     let log = source.reader.changes().await?;
     let marks = source.reader.marks().await?;
-    let is_by =
-        |suspect: &Suspect| matches!(suspect, Suspect::Timer { timer, .. } if *timer == id.name);
-    let is_wanted = |change: &&Change| match id.kind {
-        Kind::Timer => change.suspects.iter().any(is_by),
-        _ => change.context == id.name,
+    let is_by = |suspect: &Suspect| suspect.timer() == Some(&id.name);
+    let is_wanted = |change: &&Change| {
+        ContextId::of_judged(&change.context) == *id
+            || id.kind == Kind::Timer && change.suspects.iter().any(is_by)
     };
     let mut wanted: Vec<&Change> = log.changes.iter().filter(is_wanted).collect();
     wanted.order_by(|a, b| a.by_urgency(b));

@@ -97,11 +97,11 @@ pub(in crate::query) async fn deploy(
     let after = start.saturating_add(i64::from(tier.seconds));
     let before = source
         .reader
-        .window(Window::of(start.saturating_sub(length), start))
+        .window(Window::alone(start.saturating_sub(length), start))
         .await?;
     let end = tier.slice(now).min(after.saturating_add(length));
     let since = match end > after {
-        true => Some(source.reader.window(Window::of(after, end)).await?),
+        true => Some(source.reader.window(Window::alone(after, end)).await?),
         false => None,
     };
     let versions = match &mark.version {

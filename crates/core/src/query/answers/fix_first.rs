@@ -12,12 +12,11 @@ use super::row_series::MAX_SERIES_ROWS;
 use crate::query::coop_budget::CoopBudget;
 use crate::query::span::Span;
 use crate::query::windows::sums::WindowSums;
-use crate::query::{Covered, QueryError, Source, Window};
+use crate::query::{Against, Covered, QueryError, Source, Window};
 use tower_pulse_detect::change::{Change, ChangeKind};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::order::{InOrder, keep_first};
-use tower_pulse_model::slices::Merge;
 
 /// The contexts to fix first.
 ///
@@ -35,7 +34,7 @@ pub struct FixFirst {
     pub rows: Vec<FixRow>,
 }
 
-/// A context or an instance to fix. All figures cover `window`.
+/// A context or an instance to fix. All figures cover `window`, except for the change that is the reason.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixRow {
@@ -48,20 +47,20 @@ pub struct FixRow {
     pub reason: FixReason,
     /// The change that is the reason.
     pub cause: Option<Change>,
-    /// The window, or its part since the change began.
+    /// The window; for an instance, its part with minute reports.
     pub window: Covered,
     /// The measurements in `window`.
     #[serde(flatten)]
     pub measured: Measured,
     /// Service time per recorded minute, in seconds.
     pub per_minute: Option<f64>,
-    /// `total` divided by the time of all requests, 0 to 1.
+    /// `total` divided by the time of all requests, 0 to 1; `None` for an instance.
     pub share: Option<f64>,
-    /// For the reasons `slower` and `instance`, the ratio of the change; for `most_time`, the mean divided by the mean
-    /// in the window before.
+    /// For the reasons `slower` and `instance`, the ratio of the change; otherwise, or if only the slowest tenth is
+    /// slower, the mean divided by the mean in the window before.
     pub ratio: Option<f64>,
-    /// The time per minute that the slowdown costs, in seconds, at most `per_minute`; `None` unless the reason is
-    /// `slower` or `instance`.
+    /// The time per minute of `window` that the slowdown has cost since it began, in seconds, at most `per_minute`;
+    /// `None` unless the reason is `slower` or `instance`.
     pub saved_per_minute: Option<f64>,
 }
 
@@ -158,6 +157,8 @@ impl<'a> Candidate<'a> {
 pub struct FixFirstQuery {
     /// The window.
     pub window: Window,
+    /// The window with which `window` is compared.
+    pub against: Against,
     /// The maximum number of rows, at most 100; 10 by default.
     pub limit: Option<usize>,
 }
@@ -169,7 +170,7 @@ pub(in crate::query) async fn fix_first(
     let window = query.window;
     let limit = check_limit(query.limit.or(Some(10)), MAX_SERIES_ROWS)?;
     let log = source.reader.changes().await?;
-    let sums = source.reader.window(window).await?;
+    let sums = source.reader.compared(window, query.against).await?;
     let span = source.reader.recorded_span().await?;
     let covered = sums.now.covered;
     let ongoing =
@@ -200,12 +201,15 @@ pub(in crate::query) async fn fix_first(
     let mut rows = Vec::with_capacity(candidates.len());
     let mut error = sums.now.error;
     for one in candidates {
-        let row = match one.cause {
-            None => of_window(one.id, &sums),
-            Some(change) => {
-                let (row, row_error) = since(source, one, change, &covered, &span).await?;
-                error = error.max(row_error);
-                row
+        let instance = one.cause.and_then(|change| change.instance.as_deref());
+        let row = match instance {
+            None => of_page(one, &sums, &span),
+            Some(instance) => {
+                let (covered, of) = of_instance(source, instance, query.window, &span).await?;
+                error = error.max(of.histogram.error());
+                let target = source.targets.seconds();
+                let measured = Measured::of_sums(Kind::All, &of, &covered, target);
+                FixRow::new(one, covered, measured, &span)
             }
         };
         rows.push(row);
@@ -217,99 +221,68 @@ pub(in crate::query) async fn fix_first(
     })
 }
 
-/// The row of a page without a change, measured in the whole window.
-fn of_window(id: ContextId, sums: &WindowSums) -> FixRow {
-    let compared = Compared::of(&id, sums, |_| None);
-    let all = sums.now.get(&ContextId::all());
-    let whole = all.map_or(0.0, |all| all.times.sum);
-    let ratio = compared.mean_ratio();
-    let measured = compared.now.unwrap_or_else(|| Measured::none(id.kind));
-    FixRow {
-        name: ContextName::of(&id),
-        instance: None,
-        reason: FixReason::MostTime,
-        cause: None,
-        window: sums.now.covered,
-        per_minute: sums.now.covered.per_minute(measured.total),
-        share: share(measured.total, whole),
-        ratio,
-        saved_per_minute: None,
-        measured,
+impl FixRow {
+    /// The row of a candidate with its measurements in a window.
+    fn new(one: Candidate<'_>, window: Covered, measured: Option<Measured>, span: &Span) -> Self {
+        let measured = measured.unwrap_or_else(|| Measured::none(one.id.kind));
+        let per_minute = window.per_minute(measured.total);
+        let is_of_time = matches!(one.reason, FixReason::Slower | FixReason::Instance);
+        let slowdown = one.cause.filter(|_| is_of_time);
+        // The slowdown costs time in the part of the window since it began.
+        let cost = |change: &Change| {
+            let until = window.to.min(span.recorded_until);
+            let since = span.recorded.seconds(change.since.max(window.from), until);
+            Some(
+                window
+                    .per_second(change.from_code * since as f64)?
+                    .min(per_minute?),
+            )
+        };
+        Self {
+            name: ContextName::of(&one.id),
+            instance: one.cause.and_then(|change| change.instance.clone()),
+            reason: one.reason,
+            ratio: slowdown
+                .filter(|change| !change.is_tail)
+                .map(|change| change.ratio),
+            saved_per_minute: slowdown.and_then(cost).filter(|saved| *saved > 0.0),
+            cause: one.cause.cloned(),
+            window,
+            measured,
+            per_minute,
+            share: None,
+        }
     }
 }
 
-/// The row of a change, measured since the change began. Also returns the largest error of its percentiles.
-async fn since(
-    source: &Source,
-    one: Candidate<'_>,
-    change: &Change,
-    shown: &Covered,
-    span: &Span,
-) -> Result<(FixRow, f64), QueryError> {
-    let window = Window::of(change.since.max(shown.from), shown.to);
-    let (covered, sums, all) = match &change.instance {
-        Some(instance) => of_instance(source, instance, window, span).await?,
-        None => of_page(source, &one.id, window, span).await?,
-    };
-    let (kind, target) = (one.id.kind, source.targets.seconds());
-    let measured = Measured::of_sums(kind, &sums, &covered, target);
-    let measured = measured.unwrap_or_else(|| Measured::none(kind));
-    let per_minute = covered.per_minute(measured.total);
-    let (ratio, saved) = match one.reason {
-        FixReason::Instance => (Some(change.ratio), change.from_code),
-        FixReason::Slower => (
-            Some(change.ratio).filter(|_| !change.is_tail),
-            change.from_code,
-        ),
-        _ => (None, 0.0),
-    };
-    let saved = per_minute.map(|most| saved.min(most));
-    let row = FixRow {
-        name: ContextName::of(&one.id),
-        instance: change.instance.clone(),
-        reason: one.reason,
-        cause: Some(change.clone()),
-        window: covered,
-        per_minute,
-        share: share(sums.times.sum as f64, all.times.sum as f64),
-        ratio,
-        saved_per_minute: saved.filter(|saved| *saved > 0.0),
-        measured,
-    };
-    Ok((row, sums.histogram.error()))
+/// The row of a page.
+fn of_page(one: Candidate<'_>, sums: &WindowSums, span: &Span) -> FixRow {
+    let compared = Compared::of(&one.id, sums, |_| None);
+    let ratio = compared.mean_ratio();
+    let all = sums.now.get(&ContextId::all());
+    let whole = all.map_or(0.0, |all| all.times.sum);
+    let row = FixRow::new(one, sums.now.covered, compared.now, span);
+    FixRow {
+        share: share(row.measured.total, whole),
+        ratio: row.ratio.or(ratio),
+        ..row
+    }
 }
 
-/// The time that a window covers, and the measurements of one page and of all pages in this time.
-async fn of_page(
-    source: &Source,
-    id: &ContextId,
-    window: Window,
-    span: &Span,
-) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
-    let slices = window.slices(span.tiers, span.now);
-    let all = ContextId::all();
-    let of = |id| source.reader.sums(id, slices);
-    let (sums, all) = tokio::try_join!(of(id), of(&all))?;
-    Ok((Covered::read(source, slices, span).await?, sums, all))
-}
-
-/// The part of a window that has minute reports, and the measurements of one instance and of all instances in that
-/// part.
+/// The part of a window that has minute reports, and the measurements of one instance in that part.
 async fn of_instance(
     source: &Source,
     instance: &str,
     window: Window,
     span: &Span,
-) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
+) -> Result<(Covered, Aggregate), QueryError> {
     let reported = Reported::new(window, span.now);
     let instances = source.reader.instances(reported.minutes(), None).await?;
-    let (mut sums, mut all) = (Aggregate::default(), Aggregate::default());
-    for (name, of) in instances.iter() {
-        all.merge(&of.sums);
-        if **name == *instance {
-            sums.merge(&of.sums);
-        }
-    }
+    let own = instances.iter().find(|(name, _)| **name == *instance);
     let covered = reported.covered(&instances, span);
-    Ok((covered.with_missing(source, span).await?, sums, all))
+    let covered = covered.with_missing(source, span).await?;
+    Ok((
+        covered,
+        own.map_or_else(Aggregate::default, |(_, of)| of.sums.clone()),
+    ))
 }

@@ -150,6 +150,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
         Some(process) => process.health(),
         None => of_the_fleet(source).await,
     };
+    health.cost.reader_bytes = source.reader.held_bytes();
     let keys = unreadable.iter().take(MAX_WARNED).map(|of| {
         let (key, reason) = (&of.key, &of.reason);
         Condition::UnreadableKey.warning(format!(

@@ -189,7 +189,6 @@ pub(in crate::query) async fn instance(
         .reader
         .beside_others(reported.minutes(), &row.instance)
         .await?;
-    let target = source.targets.seconds();
     let compare = Compare::new(&row);
     let mut verdict = InstanceVerdict::default();
     let mut paths = Vec::new();
@@ -198,6 +197,7 @@ pub(in crate::query) async fn instance(
         let Some(name) = named.names.get(id) else {
             continue;
         };
+        let target = source.targets.seconds_of(*id);
         if let Some(path) = InstancePath::new(name, context, &compare, &covered, target) {
             verdict.add(&path, &compare);
             paths.push((path, context.extra().unwrap_or(0.0)));

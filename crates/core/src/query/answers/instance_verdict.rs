@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::instance::InstancePath;
 use super::instances::{InstanceRow, STANDS_OUT, SUSPECT_STANDS_OUT};
-use super::measured::{Measured, fails_more};
+use super::measured::Measured;
 use crate::query::instance_minutes::MIN_REQUESTS;
+use tower_pulse_detect::suspects::fails_more;
 
 /// How many of an instance's paths have a property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

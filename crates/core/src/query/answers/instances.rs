@@ -16,6 +16,7 @@ use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 use tower_pulse_model::order::InOrder;
+use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 
@@ -53,13 +54,19 @@ pub struct InstanceRow {
     pub in_flight: Option<i64>,
     /// The last heartbeat if it is alive, or otherwise the end of its last minute with requests, in Unix seconds.
     pub last_seen: Option<i64>,
+    /// The share of its CPUs' time that the process used, 0 to 1: the mean of its minutes.
+    pub cpu: Option<f64>,
+    /// The scheduling delay, in seconds: the mean of the medians of its minutes.
+    pub delay: Option<f64>,
+    /// The longest scheduling delay, in seconds.
+    pub worst_delay: Option<f64>,
     /// The measurements of its requests.
     #[serde(flatten)]
     pub measured: Measured,
     /// `total` divided by the sum of the totals of all instances, 0 to 1.
     pub share: Option<f64>,
     /// The time of its requests divided by the time that they would have taken on the others, on the same contexts in
-    /// the same minutes.
+    /// the same minutes. Slow instances do not count among the others while at least two are in line.
     ///
     /// Needs at least two minutes in which the others had requests too.
     pub ratio: Option<f64>,
@@ -152,7 +159,9 @@ impl FleetRows {
         let mut covered = covered.with_missing(source, &span).await?;
         let fleet = source.reader.fleet().await?;
         let log = source.reader.changes().await?;
-        let target = source.targets.seconds();
+        let machines = source.reader.machines(reported.minutes()).await?;
+        let record = id.as_ref().map(|id| RecordId::new(id.kind, &id.name));
+        let target = record.map_or(source.targets.seconds(), |id| source.targets.seconds_of(id));
 
         let errors = sums.iter().map(|(_, of)| of.sums.histogram.error());
         let mut error = errors.fold(0.0, f64::max);
@@ -170,6 +179,9 @@ impl FleetRows {
         let whole: f64 = rows.iter().map(|row| row.measured.total).sum();
         for row in &mut rows {
             row.share = share(row.measured.total, whole);
+            if let Ok(at) = machines.binary_search_by(|(name, _)| name.cmp(&row.instance)) {
+                [row.cpu, row.delay, row.worst_delay] = machines[at].1.figures();
+            }
             let change = out_of_line(&log.changes, &row.instance, context);
             row.out_of_line = change.is_some();
             let ratio = row.ratio.unwrap_or(1.0);
@@ -269,6 +281,9 @@ impl InstanceRow {
             alive: false,
             in_flight: None,
             last_seen: None,
+            cpu: None,
+            delay: None,
+            worst_delay: None,
             measured: Measured::none(Kind::Http),
             share: None,
             ratio: None,

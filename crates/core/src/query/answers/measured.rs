@@ -20,28 +20,6 @@ pub(super) fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     share(part?, whole?)
 }
 
-/// The fewest samples on each side with which shares of errors are compared.
-const MIN_SAMPLES: u64 = 10;
-
-/// Samples fail more often than usual if the share of errors exceeds the usual share by this difference, by this factor
-/// and by this number of standard errors. By chance alone, about one of a hundred comparisons finds this.
-const ERRORS_BEYOND: f64 = 0.01;
-const ERRORS_TIMES: f64 = 1.5;
-const ERRORS_SURE: f64 = 3.0;
-
-/// Whether samples fail more often than usual, beyond chance. Each pair has the number of errors and the number of all
-/// samples. The second pair has the usual numbers.
-pub(super) fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (u64, u64)) -> bool {
-    if count.min(old_count) < MIN_SAMPLES {
-        return false;
-    }
-    let (n, old_n) = (count as f64, old_count as f64);
-    let (share, usual) = (errors as f64 / n, old_errors as f64 / old_n);
-    let pooled = (errors as f64 + old_errors as f64) / (n + old_n);
-    let deviation = (pooled * (1.0 - pooled) * (1.0 / n + 1.0 / old_n)).sqrt();
-    share >= ERRORS_TIMES * usual && share - usual >= ERRORS_BEYOND.max(ERRORS_SURE * deviation)
-}
-
 /// The name of a context, with its parts.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
@@ -214,7 +192,8 @@ pub struct Measured {
     pub times: Times,
     /// Sum of all access times, in seconds.
     pub total: f64,
-    /// The share of the requests below the target, 0 to 1; `None` for timers, and without a `target`.
+    /// The share of the requests below the target, 0 to 1: the context's own target, or else that of all requests.
+    /// `None` for timers, and without a target.
     pub below_target: Option<f64>,
     /// Counts by outcome.
     pub outcomes: Outcomes,

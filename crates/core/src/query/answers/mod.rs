@@ -7,6 +7,7 @@ pub(super) mod counters;
 pub(super) mod deploy;
 pub(super) mod deploy_verdict;
 pub(super) mod fix_first;
+pub(super) mod hanging;
 pub(super) mod health;
 pub(super) mod heat_map;
 pub(super) mod instance;
@@ -38,6 +39,7 @@ pub use self::changes::{ChangeRow, Changes, ChangesQuery};
 pub use self::compared::{Before, ComparedWindow, ENOUGH_FOR_P99, ENOUGH_REQUESTS, Ratios};
 pub use self::counters::{CounterRow, Counters, CountersQuery};
 pub use self::deploy_verdict::{DeployVerdict, Verdict};
+pub use self::hanging::HangingPath;
 pub use self::marks::{Marks, MarksQuery};
 pub use self::measured::{ContextName, Measured, Outcomes, PollTimes, Times};
 pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
@@ -47,10 +49,9 @@ pub use self::paths::{PathRow, Paths, PathsQuery, Sort};
 #[cfg(feature = "rankings")]
 pub use self::rankings::{RankedRow, RankingPart, RankingQuery};
 pub use self::series::{Series, SeriesQuery};
-pub use self::slow_requests::ListedRequest;
-pub use self::slowest_requests::{
-    ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
-};
+pub use self::slow_requests::{ListedRequest, ListedTimer};
+pub use self::slowest_requests::{RequestStatus, SlowestRequests, SlowestRequestsQuery};
+pub use super::against::Against;
 pub use super::error::QueryError;
 #[doc(hidden)]
 pub use super::question::Answered;

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::compared::ComparedWindow;
 use super::measured::Times;
 use super::path_targets::{BurningPath, burning_paths};
+use super::timers::QueueWait;
 use crate::advice::Advice;
 use crate::query::span::Span;
 use crate::query::windows::sums::PartSums;
-use crate::query::{QueryError, Source, Window};
+use crate::query::{Against, QueryError, Source, Window};
 use crate::store::RECENT_SLICES;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::snapshot::FleetSnapshot;
@@ -46,6 +47,8 @@ pub struct Overview {
     /// All requests of the window, if the question has a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<ComparedWindow>,
+    /// The wait in front of the service in the window; `None` without a window, or if no header has the wait.
+    pub queue: Option<QueueWait>,
 }
 
 /// All requests of an hour.
@@ -86,6 +89,8 @@ impl HourTotal {
 pub struct OverviewQuery {
     /// If set, the answer also has all requests of this window.
     pub window: Option<Window>,
+    /// The window with which `window` is compared.
+    pub against: Against,
 }
 
 pub(in crate::query) async fn overview(
@@ -93,7 +98,7 @@ pub(in crate::query) async fn overview(
     query: &OverviewQuery,
 ) -> Result<Overview, QueryError> {
     let sums = match query.window {
-        Some(window) => Some(source.reader.window(window).await?),
+        Some(window) => Some(source.reader.compared(window, query.against).await?),
         None => None,
     };
     let hours = source.reader.window(Window::HOUR).await?;
@@ -114,6 +119,7 @@ pub(in crate::query) async fn overview(
         target: source.targets.seconds(),
         burning: burning_paths(source).await?,
         advice: advice(&sums.as_ref().unwrap_or(&hours).now),
+        queue: sums.as_deref().and_then(QueueWait::of_all),
         window: sums.map(|sums| ComparedWindow::new(&sums, &ContextId::all(), &[])),
     })
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::changes::{ChangeRow, changes_of};
 use super::compared::ComparedWindow;
+use super::hanging::in_flight_of;
 use super::measured::{ContextName, Outcomes, Times};
 use super::path_targets::{TargetBudget, target_of};
 use super::slow_requests::{BothHours, both_hours};
@@ -13,7 +14,7 @@ use super::{check_given, of_kind};
 use crate::advice::Advice;
 use crate::query::book::added_hours;
 use crate::query::question::or_any;
-use crate::query::{QueryError, Source, Window};
+use crate::query::{Against, QueryError, Source, Window};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::outcome::OutcomeCounts;
@@ -45,7 +46,8 @@ pub struct Path {
     ///
     /// A request may be in both lists.
     failed_requests: BothHours,
-    /// The changes of a page, or the changes in which a timer is a suspect. Ongoing changes come first.
+    /// The changes of a page, or the changes in which a timer is a suspect; for the timer `queue`, those of `<queue>`.
+    /// Ongoing changes come first.
     pub changes: Vec<ChangeRow>,
     /// The timers within its requests. Their figures cover the hour of `histogram`.
     #[serde(flatten)]
@@ -56,6 +58,10 @@ pub struct Path {
     advice: Vec<Advice>,
     /// The context's own target, if it has one.
     path_target: Option<TargetBudget>,
+    /// Requests in flight in all instances, as of their last heartbeats; `None` for timers, or if it is unknown.
+    ///
+    /// An instance reports the 16 paths with the most requests in flight.
+    pub in_flight: Option<u64>,
     /// The window, if the question has a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<PathWindow>,
@@ -135,6 +141,8 @@ pub struct PathQuery {
     pub kind: Option<Kind>,
     /// If set, the answer also has this window.
     pub window: Option<Window>,
+    /// The window with which `window` is compared.
+    pub against: Against,
 }
 
 pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result<Path, QueryError> {
@@ -149,13 +157,14 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     let mut outcomes = of_hour;
     let window = match query.window {
         Some(window) => {
-            let sums = source.reader.window(window).await?;
+            let sums = source.reader.compared(window, query.against).await?;
             // The book has statistics for hours only.
             let added = match window.is_hour() {
                 true => added_hours(snapshot),
                 false => Vec::new(),
             };
-            let [now, before] = source.reader.window_of(window, &id).await?;
+            let of = source.reader.compared_of(window, query.against, &id);
+            let [now, before] = of.await?;
             outcomes = now.outcomes;
             let window_of = ComparedWindow::new(&sums, &id, &added);
             let mut timers = RequestTimers::new(source, id.kind, &now).await?;
@@ -199,10 +208,14 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
             Kind::Http => Advice::about(&outcomes, context == UNMATCHED),
             _ => Vec::new(),
         },
-        slowest_requests: BothHours::new(&listed, SlowRequests::slowest),
-        failed_requests: BothHours::new(&listed, SlowRequests::failed),
+        slowest_requests: BothHours::new(source, &listed, SlowRequests::slowest).await?,
+        failed_requests: BothHours::new(source, &listed, SlowRequests::failed).await?,
         changes: changes_of(source, &id).await?,
         path_target: target_of(source, &id).await?,
+        in_flight: match id.kind {
+            Kind::Http => in_flight_of(source, &id).await?,
+            _ => None,
+        },
     })
 }
 

@@ -24,6 +24,8 @@ pub struct TargetBurn {
     pub share: f64,
     /// Whether the burn rates of the last hour and of the last six hours are both above 1.
     pub burns: bool,
+    /// The last five minutes; `None` if their sums exceed `query_bytes`.
+    pub five_minutes: Option<Burn>,
     /// The last hour; `None` if its sums exceed `query_bytes`.
     pub one_hour: Option<Burn>,
     /// The last six hours; `None` if their sums exceed `query_bytes`.
@@ -104,7 +106,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     if targets.is_empty() {
         return Ok(Vec::new());
     }
-    let [one_hour, six_hours] = [HOUR, 6 * HOUR].map(|length| async move {
+    let [five_minutes, one_hour, six_hours] = [300, HOUR, 6 * HOUR].map(|length| async move {
         match source.reader.path_targets(Window::seconds(length)).await {
             Ok(sums) => Ok(Some(sums)),
             // A window whose sums do not fit is left out.
@@ -112,10 +114,10 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
             Err(error) => Err(error),
         }
     });
-    let (one_hour, six_hours) = (one_hour.await?, six_hours.await?);
+    let windows = [five_minutes.await?, one_hour.await?, six_hours.await?];
     let is_fast = |burn: &Option<Burn>| burn.as_ref().is_some_and(Burn::is_fast);
     let burn = |(at, target): (usize, &PathTarget)| {
-        let [one_hour, six_hours] = [&one_hour, &six_hours].map(|sums| {
+        let [five_minutes, one_hour, six_hours] = windows.each_ref().map(|sums| {
             let sums = sums.as_ref()?;
             let counts = sums.counts.get(at).copied().unwrap_or_default();
             Some(Burn::new(target, counts, sums.covered))
@@ -124,6 +126,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
             duration: target.duration.as_secs_f64(),
             share: target.share,
             burns: is_fast(&one_hour) && is_fast(&six_hours),
+            five_minutes,
             one_hour,
             six_hours,
         }

@@ -16,7 +16,7 @@ use crate::query::book::Book;
 use crate::query::coop_budget::CoopBudget;
 use crate::query::question::{kind_or_all, or_any, or_none};
 use crate::query::windows::sums::WindowSums;
-use crate::query::{Covered, QueryError, Source, Window};
+use crate::query::{Against, Covered, QueryError, Source, Window};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::records::RecordId;
@@ -152,7 +152,7 @@ pub struct Paths {
     /// The time that the window covers.
     #[serde(flatten)]
     pub now: Covered,
-    /// The time covered by the window before.
+    /// The time covered by the window with which it is compared.
     pub before: Covered,
     /// The largest relative error of the percentiles of both windows.
     pub error: f64,
@@ -245,6 +245,8 @@ fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
 pub struct PathsQuery {
     /// The window.
     pub window: Window,
+    /// The window with which `window` is compared.
+    pub against: Against,
     /// Only contexts of this kind, or all.
     #[serde(deserialize_with = "kind_or_all")]
     pub kind: Kind,
@@ -307,7 +309,7 @@ pub(in crate::query) async fn paths(
         true => Some(source.reader.book().await?),
         false => None,
     };
-    let sums = source.reader.window(query.window).await?;
+    let sums = source.reader.compared(query.window, query.against).await?;
     let (mut rows, whole) = rows(source, query, book.as_deref(), &sums).await?;
     let total = rows.len();
     let end = query.offset.saturating_add(limit);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::measured::ContextName;
+use super::timers::timer_name;
+use crate::query::store_reader::TimerNames;
 use crate::query::{QueryError, Source};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::{HOUR, hour_of};
@@ -33,14 +35,59 @@ pub struct ListedRequest {
     pub trace_id: Option<String>,
     /// The literal path of the request, if paths are recorded.
     pub request_path: Option<String>,
+    /// The wait in front of the service, before `duration`, in seconds, if it is known.
+    pub queue: Option<f64>,
+    /// The time in which the request computed or blocked its worker, in seconds; `None` if it was measured elsewhere.
+    pub computing: Option<f64>,
+    /// The longest single poll, in seconds.
+    pub longest_poll: Option<f64>,
+    /// The time in which no timer ran, in seconds.
+    pub untimed: f64,
+    /// The timers that ran within the request, at most 8: those that cover the most time, longest first.
+    pub timers: Vec<ListedTimer>,
+}
+
+/// A timer within one request.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct ListedTimer {
+    /// The name of the timer.
+    pub timer: String,
+    /// Number of runs that ended within the request.
+    pub count: u64,
+    /// The time of the request during which the timer ran, in seconds.
+    pub seconds: f64,
 }
 
 impl ListedRequest {
-    pub(super) fn new(request: &SlowRequest) -> Self {
+    /// Requests with the names of their timers.
+    pub(super) async fn all(
+        source: &Source,
+        requests: Vec<&SlowRequest>,
+    ) -> Result<Vec<Self>, QueryError> {
+        let have_timers = requests.iter().any(|one| !one.parts.timers.is_empty());
+        let names = match have_timers {
+            true => Some(source.reader.timer_names().await?),
+            false => None,
+        };
+        let requests = requests.into_iter();
+        Ok(requests
+            .map(|one| Self::new(one, names.as_deref()))
+            .collect())
+    }
+
+    fn new(request: &SlowRequest, names: Option<&TimerNames>) -> Self {
+        let parts = &request.parts;
+        let seconds = |nanos: u64| nanos as f64 / 1e9;
+        let timers = parts.timers.iter().map(|part| ListedTimer {
+            timer: timer_name(names, part.timer),
+            count: part.count,
+            seconds: seconds(part.covered),
+        });
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         Self {
             name: ContextName::new(&request.context, Kind::Http),
-            duration: request.nanos as f64 / 1e9,
+            duration: seconds(request.nanos),
             ended: request.ended as f64 / 1e3,
             status: request.status,
             outcome: request.outcome.as_str(),
@@ -48,6 +95,11 @@ impl ListedRequest {
             instance: request.instance.to_string(),
             trace_id: text(&request.trace_id),
             request_path: text(&request.path),
+            queue: parts.queue.map(seconds),
+            computing: parts.computing.map(seconds),
+            longest_poll: parts.computing.map(|_| seconds(parts.longest_poll)),
+            untimed: seconds(request.nanos.saturating_sub(parts.timed)),
+            timers: timers.collect(),
         }
     }
 }
@@ -64,15 +116,15 @@ pub struct BothHours {
 
 impl BothHours {
     /// Chooses requests from the lists of both hours.
-    pub(super) fn new<'a, I: Iterator<Item = &'a SlowRequest>>(
-        lists: &'a [Arc<Vec<SlowRequests>>; 2],
+    pub(super) async fn new<'a, I: Iterator<Item = &'a SlowRequest>>(
+        source: &Source,
+        [hour, last_hour]: &'a [Arc<Vec<SlowRequests>>; 2],
         of: fn(&'a SlowRequests) -> I,
-    ) -> Self {
-        let [hour, last_hour] = lists.each_ref().map(|lists| {
-            let requests = lists.iter().flat_map(of);
-            requests.map(ListedRequest::new).collect()
-        });
-        Self { hour, last_hour }
+    ) -> Result<Self, QueryError> {
+        Ok(Self {
+            hour: ListedRequest::all(source, hour.iter().flat_map(of).collect()).await?,
+            last_hour: ListedRequest::all(source, last_hour.iter().flat_map(of).collect()).await?,
+        })
     }
 }
 

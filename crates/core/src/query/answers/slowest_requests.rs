@@ -1,4 +1,4 @@
-//! The slowest requests of one or two hours, of all or of selected contexts.
+//! The slowest requests of a window, as far back as they are kept, of all or of selected contexts.
 //!
 //! The store keeps few requests: a list of the slowest requests of all contexts, and for each context its own list of
 //! the slowest and the newest failed requests. The list of all contexts may be full of one page's requests, so a
@@ -21,6 +21,7 @@ use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
+use tower_pulse_model::tier::FINEST;
 
 /// The maximum number of contexts whose own lists are read for an hour: the maximum number of requests in an answer.
 const MAX_LISTS: usize = SLOW_OF_ALL;
@@ -34,9 +35,8 @@ const MAX_INSTANCES: usize = 100;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SlowestRequestsQuery {
-    /// The hours in which the requests ended.
-    #[serde(rename = "window")]
-    pub hours: ListedHours,
+    /// The window in which the requests ended. Requests are kept for the current hour and the hour before.
+    pub window: Window,
     /// Only requests of this context.
     pub context: Option<String>,
     /// Only requests of contexts whose name contains this text, ignoring case.
@@ -50,32 +50,6 @@ pub struct SlowestRequestsQuery {
     pub per_path: Option<usize>,
     /// The maximum number of requests, at most 100.
     pub limit: Option<usize>,
-}
-
-/// The UTC hours of the listed requests.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ListedHours {
-    /// The current hour.
-    #[default]
-    Hour,
-    /// The hour before.
-    LastHour,
-    /// Both hours.
-    BothHours,
-}
-
-impl ListedHours {
-    /// The starts of the hours at `now`, newest first.
-    fn starts(self, now: i64) -> Vec<i64> {
-        let this = hour_of(now);
-        match self {
-            Self::Hour => vec![this],
-            Self::LastHour => vec![this - HOUR],
-            Self::BothHours => vec![this, this - HOUR],
-        }
-    }
 }
 
 /// The end of a request: a status, a class of statuses, an outcome, or any error.
@@ -165,17 +139,17 @@ impl FromStr for RequestStatus {
     }
 }
 
-/// The slowest requests of one or two hours.
+/// The slowest requests of a window.
 ///
 /// The answer to [`SlowestRequestsQuery`](crate::query::SlowestRequestsQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowestRequests {
-    /// The hours.
-    pub window: ListedHours,
-    /// The time that the hours cover.
+    /// The part of the window whose requests are kept.
     #[serde(flatten)]
     pub covered: Covered,
+    /// When the kept requests begin, in Unix seconds.
+    pub kept_since: i64,
     /// Number of contexts whose own lists were read, in addition to the list of all contexts.
     ///
     /// A context counts once per hour.
@@ -285,7 +259,14 @@ pub(in crate::query) async fn slowest_requests(
     let limit = check_limit(query.limit, SLOW_OF_ALL)?;
     check_number("per_path", query.per_path.unwrap_or(1), 1..=MAX_ROWS)?;
     let span = source.reader.recorded_span().await?;
-    let starts = query.hours.starts(span.now);
+    let this = hour_of(span.now);
+    let bounds = query.window.bounds(span.now);
+    let bounds = bounds.start.max(this - HOUR)..bounds.end;
+    let starts = [this, this - HOUR].map(|start| start..start + HOUR);
+    let starts = starts
+        .into_iter()
+        .filter(|hour| bounds.start < hour.end && hour.start < bounds.end);
+    let starts: Vec<i64> = starts.map(|hour| hour.start).collect();
     let contains = NameFilter::new(&query.contains);
     let (mut lists, mut lists_in_all, mut read) = (0, 0, Vec::new());
     for start in &starts {
@@ -303,7 +284,8 @@ pub(in crate::query) async fn slowest_requests(
     }
     let is_asked = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|of| *of == name);
     requests.retain(|request| {
-        is_asked(&query.context, &request.context)
+        bounds.contains(&request.ended.div_euclid(1_000))
+            && is_asked(&query.context, &request.context)
             && contains.matches(&request.context)
             && query.status.is_none_or(|status| status.matches(request))
     });
@@ -315,22 +297,15 @@ pub(in crate::query) async fn slowest_requests(
     let instances = instances.map(str::to_owned).collect();
     requests.retain(|request| is_asked(&query.instance, &request.instance));
     query.keep_per_path(&mut requests);
-    let newest = starts.first().copied().unwrap_or_default();
-    let slices = WindowSlices {
-        from: starts.last().copied().unwrap_or_default(),
-        ..WindowSlices::hour(newest)
-    };
+    // Whole minutes, so that an answer without new requests stays the same.
+    let slices = WindowSlices::around(&bounds, FINEST.seconds, FINEST, i64::MIN);
     Ok(SlowestRequests {
-        window: query.hours,
         covered: Covered::read(source, slices, &span).await?,
+        kept_since: this - HOUR,
         lists,
         lists_in_all,
         instances,
         total: requests.len(),
-        requests: requests
-            .into_iter()
-            .take(limit)
-            .map(ListedRequest::new)
-            .collect(),
+        requests: ListedRequest::all(source, requests.into_iter().take(limit).collect()).await?,
     })
 }

@@ -2,11 +2,14 @@
 
 use serde::Serialize;
 
-use super::measured::{ContextName, fails_more, share};
-use crate::query::windows::sums::{PartSums, RunningTimer};
+use super::compared::Compared;
+use super::measured::{ContextName, share};
+use crate::query::store_reader::TimerNames;
+use crate::query::windows::sums::{PartSums, RunningTimer, WindowSums};
 use crate::query::{QueryError, Source, Window};
+use tower_pulse_detect::suspects::fails_more;
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::context::{ContextId, Kind, QUEUED};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue};
@@ -52,6 +55,18 @@ impl QueueWait {
             mean: share(total, sums.count as f64),
             change: None,
         }
+    }
+
+    /// The waits of all requests in a window.
+    pub(super) fn of_all(sums: &WindowSums) -> Option<Self> {
+        let compared = Compared::of(&ContextId::of_judged(QUEUED), sums, |_| None);
+        let change = compared.mean_ratio();
+        compared.now.map(|now| Self {
+            requests: now.count,
+            total: now.total,
+            mean: now.times.mean,
+            change,
+        })
     }
 }
 
@@ -155,6 +170,12 @@ impl TimerPath {
     }
 }
 
+/// The name of a timer, or its id if the name is unknown.
+pub(super) fn timer_name(names: Option<&TimerNames>, id: RecordId) -> String {
+    let name = names.and_then(|names| names.get(&id));
+    name.map_or_else(|| format!("<{id}>"), |name| name.to_string())
+}
+
 impl RequestTimers {
     /// The timers within the requests of a context of this kind. Only HTTP requests have timers.
     pub(super) async fn new(
@@ -176,10 +197,7 @@ impl RequestTimers {
             true => None,
             false => Some(source.reader.timer_names().await?),
         };
-        let name = |id| {
-            let name = names.as_ref().and_then(|names| names.get(&id));
-            name.map_or_else(|| format!("<{id}>"), |name| name.to_string())
-        };
+        let name = |id| timer_name(names.as_deref(), id);
         let requests = (sums.times.count, sums.times.sum);
         let within = timers
             .iter()

@@ -60,6 +60,6 @@ pub(super) async fn worst_of(
     Ok(WorstRequests {
         failing,
         in_window,
-        requests: worst.map(ListedRequest::new).collect(),
+        requests: ListedRequest::all(source, worst.collect()).await?,
     })
 }

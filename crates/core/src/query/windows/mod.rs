@@ -21,6 +21,7 @@ mod state;
 pub(super) mod sums;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -58,6 +59,8 @@ pub(super) struct Windows {
     /// The maximum size of the cache, in bytes.
     most_bytes: usize,
     state: Mutex<WindowState>,
+    /// The size of the cache after the last question, in bytes.
+    pub(super) held_bytes: AtomicUsize,
 }
 
 impl Windows {
@@ -73,6 +76,7 @@ impl Windows {
             targets,
             most_bytes,
             state: Mutex::default(),
+            held_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -81,13 +85,17 @@ impl Windows {
     /// Cancel safe: records that were read are kept.
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
         let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
-        let (until, target) = (span.recorded_until, self.targets.seconds());
-        let now = state.summaries(&ready, 0, until, target, &mut budget).await;
-        let before = state.summaries(&ready, 1, until, target, &mut budget).await;
+        let (until, targets) = (span.recorded_until, &self.targets);
+        let now = state
+            .summaries(&ready, 0, until, targets, &mut budget)
+            .await;
+        let before = state
+            .summaries(&ready, 1, until, targets, &mut budget)
+            .await;
         Ok(WindowSums {
             contexts: state.contexts.clone(),
-            now,
-            before,
+            now: now.into(),
+            before: before.into(),
         })
     }
 
@@ -145,8 +153,7 @@ impl Windows {
         let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let mut counts = Vec::with_capacity(self.targets.of_paths.len());
         for target in &self.targets.of_paths {
-            let id = RecordId::new(target.context.kind, &target.context.name);
-            let sums = state.sums_of(&ready, 0, id);
+            let sums = state.sums_of(&ready, 0, target.id);
             counts.push(sums.map_or_else(TargetCounts::default, |sums| {
                 TargetCounts::new(target, &sums)
             }));
@@ -195,8 +202,7 @@ impl Windows {
         self.refresh(&mut state, now, &mut budget).await?;
         budget.yield_if_spent().await;
         let at = state.hold(window, &self.clock);
-        let slices = window.slices(tiers, now);
-        let parts = [slices, slices.before()];
+        let parts = window.parts(tiers, now);
         let mut ready = Ready {
             at,
             parts,
@@ -209,6 +215,7 @@ impl Windows {
         }
         self.advance(&mut state, &ready, began, &mut budget).await?;
         ready.unread = state.unread(&ready);
+        self.held_bytes.store(state.bytes(), Relaxed);
         Ok((state, budget, ready))
     }
 

@@ -15,6 +15,7 @@ use crate::query::coop_budget::CoopBudget;
 use crate::query::window::WindowSlices;
 use crate::query::{Covered, QueryError, Window};
 use crate::store::RecordIndex;
+use crate::targets::Targets;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::measures::Measure;
@@ -391,7 +392,7 @@ impl WindowState {
         ready: &Ready,
         part: usize,
         until: i64,
-        target: Option<f64>,
+        targets: &Targets,
         budget: &mut CoopBudget<'_>,
     ) -> PartSums {
         let running = &self.held[ready.at].sums[part];
@@ -406,6 +407,7 @@ impl WindowState {
             for (at, id) in group.iter().enumerate() {
                 if let Some((sums, open)) = self.sums_and_open(ready, part, *id) {
                     error = error.max(sums.histogram.error());
+                    let target = targets.seconds_of(*id);
                     let mut summary = Summary::new(&sums, has_exact_bounds, target);
                     if let Some(points) = &points {
                         let settled = points.iter().filter_map(|slice| slice.get(at));

@@ -14,14 +14,14 @@ use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
 
-/// The measurements of all contexts in a window, and in the window of the same length before it.
+/// The measurements of all contexts in a window, and in the window that it is compared with.
 pub struct WindowSums {
     /// The contexts by the ids of their records.
     pub contexts: Arc<HashMap<RecordId, ContextId>>,
     /// The window.
-    pub now: PartSums,
-    /// The window before it.
-    pub before: PartSums,
+    pub now: Arc<PartSums>,
+    /// The window of the same length before it, or the one that [`Against`](crate::query::Against) names.
+    pub before: Arc<PartSums>,
 }
 
 /// The measurements of all contexts in some slices.
@@ -76,7 +76,7 @@ pub struct Summary {
     pub outcomes: OutcomeCounts,
     /// The median, the 95th and the 99th percentile, in seconds.
     pub percentiles: [Option<f64>; 3],
-    /// The share of the requests below the target; `None` without a target.
+    /// The share of the requests below the context's target; `None` without a target.
     pub below_target: Option<f64>,
     /// The timer that the requests run most often, and the number of its runs; `None` if no timer runs more than 20
     /// times per request.

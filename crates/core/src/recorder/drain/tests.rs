@@ -73,16 +73,19 @@ fn totals_tell_of_traces_and_of_a_target() {
     let finish = |context: &str, millis, status: u16, trace_id| {
         let entry = recorder.entry(Kind::Http, context);
         let start = entry.recording().clock().tick();
-        entry.recording().request_started();
+        entry.recording().request_started(0);
         recorder.advance(millis);
         let ended = Ended {
             outcome: Outcome::from_status(status),
             is_error: status >= 500,
             status: http::StatusCode::from_u16(status).ok(),
         };
-        let path = None;
         let polls = crate::recorder::RequestPolls::new(start);
-        entry.finish_request(start, ended, &polls, &RequestDetails { trace_id, path });
+        let details = RequestDetails {
+            trace_id,
+            ..RequestDetails::default()
+        };
+        entry.finish_request(start, ended, &polls, &details);
     };
     finish("GET /", 60, 200, Some("fast"));
     finish("GET /", 80, 502, Some("failed"));

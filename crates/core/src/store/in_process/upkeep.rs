@@ -97,6 +97,7 @@ impl State {
                 last_seen: heartbeat.at,
                 version: heartbeat.version.clone(),
                 in_flight: Some(heartbeat.in_flight),
+                paths: heartbeat.paths.clone(),
                 skew: heartbeat.skew,
                 cleaning: heartbeat.cleaning.clone(),
             })

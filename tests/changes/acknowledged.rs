@@ -16,21 +16,21 @@ use crate::rig::seed::fixed_seed;
 
 /// The person who has acknowledged the first listed change, and the time in Unix seconds, as each instance reports
 /// them.
-async fn takers(fleet: &Fleet) -> Vec<Option<(String, i64)>> {
-    let mut takers = Vec::new();
+async fn people(fleet: &Fleet) -> Vec<Option<(String, i64)>> {
+    let mut people = Vec::new();
     for instance in &fleet.instances {
         let changes = instance.pulse.changes().await.unwrap();
-        let taken = changes[0].acknowledged.as_ref();
-        takers.push(taken.map(|taken| (taken.by.to_string(), taken.at)));
+        let acknowledged = changes[0].acknowledged.as_ref();
+        people.push(acknowledged.map(|one| (one.by.to_string(), one.at)));
     }
-    takers
+    people
 }
 
 fn by(name: &str, at: i64) -> Vec<Option<(String, i64)>> {
     vec![Some((name.to_owned(), at)); 2]
 }
 
-async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
+async fn an_acknowledgement_stays_until_the_change_ends(backend: Backend) {
     let mut fleet = Fleet::new(backend, 2);
     let mut traffic = Traffic::new(fixed_seed(), 2);
     fleet.usual(&mut traffic, 45).await;
@@ -39,18 +39,18 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
     let pulse = |fleet: &Fleet, number: usize| fleet.instances[number].pulse.clone();
     // The instance that does not judge acknowledges the change.
     let at = fleet.now;
-    let taken = pulse(&fleet, 1).acknowledge_change(id, " ada ").await;
-    assert_eq!(taken.unwrap().acknowledged.unwrap().at, at);
-    assert_eq!(takers(&fleet).await, by("ada", at));
+    let done = pulse(&fleet, 1).acknowledge_change(id, " ada ").await;
+    assert_eq!(done.unwrap().acknowledged.unwrap().at, at);
+    assert_eq!(people(&fleet).await, by("ada", at));
     fleet.slow(&mut traffic, 1).await;
     fleet.restart(0).await;
     fleet.slow(&mut traffic, 1).await;
-    assert_eq!(takers(&fleet).await, by("ada", at));
+    assert_eq!(people(&fleet).await, by("ada", at));
     // The second withdrawal changes nothing.
     for number in [0, 1] {
-        let given = pulse(&fleet, number).unacknowledge_change(id).await;
-        assert_eq!(given.unwrap().acknowledged, None);
-        assert_eq!(takers(&fleet).await, [None, None]);
+        let withdrawn = pulse(&fleet, number).unacknowledge_change(id).await;
+        assert_eq!(withdrawn.unwrap().acknowledged, None);
+        assert_eq!(people(&fleet).await, [None, None]);
     }
     let at = fleet.now;
     for (number, name, shown) in [
@@ -58,8 +58,8 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
         (1, "", "someone"),
         (0, "bob\u{202e}", "bob\\u{202e}"),
     ] {
-        let taken = pulse(&fleet, number).acknowledge_change(id, name).await;
-        assert_eq!(&*taken.unwrap().acknowledged.unwrap().by, shown);
+        let done = pulse(&fleet, number).acknowledge_change(id, name).await;
+        assert_eq!(&*done.unwrap().acknowledged.unwrap().by, shown);
     }
     // Restarts all instances.
     for number in 0..2 {
@@ -67,11 +67,11 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
     }
     for _ in 0..4 {
         fleet.slow(&mut traffic, 1).await;
-        assert_eq!(takers(&fleet).await, by("bob\\u{202e}", at));
+        assert_eq!(people(&fleet).await, by("bob\\u{202e}", at));
     }
     fleet.usual(&mut traffic, 15).await;
     assert!(fleet.changes().await[0].ended.is_some());
-    assert_eq!(takers(&fleet).await, [None, None]);
+    assert_eq!(people(&fleet).await, [None, None]);
     let pulse = pulse(&fleet, 1);
     for refused in [
         pulse.acknowledge_change(id, "ada").await,
@@ -102,7 +102,7 @@ async fn fleet_of(backend: Backend, ids: usize) -> Fleet {
 }
 
 #[tokio::test]
-async fn of_two_who_take_at_once_one_has_it() {
+async fn of_two_who_acknowledge_at_once_one_stays() {
     let fleet = fleet_of(Backend::redis().await, 2).await;
     let [a, b] = [0, 1].map(|number| &fleet.instances[number].pulse);
     for round in 0..20 {
@@ -112,8 +112,8 @@ async fn of_two_who_take_at_once_one_has_it() {
             b.acknowledge_change("0000", &names[1]),
             b.acknowledge_change("0001", &names[0]),
         );
-        for (taken, name) in [ada, bob].into_iter().zip(&names) {
-            assert_eq!(&*taken.unwrap().acknowledged.unwrap().by, name);
+        for (done, name) in [ada, bob].into_iter().zip(&names) {
+            assert_eq!(&*done.unwrap().acknowledged.unwrap().by, name);
         }
         other.unwrap();
         let read = async |pulse: &Pulse| {
@@ -121,21 +121,21 @@ async fn of_two_who_take_at_once_one_has_it() {
             changes.sort_by(|a, b| a.id.cmp(&b.id));
             [0, 1].map(|at| changes[at].acknowledged.clone().unwrap().by.to_string())
         };
-        let takers = read(a).await;
-        assert_eq!(takers, read(b).await);
-        assert!(names.contains(&takers[0]), "{takers:?}");
-        assert_eq!(takers[1], names[0]);
+        let people = read(a).await;
+        assert_eq!(people, read(b).await);
+        assert!(names.contains(&people[0]), "{people:?}");
+        assert_eq!(people[1], names[0]);
     }
 }
 
 #[tokio::test]
-async fn no_more_than_a_hundred_are_taken_and_those_that_ended_make_room() {
+async fn no_more_than_a_hundred_are_acknowledged_and_those_that_ended_make_room() {
     let fleet = fleet_of(Backend::memory(), 102).await;
     let pulse = &fleet.instances[0].pulse;
     let name = "é".repeat(70);
     for n in 0..100 {
-        let taken = pulse.acknowledge_change(&format!("{n:04}"), &name).await;
-        taken.unwrap();
+        let done = pulse.acknowledge_change(&format!("{n:04}"), &name).await;
+        done.unwrap();
     }
     let full = pulse.acknowledge_change("0100", "ada").await;
     assert!(matches!(&full, Err(AmendError::Conflict(_))), "{full:?}");
@@ -148,58 +148,72 @@ async fn no_more_than_a_hundred_are_taken_and_those_that_ended_make_room() {
     assert!(pulse.acknowledge_change("0101", "ada").await.is_err());
     pulse.unacknowledge_change("0005").await.unwrap();
     pulse.acknowledge_change("0101", "ada").await.unwrap();
-    let taken = pulse.changes().await.unwrap();
-    let longest = taken.iter().flat_map(|change| &change.acknowledged);
-    assert_eq!(longest.map(|taken| taken.by.len()).max(), Some(64));
+    let changes = pulse.changes().await.unwrap();
+    let longest = changes.iter().flat_map(|change| &change.acknowledged);
+    assert_eq!(longest.map(|one| one.by.len()).max(), Some(64));
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-async fn take(app: &Router, id: &str, taken: bool, headers: &[(&str, &str)]) -> (u16, Value) {
-    let body = json!({ "id": id, "taken": taken }).to_string();
-    let headers = [&[JSON], headers].concat();
-    let answer = asking::send(app, "POST", "/pulse/api/changes", &headers, &body).await;
+/// The credentials and other headers of a request.
+type Headers<'a> = [(&'a str, &'a str)];
+
+async fn post(app: &Router, body: Value, headers: &Headers<'_>) -> (u16, Value) {
+    let (uri, headers) = ("/pulse/api/changes", [&[JSON], headers].concat());
+    let answer = asking::send(app, "POST", uri, &headers, &body.to_string()).await;
     (answer.status.as_u16(), answer.json())
 }
 
+async fn acknowledge(app: &Router, id: &str, headers: &Headers<'_>) -> (u16, Value) {
+    post(app, json!({ "id": id, "acknowledged": true }), headers).await
+}
+
 #[tokio::test]
-async fn a_change_is_taken_over_http() {
+async fn a_change_is_acknowledged_over_http() {
     let fleet = fleet_of(Backend::memory(), 3).await;
     let ended = change("9999", "slower", "GET /b", (1.0, Some(START)));
     write(&fleet, vec![ended]).await;
     let app = &fleet.instances[1].app;
     // This instance lists an acknowledgement at once, the other one when it reads the store again.
-    let is_listed = async |problems: u64| {
+    let is_listed = async |acknowledged: u64| {
         fleet.instances[0].time.advance(Duration::from_secs(2));
         for instance in &fleet.instances {
             let listed = instance.json("api/changes").await;
             assert_eq!(listed["standing"], 3);
-            assert_eq!(listed["problems"], problems);
+            assert_eq!(listed["problems"], 3);
+            assert_eq!(listed["acknowledged"], acknowledged);
         }
     };
-    is_listed(3).await;
-    let (status, taken) = take(app, "0001", true, &[]).await;
-    assert_eq!((status, &taken["id"]), (200, &json!("0001")));
-    assert_eq!(taken["taken"], json!({ "by": "someone", "at": fleet.now }));
-    is_listed(2).await;
+    is_listed(0).await;
+    let (status, answer) = acknowledge(app, "0001", &[]).await;
+    assert_eq!((status, &answer["id"]), (200, &json!("0001")));
+    let by_someone = json!({ "by": "someone", "at": fleet.now });
+    assert_eq!(answer["acknowledged"], by_someone);
+    is_listed(1).await;
     let listed = fleet.instances[1].json("api/changes").await;
     let rows = listed["changes"].as_array().unwrap().iter();
-    let taken: Vec<_> = rows.filter(|row| row["taken"]["by"] == "someone").collect();
-    assert_eq!((taken.len(), &taken[0]["id"]), (1, &json!("0001")));
+    let of_someone: Vec<_> = rows
+        .filter(|row| row["acknowledged"] == by_someone)
+        .collect();
+    assert_eq!(
+        (of_someone.len(), &of_someone[0]["id"]),
+        (1, &json!("0001"))
+    );
 
-    let (status, given) = take(app, "0001", false, &[]).await;
-    assert_eq!((status, &given["taken"]), (200, &Value::Null));
+    let withdrawn = json!({ "id": "0001", "acknowledged": false });
+    let (status, answer) = post(app, withdrawn, &[]).await;
+    assert_eq!((status, &answer["acknowledged"]), (200, &Value::Null));
     for (id, expected) in [("9999", 409), ("none", 404), ("", 404)] {
-        let (status, answer) = take(app, id, true, &[]).await;
+        let (status, answer) = acknowledge(app, id, &[]).await;
         assert_eq!(status, expected, "{id}");
         assert!(answer["error"].as_str().unwrap().len() > 10, "{answer}");
     }
-    is_listed(3).await;
+    is_listed(0).await;
 }
 
 /// The access names the person who acknowledges a change.
 #[tokio::test]
-async fn the_access_says_who_takes_a_change() {
+async fn the_access_names_the_person_or_else_the_request_does() {
     let fleet = fleet_of(Backend::memory(), 1).await;
     let pulse = &fleet.instances[0].pulse;
     let user = |parts: &http::request::Parts| {
@@ -215,10 +229,14 @@ async fn the_access_says_who_takes_a_change() {
     let custom_async = Access::custom_async(move |parts| std::future::ready(named(parts)));
     let allowed = Access::custom(move |parts| user(parts).is_some());
     let (basic, token) = (Access::basic("ada", "secret"), Access::token("secret"));
+    // `ada:secret`, and `:secret` without a user.
     let (long, of_ada) = ("x".repeat(65), "Basic YWRhOnNlY3JldA==");
+    let nobody = "Basic OnNlY3JldA==";
     for (access, name, value, expected) in [
         (&basic, "authorization", of_ada, Ok("ada")),
-        (&token, "authorization", of_ada, Ok("someone")),
+        (&token, "authorization", of_ada, Ok("ada")),
+        (&token, "authorization", nobody, Ok("someone")),
+        (&token, "authorization", "Bearer secret", Ok("someone")),
         (&Access::open(), "x-user", "ada", Ok("someone")),
         (&custom, "x-user", "bob <b>", Ok("bob <b>")),
         (&custom, "x-user", " ", Ok("someone")),
@@ -231,12 +249,20 @@ async fn the_access_says_who_takes_a_change() {
         (&custom_async, "x-user", "guest", Err(403)),
     ] {
         let app = Router::new().merge(pulse.mount("/pulse", access.clone()));
-        let (status, answer) = take(&app, "0000", true, &[(name, value)]).await;
-        let taken = match status {
-            200 => Ok(answer["taken"]["by"].as_str().unwrap()),
+        let (status, answer) = acknowledge(&app, "0000", &[(name, value)]).await;
+        let by = match status {
+            200 => Ok(answer["acknowledged"]["by"].as_str().unwrap()),
             status => Err(status),
         };
-        assert_eq!(taken, expected, "{access:?} {name}: {value}");
+        assert_eq!(by, expected, "{access:?} {name}: {value}");
+        // The request can only name a caller whom the access does not name.
+        let said = json!({ "id": "0000", "acknowledged": true, "by": " mallory\u{202e} " });
+        let (status, answer) = post(&app, said, &[(name, value)]).await;
+        match expected {
+            Ok("someone") => assert_eq!(answer["acknowledged"]["by"], "mallory\\u{202e}"),
+            Ok(_) => assert_eq!((status, &answer["parameter"]), (400, &json!("by"))),
+            Err(expected) => assert_eq!(status, expected),
+        }
     }
     // A person with permission to read can read everything, but cannot write.
     let app = Router::new().merge(pulse.mount("/pulse", custom));
@@ -291,16 +317,16 @@ async fn a_mark_that_was_removed_is_no_suspect() {
 
 /// Redis goes away: an acknowledgement fails, and says that it may still be written.
 #[tokio::test]
-async fn while_redis_is_away_nothing_is_said_to_be_taken() {
+async fn while_redis_is_away_nothing_is_said_to_be_acknowledged() {
     let fleet = fleet_of(Backend::redis().await, 1).await;
     fleet.backend.server().kill_9();
     let pulse = &fleet.instances[0].pulse;
     let failed = pulse.acknowledge_change("0000", "ada").await.unwrap_err();
     assert!(matches!(&failed, AmendError::Store(_)), "{failed:?}");
-    assert!(failed.to_string().contains("may still be taken"));
-    let (status, answer) = take(&fleet.instances[0].app, "0000", true, &[]).await;
+    assert!(failed.to_string().contains("may still be acknowledged"));
+    let (status, answer) = acknowledge(&fleet.instances[0].app, "0000", &[]).await;
     assert_eq!(status, 503);
     assert!(answer["error"].as_str().unwrap().contains("may still be"));
 }
 
-in_both!(a_taken_change_stays_taken_until_it_ends);
+in_both!(an_acknowledgement_stays_until_the_change_ends);

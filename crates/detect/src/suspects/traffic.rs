@@ -1,0 +1,69 @@
+//! The requests of a surge.
+
+use std::sync::Arc;
+
+use super::{Sides, fails_more};
+use crate::change::Suspect;
+use crate::words::{duration, percent};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::escape_hidden;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::sorted::Map;
+
+/// An instance with this many times an even share of the requests is named.
+const UNEVEN: f64 = 1.5;
+
+/// The 95th percentile is as before if its ratio to the one before is within this range.
+const ALIKE: std::ops::Range<f64> = 0.8..1.25;
+
+/// The requests of a surge: which instances get them, and whether outcomes and latency are as before. `minutes` has the
+/// sums of each instance in each minute since the surge began.
+pub fn traffic(sides: &Sides, minutes: &[Vec<(&Arc<str>, &Aggregate)>]) -> Suspect {
+    let mut counts: Map<&Arc<str>, u64> = Map::default();
+    for (instance, sums) in minutes.iter().flatten() {
+        *counts.or_insert_with(instance, || 0) += sums.times.count;
+    }
+    let (instances, all) = (
+        counts.iter().count(),
+        counts.iter().map(|(_, n)| *n).sum::<u64>(),
+    );
+    let most = counts.iter().max_by_key(|(_, count)| **count);
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let busiest = most.map(|(instance, count)| (*instance, share(*count, all)));
+    let busiest = busiest.filter(|(_, of)| instances > 1 && of * instances as f64 >= UNEVEN);
+    let mut parts = Vec::new();
+    match busiest {
+        Some((name, of)) => parts.push(format!(
+            "{} of them on {}",
+            percent(of),
+            escape_hidden(name)
+        )),
+        None if instances > 1 => parts.push(format!("alike on all {instances} instances")),
+        None => {}
+    }
+    let failed = |name: &str, of: &Aggregate| match name {
+        "4xx" => of.outcomes.count(Outcome::ClientError),
+        _ => of.outcomes.errors,
+    };
+    let more = ["errors", "4xx"].into_iter().filter_map(|name| {
+        let [then, now] = [&sides.then, &sides.now].map(|of| (failed(name, of), of.times.count));
+        let [before, after] = [then, now].map(|(failed, all)| percent(share(failed, all)));
+        fails_more(now, then).then(|| format!("{after} {name} instead of {before}"))
+    });
+    let more: Vec<String> = more.collect();
+    parts.push(match more.is_empty() {
+        true => "outcomes as before".to_owned(),
+        false => more.join(", "),
+    });
+    let p95 = |of: &Aggregate| of.successes().quantile(0.95);
+    if let (Some(before), Some(after)) = (p95(&sides.then), p95(&sides.now)) {
+        parts.push(match ALIKE.contains(&(after / before)) {
+            true => "latency as before".to_owned(),
+            false => format!("p95 {} instead of {}", duration(after), duration(before)),
+        });
+    }
+    Suspect::Traffic {
+        busiest: busiest.map(|(instance, _)| Arc::clone(instance)),
+        text: parts.join("; ").into(),
+    }
+}
