@@ -1,9 +1,11 @@
-//! The requests of each instance by minute, compared with the other instances, from the minute reports.
+//! The requests of each instance by minute, from the minute reports, which are read and cached here. `comparison` and
+//! `beside_others` compare the instances with each other.
 //!
 //! Reports arrive after the end of a minute, and may be late. A minute is read when it has ended, and again each time
 //! the time since its end has doubled: often while reports arrive, and rarely later.
 
 pub(super) mod beside_others;
+mod comparison;
 mod pace;
 
 use std::collections::{HashMap, VecDeque};
@@ -14,13 +16,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::{Mutex, MutexGuard};
 
 use self::beside_others::BesideOthers;
+use self::comparison::Comparison;
+pub(super) use self::comparison::{InstanceSums, MachineSums};
 pub(super) use self::pace::MIN_REQUESTS;
-use self::pace::{Pace, Times};
+use self::pace::Times;
 use super::coop_budget::CoopBudget;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::{InstanceReports, Store};
-use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{InstanceMinute, REPORTED_MINUTES};
@@ -35,75 +38,8 @@ const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 /// Number of minutes that are read at once.
 const MINUTES_AT_ONCE: usize = 4;
 
-/// The ratio above which an instance is slow, so that it does not count among the others: it would make them look fast.
-const SLOW: f64 = 1.1;
-
-/// The number of standard errors by which the ratio of a slow instance exceeds [`SLOW`].
-const SURE: f64 = 3.0;
-
 /// Approximate bytes of a context or an instance, without its packed sums.
 const PER_CONTEXT: usize = 96;
-
-/// The sums of an instance over some minutes, compared with the others.
-#[derive(Debug, Default)]
-pub struct InstanceSums {
-    /// The version of the application that the instance reported last.
-    pub version: Option<Arc<str>>,
-    /// The start of the first minute with requests, and the end of the last, in Unix seconds.
-    pub busy: Range<i64>,
-    pub sums: Aggregate,
-    pace: Pace,
-}
-
-impl InstanceSums {
-    /// The time of the instance's requests, divided by the time that they would have taken at the mean of the other
-    /// instances on the same context in the same minute. Slow instances do not count among the others. `None` if either
-    /// side has fewer than 10 requests, or if there is only one minute.
-    pub fn ratio(&self) -> Option<f64> {
-        self.pace.ratio()
-    }
-
-    /// Whether the instance is slower than the others, beyond chance.
-    fn is_slow(&self) -> bool {
-        let times = AccessTimeStats::from(&self.sums.times);
-        let spread = times.stddev().zip(times.mean());
-        let error = spread.map_or(f64::INFINITY, |(stddev, mean)| {
-            stddev / mean / times.count.sqrt()
-        });
-        let lowest = self.ratio().map(|ratio| ratio * (1.0 - SURE * error));
-        lowest.is_some_and(|lowest| lowest > SLOW)
-    }
-}
-
-/// The runtime and the process of an instance over some minutes. A sum has the number of minutes that it adds up.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MachineSums {
-    cpu: (f64, u32),
-    delay: (f64, u32),
-    /// The longest scheduling delay, in microseconds.
-    worst_delay: Option<u64>,
-}
-
-impl MachineSums {
-    fn add(&mut self, minute: &MachineMinute) {
-        let delay = minute.delay_micros.map(|micros| micros as f64 / 1e6);
-        for ((sum, minutes), figure) in [
-            (&mut self.cpu, minute.cpu_share()),
-            (&mut self.delay, delay),
-        ] {
-            *sum += figure.unwrap_or(0.0);
-            *minutes += u32::from(figure.is_some());
-        }
-        self.worst_delay = self.worst_delay.max(minute.worst_delay_micros);
-    }
-
-    /// The mean share of the CPUs' time, the mean of the median scheduling delays, and the longest delay, in seconds.
-    pub fn figures(&self) -> [Option<f64>; 3] {
-        let mean = |(sum, minutes): (f64, u32)| (minutes > 0).then(|| sum / f64::from(minutes));
-        let worst = self.worst_delay.map(|micros| micros as f64 / 1e6);
-        [mean(self.cpu), mean(self.delay), worst]
-    }
-}
 
 /// Reads the minute reports.
 pub(super) struct InstanceMinutes {
@@ -419,169 +355,9 @@ impl CachedInstance {
     }
 }
 
-/// Adds up minutes, and compares each instance with the others by context and minute. The result does not depend on an
-/// instance's mix of contexts, or on the hours in which it ran.
-#[derive(Default)]
-struct Comparison(Vec<(Arc<str>, InstanceSums)>);
-
-impl Comparison {
-    /// Adds a minute, which must be later than all minutes that were added before. The `slow` instances do not count
-    /// among the others.
-    fn add(
-        &mut self,
-        start: i64,
-        cached: &[CachedInstance],
-        context: Option<RecordId>,
-        slow: &[Arc<str>],
-    ) {
-        let mut in_line: HashMap<RecordId, Times> = HashMap::new();
-        let is_in_line = |of: &&CachedInstance| !slow.contains(&of.instance);
-        let counted = cached.iter().filter(is_in_line);
-        for (id, times) in counted.flat_map(|instance| instance.times(context)) {
-            in_line.entry(id).or_default().add(times);
-        }
-        for instance in cached {
-            let Some(sums) = instance.sums(context) else {
-                continue;
-            };
-            let of = sorted::entry(&mut self.0, instance.instance.clone(), || InstanceSums {
-                busy: start..start,
-                ..InstanceSums::default()
-            });
-            of.sums.merge(&sums);
-            of.version.clone_from(&instance.version);
-            of.busy.end = start.saturating_add(MINUTE);
-            for (id, times) in instance.times(context) {
-                let all = in_line.get(&id).copied().unwrap_or_default();
-                let own = if is_in_line(&instance) {
-                    times
-                } else {
-                    Times::default()
-                };
-                of.pace.add(start, times, all.without(own));
-            }
-        }
-    }
-
-    /// The slow instances; none if fewer than two others are in line.
-    fn slow(&self) -> Vec<Arc<str>> {
-        let slow = self.0.iter().filter(|(_, of)| of.is_slow());
-        let slow: Vec<_> = slow.map(|(instance, _)| instance.clone()).collect();
-        match self.0.len() < slow.len() + 2 {
-            true => Vec::new(),
-            false => slow,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tower_pulse_model::context::Kind;
-
-    fn id(name: &str) -> RecordId {
-        RecordId::new(Kind::Http, name)
-    }
-
-    /// A minute of an instance: its contexts with the number of their requests, and the milliseconds that each took.
-    fn minute(instance: &str, contexts: &[(&str, u64, u64)]) -> CachedInstance {
-        let context = |(name, count, millis): &(&str, u64, u64)| {
-            let mut sums = Aggregate::default();
-            (0..*count).for_each(|_| sums.times.record(millis * 1_000_000));
-            (id(name), sums)
-        };
-        let minute = InstanceMinute {
-            contexts: contexts.iter().map(context).collect(),
-            ..InstanceMinute::default()
-        };
-        CachedInstance::new(instance.into(), minute)
-    }
-
-    /// A minute of some instances that each have one context.
-    fn minutes<const N: usize>(instances: [(&str, (&str, u64, u64)); N]) -> Vec<CachedInstance> {
-        let minutes = instances.map(|(instance, context)| minute(instance, &[context]));
-        minutes.into()
-    }
-
-    fn ratios(minutes: &[Vec<CachedInstance>], context: Option<&str>) -> Vec<Option<f64>> {
-        let compared = |slow: &[Arc<str>]| {
-            let mut comparison = Comparison::default();
-            for (start, cached) in (0..).step_by(60).zip(minutes) {
-                comparison.add(start, cached, context.map(id), slow);
-            }
-            comparison
-        };
-        let comparison = compared(&compared(&[]).slow());
-        comparison.0.iter().map(|(_, of)| of.ratio()).collect()
-    }
-
-    #[test]
-    fn slow_instances_do_not_make_the_others_look_fast() {
-        // The instances take these milliseconds for a request.
-        let ratios = |millis: &[u64]| {
-            let minutes = [0, 1].map(|_| {
-                let names = ["a", "b", "c", "d"].into_iter().zip(millis);
-                let of = names.map(|(name, millis)| minute(name, &[("x", 50, *millis)]));
-                of.collect()
-            });
-            let ratios = ratios(&minutes, None).into_iter();
-            ratios.map(Option::unwrap_or_default).collect::<Vec<_>>()
-        };
-        assert_eq!(ratios(&[10, 10, 30]), [1.0, 1.0, 3.0]);
-        assert_eq!(ratios(&[10, 10, 20, 30]), [1.0, 1.0, 2.0, 3.0]);
-        assert_eq!(ratios(&[10, 10, 10, 10]), [1.0; 4]);
-        // With fewer than two others in line, all others count.
-        assert_eq!(ratios(&[10, 20]), [0.5, 2.0]);
-        assert_eq!(ratios(&[10, 20, 20]), [0.5, 4.0 / 3.0, 4.0 / 3.0]);
-    }
-
-    #[test]
-    fn the_mix_of_contexts_does_not_change_the_ratio() {
-        // The second instance gets the slow requests, and takes this many times as long.
-        let ratios = |times: u64, context| {
-            let minutes = [0, 1].map(|_| {
-                let first = minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]);
-                let second = [("fast", 10, 10 * times), ("slow", 90, 1_000 * times)];
-                vec![first, minute("b", &second)]
-            });
-            ratios(&minutes, context)
-        };
-        assert_eq!(ratios(1, None), [Some(1.0); 2]);
-        assert_eq!(ratios(2, None), [Some(0.5), Some(2.0)]);
-        assert_eq!(ratios(2, Some("fast")), [Some(0.5), Some(2.0)]);
-        assert_eq!(ratios(2, Some("none")), []);
-    }
-
-    #[test]
-    fn only_the_same_minutes_are_compared() {
-        let minutes = [
-            minutes([("a", ("x", 50, 10)), ("b", ("x", 10, 10))]),
-            // In this minute, all requests are slow, and most of them are on `b`.
-            minutes([("a", ("x", 10, 900)), ("b", ("x", 50, 900))]),
-            // In this minute, `b` is the only instance.
-            minutes([("b", ("x", 500, 9_000))]),
-        ];
-        assert_eq!(ratios(&minutes, None), [Some(1.0); 2]);
-    }
-
-    #[test]
-    fn few_requests_have_no_ratio() {
-        let (a, b, c) = (("x", 9, 10), ("x", 90, 10), ("y", 90, 10));
-        let few = [minutes([("a", a), ("b", b), ("c", c)])];
-        // On `x`, `b` can be compared only with the nine requests of `a`.
-        assert_eq!(ratios(&few, None), [None; 3]);
-        assert_eq!(ratios(&few, Some("y")), [None]);
-    }
-
-    #[test]
-    fn a_process_is_not_compared_with_the_one_that_it_replaced() {
-        let minutes = [
-            minutes([("old", ("x", 100, 10))]),
-            minutes([("old", ("x", 50, 10)), ("new", ("x", 50, 90))]),
-            minutes([("new", ("x", 100, 90))]),
-        ];
-        assert_eq!(ratios(&minutes, None), [None; 2]);
-    }
 
     #[test]
     fn a_minute_is_read_again_when_it_is_over_for_twice_as_long() {

@@ -6,8 +6,9 @@
 //! application's own code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and
 //! `timer_cells` (which timers ran within which requests), `queue` (how long requests have waited in front of this
 //! process), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one), `finish` (where a
-//! request ends), and `in_flight` (which requests have not ended). Last, read `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the
-//! batch), `minute_reports` (the minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
+//! request ends), and `in_flight` (which requests have not ended). Last, read `dirty_bits` (which contexts have
+//! something to drain), `drain` (from the cells to the batch), `minute_reports` (the minutes of this instance), `totals`
+//! and `exemplars` (for the Prometheus text).
 
 pub mod active;
 mod cell;
