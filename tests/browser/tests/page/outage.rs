@@ -156,10 +156,19 @@ async fn what_has_failed_is_tried_again_within_five_seconds_and_a_lost_login_is_
     ] {
         let page = Page::open(&service.screen(&format!("slowest?refresh={refresh}"))).await;
         page.tolerate("401");
-        // Records the page's waits, and shortens them.
-        page.run("{ const wait = setTimeout; window.waits = [];
-            window.setTimeout = (then, time) => { if (time) waits.push(time); return wait(then, 10); }; }")
-            .await;
+        // Shortens the page's waits, and records those from the first refusal on.
+        page.run(
+            "{ const [wait, get] = [setTimeout, fetch]; window.waits = []; let isRefused = false;
+            window.fetch = (...asked) => get(...asked).then((answer) => {
+                isRefused ||= answer.status === 401;
+                return answer;
+            });
+            window.setTimeout = (then, time) => {
+                if (time && isRefused) waits.push(time);
+                return wait(then, 10);
+            }; }",
+        )
+        .await;
         is_out.store(true, Ordering::SeqCst);
         page.poll().await;
         page.until("waits.length > 6").await;
