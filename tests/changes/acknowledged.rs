@@ -30,8 +30,9 @@ fn by(name: &str, at: i64) -> Vec<Option<(String, i64)>> {
     vec![Some((name.to_owned(), at)); 2]
 }
 
-async fn an_acknowledgement_stays_until_the_change_ends(backend: Backend) {
-    let mut fleet = Fleet::new(backend, 2);
+#[tokio::test]
+async fn an_acknowledgement_stays_until_the_change_ends() {
+    let mut fleet = Fleet::new(Backend::memory(), 2);
     let mut traffic = Traffic::new(fixed_seed(), 2);
     fleet.usual(&mut traffic, 45).await;
     fleet.slow(&mut traffic, 5).await;
@@ -328,5 +329,3 @@ async fn while_redis_is_away_nothing_is_said_to_be_acknowledged() {
     assert_eq!(status, 503);
     assert!(answer["error"].as_str().unwrap().contains("may still be"));
 }
-
-in_both!(an_acknowledgement_stays_until_the_change_ends);

@@ -56,9 +56,10 @@ fn pass_a_second(fleet: &Fleet) {
     }
 }
 
-async fn instances_are_compared_like_with_like(backend: Backend) {
+#[tokio::test]
+async fn instances_are_compared_like_with_like() {
     let versions = [Some("1.4.1"), Some("1.4.1"), Some("1.4.2")];
-    let mut fleet = Fleet::with_versions(backend, &versions);
+    let mut fleet = Fleet::with_versions(Backend::memory(), &versions);
     fleet.heartbeat().await;
     for minutes in 0..3 {
         // The figures of a machine rise from minute to minute.
@@ -222,5 +223,3 @@ async fn a_window_has_the_minutes_that_are_retained_and_have_ended() {
         assert_eq!(column(&answer, "count"), [count; 2]);
     }
 }
-
-in_both!(instances_are_compared_like_with_like);
