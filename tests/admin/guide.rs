@@ -9,7 +9,7 @@ use serde_json::Value;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Condition, Pulse};
 
-use crate::admin::serve;
+use crate::admin::{client_of, serve};
 use crate::rig::http::Client;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
@@ -30,8 +30,7 @@ async fn the_guide_names_every_field_of_health() {
     let page = include_str!("../../src/guide/reading_health.md");
     let (clock, hand) = Clock::manual(1_700_000_000);
     let pulse = Pulse::builder().clock(clock).build().unwrap();
-    let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
-    let mut client = Client::connect(serve(app).await).await;
+    let mut client = client_of(&pulse, Access::open()).await;
     let health = loop {
         let answer = client.get("/pulse/api/health").await;
         let health: Value = serde_json::from_str(&answer.text()).unwrap();
