@@ -163,27 +163,3 @@ fn axum_types_stay_in_the_admin_and_in_one_file_of_the_layer() {
     let users = ["dashboard/router.rs", "layer/matched.rs", "pulse/admin.rs"];
     assert_eq!(users_of("axum"), users);
 }
-
-/// Features switch methods and answers, but never what is stored, because builds with other features may use the same
-/// store, later or at the same time.
-#[test]
-fn every_build_keeps_rankings() {
-    for folder in [
-        "crates/core/src",
-        "crates/redis/src",
-        "crates/file/src",
-        "crates/model/src",
-    ] {
-        for (file, code) in code(folder) {
-            let reads = ["store/mod.rs", "store/query.rs", "store/read/mod.rs"];
-            let is_kept = !file.starts_with("query/")
-                && !file.starts_with("handle/")
-                && !reads.contains(&&*file);
-            let is_switched = code.contains("feature = \"rankings\"");
-            assert!(
-                !is_kept || !is_switched,
-                "{folder}/{file} differs by a feature"
-            );
-        }
-    }
-}

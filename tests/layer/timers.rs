@@ -38,7 +38,7 @@ async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
 }
 
 #[tokio::test]
-async fn what_is_timed_can_complete_fail_be_cancelled_panic_be_discarded_or_be_given() {
+async fn each_end_of_a_timer_has_its_outcome() {
     let (pulse, _hand) = pulse();
     assert_eq!(pulse.time("done", async { 42 }).await, 42);
     let fine = pulse.try_time("fine", async { Ok::<_, u8>(42) }).await;
