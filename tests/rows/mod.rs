@@ -73,7 +73,6 @@ conformance! {
             a_caller_that_is_dropped_frees_its_place,
             the_daemon_and_callers_take_turns,
             a_loader_may_ask_its_own_cache,
-            a_loader_that_hangs_holds_one_place,
         }
     }
 }
