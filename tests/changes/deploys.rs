@@ -1,13 +1,11 @@
 //! Versions of the application: their marks, and the comparison of each page before and after a deploy, and side by
 //! side.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tower_pulse::Suspect;
 
 use crate::changes::fleet::{Backend, Fleet, MINUTE, START, named};
-use crate::changes::traffic::{Request, SEARCH, Traffic};
+use crate::changes::traffic::{Request, SEARCH, Traffic, requests};
 use crate::rig::seed::fixed_seed;
 
 const INSTANCES: usize = 4;
@@ -124,28 +122,19 @@ const PAGE: &str = "GET /page";
 /// A minute of two instances: each serves a page twenty times, in 100 ms each time. The new version takes 200 ms and
 /// fails twice.
 fn minute(fleet: &Fleet) -> Vec<Request> {
-    let mut requests = Vec::new();
-    for (instance, version) in fleet.versions.iter().enumerate() {
-        let is_new = *version == Some("1.1");
-        for number in 0..20 {
-            requests.push(Request {
-                instance,
-                context: PAGE.into(),
-                duration: Duration::from_millis(if is_new { 200 } else { 100 }),
-                status: if is_new && number < 2 { 500 } else { 200 },
-            });
+    let is_new = |instance: usize| fleet.versions[instance] == Some("1.1");
+    let only = ["GET /gone", "GET /new"][usize::from(is_new(0))];
+    let mut minute = requests(0, only, 1, 100);
+    for instance in [0, 1] {
+        if is_new(instance) {
+            let failed = requests(instance, PAGE, 2, 200).into_iter();
+            minute.extend(failed.map(|request| Request { status: 500, ..request }));
+            minute.extend(requests(instance, PAGE, 18, 200));
+        } else {
+            minute.extend(requests(instance, PAGE, 20, 100));
         }
     }
-    let only = if fleet.versions[0] == Some("1.1") {
-        "GET /new"
-    } else {
-        "GET /gone"
-    };
-    requests.push(Request {
-        context: only.into(),
-        ..requests[0].clone()
-    });
-    requests
+    minute
 }
 
 /// Asserts that a figure is near another one.

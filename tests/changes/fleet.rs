@@ -19,13 +19,11 @@ use crate::rig::asking;
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::fixed_seed;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::PATIENCE;
 
 pub const MINUTE: i64 = 60;
 /// The start of each fleet's first minute, at the start of an hour.
 pub const START: i64 = 1_700_002_800;
-
-/// The time for which flushes may fail, for example after the folder was killed.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The store of a fleet.
 pub enum Backend {
@@ -105,7 +103,7 @@ impl Instance {
         journal.is_some_and(|journal| journal.is_folder)
     }
 
-    /// Flushes until that succeeds, as it fails while no instance folds.
+    /// Flushes until that succeeds, as it fails while no instance folds, for example after the folder was killed.
     async fn flush(&self) -> Result<(), StoreError> {
         let start = Instant::now();
         loop {

@@ -6,21 +6,10 @@ use serde_json::{Value, json};
 
 use crate::changes::api::{change, write};
 use crate::changes::fleet::{Backend, Fleet, MINUTE, START};
-use crate::changes::traffic::Request;
+use crate::changes::traffic::{Request, requests};
 
 const FAST: &str = "GET /fast";
 const SLOW: &str = "GET /slow";
-
-/// Requests of an instance, each of which takes `millis` milliseconds.
-fn requests(instance: usize, context: &str, count: usize, millis: u64) -> Vec<Request> {
-    let request = Request {
-        instance,
-        context: context.into(),
-        duration: Duration::from_millis(millis),
-        status: 200,
-    };
-    vec![request; count]
-}
 
 /// A minute of three instances: two with different mixes of pages, and one that is three times as slow.
 fn minute() -> Vec<Request> {

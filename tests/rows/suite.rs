@@ -250,7 +250,7 @@ pub async fn each_turn_is_done_by_one_of_several_daemons(service: &Service) {
     // The first intervals are shortened; after that, each row has one turn in ten seconds.
     pass_on_time(service, &caches[0], 10, 2.0).await;
     let before = service.database.all_loads();
-    let passed = pass_on_time(service, &caches[0], 30, 2.0).await;
+    let passed = pass_on_time(service, &caches[0], 20, 2.0).await;
     let turns = service.database.all_loads() - before;
     let expected = 5 * passed;
     // Three daemons that ignored leases would load 15 rows a second. A row may be late at either end.
