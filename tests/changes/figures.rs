@@ -1,12 +1,11 @@
-//! Rows, their pages, their changes and deploys have the same figures in different answers about an incident.
+//! Rows, their pages and their changes have the same figures in different answers about an incident.
 //! `tests/stores/windows.rs` compares the figures of windows with all requests.
 
 use serde_json::json;
 use tower_pulse::query::{
-    ChangesQuery, ENOUGH_REQUESTS, Kind, MarksQuery, PathQuery, PathsQuery, Question, Reader,
-    Window,
+    ChangesQuery, ENOUGH_REQUESTS, Kind, PathQuery, PathsQuery, Question, Reader, Window,
 };
-use tower_pulse_core::query::dashboard::{DeployQuery, FixFirstQuery, FixReason};
+use tower_pulse_core::query::dashboard::{FixFirstQuery, FixReason};
 
 /// Panics if two figures of the answers contradict each other.
 pub async fn agree(query: &Reader, now: i64) {
@@ -18,7 +17,6 @@ pub async fn agree(query: &Reader, now: i64) {
         compared(query, window, &name).await;
         fix_first(query, window, &name).await;
     }
-    deploys(query).await;
 }
 
 fn near(a: f64, b: f64) -> bool {
@@ -102,32 +100,6 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
         ] {
             let pair = (of_page.unwrap_or(0.0), of_row.unwrap_or(0.0));
             assert!(near(pair.0, pair.1), "{pair:?}: {}", about());
-        }
-    }
-}
-
-/// The extra time of a deploy comes from slower pages, not from more traffic.
-async fn deploys(query: &Reader) {
-    for mark in &query.ask(&MarksQuery::default()).await.unwrap().marks {
-        let mut asked = DeployQuery::default();
-        asked.mark = Some(mark.id.to_string());
-        let deploy = query.ask(&asked).await.unwrap();
-        for row in &deploy.contexts {
-            let about = || format!("{row:#?}");
-            let ratio = row.change.as_ref().and_then(|change| change.times.mean);
-            assert_eq!(
-                ratio.is_some(),
-                row.extra_seconds_per_minute.is_some(),
-                "{}",
-                about()
-            );
-            let (Some(ratio), Some(extra)) = (ratio, row.extra_seconds_per_minute) else {
-                continue;
-            };
-            assert_eq!(extra > 0.0, ratio > 1.0, "{}", about());
-            let covered = deploy.after.unwrap();
-            let spent = row.after.as_ref().unwrap().total * 60.0 / covered.recorded_seconds as f64;
-            assert!(extra <= spent, "{}", about());
         }
     }
 }
