@@ -10,6 +10,7 @@ mod nested;
 mod posts;
 mod refused;
 mod rules;
+mod unreadable;
 
 use std::net::SocketAddr;
 
