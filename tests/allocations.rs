@@ -8,7 +8,6 @@ mod identity;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use allocation_counter::AllocationInfo;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
@@ -16,10 +15,17 @@ use futures_util::FutureExt;
 use http::Request;
 use identity::Identity;
 use tower::Service;
-use tower_pulse::{Clock, Pulse};
+use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 const NOW: i64 = 1_700_000_000;
 const REQUESTS: usize = 200;
+
+/// An instance without a runtime and tasks: nothing but the requests allocates.
+fn built(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock) {
+    let (clock, hand) = Clock::manual(NOW);
+    let builder = configure(Pulse::builder().clock(clock));
+    (builder.build_with_tasks().unwrap().0, hand)
+}
 
 fn routes() -> Router {
     let users = Router::new().route("/users/{id}", get(|| async { "user" }));
@@ -28,14 +34,19 @@ fn routes() -> Router {
         .nest("/api/v1", users)
 }
 
-/// The number of allocations of [`REQUESTS`] requests, after as many requests to warm up.
-fn allocations(app: Router, method: &str, path: &str) -> u64 {
-    allocated(app, method, path).count_total
+/// Adds a header to each request.
+fn with_header(app: Router, name: &'static str, value: &'static str) -> Router {
+    app.layer(axum::middleware::map_request(
+        move |mut request: axum::extract::Request| async move {
+            let value = http::HeaderValue::from_static(value);
+            request.headers_mut().insert(name, value);
+            request
+        },
+    ))
 }
 
-/// The allocations of [`REQUESTS`] requests, after as many requests to warm up: their number, their bytes, and the
-/// allocations that remain.
-fn allocated(app: Router, method: &str, path: &str) -> AllocationInfo {
+/// The number of allocations of [`REQUESTS`] requests, after as many requests to warm up.
+fn allocations(app: Router, method: &str, path: &str) -> u64 {
     let mut app = app.with_state::<()>(());
     let requests = || -> Vec<_> {
         let request = || {
@@ -53,7 +64,7 @@ fn allocated(app: Router, method: &str, path: &str) -> AllocationInfo {
     };
     send(requests());
     let measured = requests();
-    allocation_counter::measure(|| send(measured))
+    allocation_counter::measure(|| send(measured)).count_total
 }
 
 /// Lets one test at a time use the pool of buffers for the details of requests. The process has one pool: a thread that
@@ -86,9 +97,7 @@ fn recorded(pulse: &Pulse) -> Vec<(String, usize)> {
 
 #[test]
 fn as_many_as_without_it() {
-    // No runtime and no tasks: nothing but the requests allocates.
-    let (clock, _hand) = Clock::manual(NOW);
-    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    let (pulse, _hand) = built(|builder| builder);
     for (method, path) in [
         ("GET", "/ping"),
         ("POST", "/ping"),
@@ -128,27 +137,14 @@ fn as_many_as_without_it() {
 #[test]
 fn a_wait_in_front_allocates_nothing() {
     let _alone = only_user_of_the_buffers();
-    let (clock, _hand) = Clock::manual(NOW);
-    let (pulse, _tasks) = Pulse::builder()
-        .clock(clock)
-        .queue_time_header("x-request-start")
-        .build_with_tasks()
-        .unwrap();
+    let (pulse, _hand) = built(|builder| builder.queue_time_header("x-request-start"));
     for value in ["t=1699999999.975", "1800000000", "1", "soon"] {
-        let with_header = |app: Router| {
-            app.layer(axum::middleware::map_request(
-                move |mut request: axum::extract::Request| async move {
-                    let value = http::HeaderValue::from_static(value);
-                    request.headers_mut().insert("x-request-start", value);
-                    request
-                },
-            ))
+        let counted = |app| {
+            let app = with_header(app, "x-request-start", value);
+            allocations(app, "GET", "/api/v1/users/7")
         };
-        let identity = with_header(routes().layer(Identity(())));
-        let identity = allocations(identity, "GET", "/api/v1/users/7");
-        let ours = with_header(routes().layer(pulse.layer()));
-        let ours = allocations(ours, "GET", "/api/v1/users/7");
-        assert_eq!(ours, identity, "{value}");
+        let identity = counted(routes().layer(Identity(())));
+        assert_eq!(counted(routes().layer(pulse.layer())), identity, "{value}");
     }
     let queue = pulse.health().recording.queue.unwrap();
     let requests = 2 * REQUESTS as u64;
@@ -160,41 +156,23 @@ fn a_wait_in_front_allocates_nothing() {
 #[test]
 fn details_of_slow_requests_allocate_nothing_while_a_request_is_not_slow() {
     let _alone = only_user_of_the_buffers();
-    let (clock, hand) = Clock::manual(NOW);
-    let (pulse, _tasks) = Pulse::builder()
-        .clock(clock)
-        .keep_trace_ids(true)
-        .keep_request_paths(true)
-        .build_with_tasks()
-        .unwrap();
-    let with_id = |app: Router| {
-        app.layer(axum::middleware::map_request(
-            |mut request: axum::extract::Request| async {
-                let id = http::HeaderValue::from_static("a-request-id");
-                request.headers_mut().insert("x-request-id", id);
-                request
-            },
-        ))
-    };
+    let (pulse, hand) = built(|b| b.keep_trace_ids(true).keep_request_paths(true));
+    let with_id = |app| with_header(app, "x-request-id", "a-request-id");
     for hour in 0..2 {
         hand.set_wall(NOW + hour * 3_600);
         pulse.simulation().drain();
         for (method, path) in [("GET", "/api/v1/users/7"), ("GET", "/none")] {
             let identity = with_id(routes().layer(Identity(())));
-            let identity = allocated(identity, method, path);
-            let ours = allocated(with_id(routes().layer(pulse.layer())), method, path);
-            assert_eq!(
-                ours.count_total, identity.count_total,
-                "{method} {path}, hour {hour}: {ours:?} instead of {identity:?}"
-            );
+            let identity = allocations(identity, method, path);
+            let ours = allocations(with_id(routes().layer(pulse.layer())), method, path);
+            assert_eq!(ours, identity, "{method} {path}, hour {hour}");
         }
     }
 }
 
 #[test]
 fn a_name_further_in_allocates_nothing() {
-    let (clock, _hand) = Clock::manual(NOW);
-    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    let (pulse, _hand) = built(|builder| builder);
     let route = |layer| Router::new().route("/x", get(|| async { "x" }).layer(layer));
     let twice = |app: Router| app.layer(Identity(()));
     let identity = Router::new().route("/x", get(|| async { "x" }).layer(Identity(())));
@@ -206,8 +184,7 @@ fn a_name_further_in_allocates_nothing() {
 
 #[test]
 fn a_request_without_timers_allocates_nothing_where_others_have_some() {
-    let (clock, _hand) = Clock::manual(NOW);
-    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    let (pulse, _hand) = built(|builder| builder);
     let routes = || {
         let pulse = pulse.clone();
         let handler = move |uri: http::Uri| {
@@ -233,13 +210,10 @@ fn a_request_without_timers_allocates_nothing_where_others_have_some() {
 
 #[test]
 fn a_request_that_was_measured_elsewhere_allocates_nothing() {
-    let (clock, _hand) = Clock::manual(NOW);
-    let (pulse, _tasks) = Pulse::builder()
-        .clock(clock)
-        .app_version("1.4.2")
-        .count_as_error(|head| head.headers.contains_key("x-error"))
-        .build_with_tasks()
-        .unwrap();
+    let (pulse, _hand) = built(|builder| {
+        let builder = builder.app_version("1.4.2");
+        builder.count_as_error(|head| head.headers.contains_key("x-error"))
+    });
     let record = || {
         let millis = std::time::Duration::from_millis(3);
         for _ in 0..REQUESTS {
@@ -255,8 +229,7 @@ fn a_request_that_was_measured_elsewhere_allocates_nothing() {
 
 #[test]
 fn adding_to_an_id_of_the_last_seconds_allocates_nothing() {
-    let (clock, _hand) = Clock::manual(NOW);
-    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    let (pulse, _hand) = built(|builder| builder);
     let posts = pulse.ranking("posts").build().unwrap();
     let ids: Vec<String> = (0..100).map(|id| id.to_string()).collect();
     let add = || ids.iter().for_each(|id| posts.add(id, 1));
@@ -270,8 +243,7 @@ fn adding_to_an_id_of_the_last_seconds_allocates_nothing() {
 
 #[test]
 fn failed_requests_in_quick_succession_allocate_only_while_they_are_listed() {
-    let (clock, _hand) = Clock::manual(NOW);
-    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    let (pulse, _hand) = built(|builder| builder);
     let record = |millis, status| {
         let millis = std::time::Duration::from_millis(millis);
         pulse.record("GET /users/{id}", millis, status);

@@ -154,26 +154,6 @@ fn targets_of_single_contexts() {
 }
 
 #[test]
-fn where_traces_are_shown() {
-    let b = Pulse::builder;
-    let url = "https://traces.example.com/trace/{trace_id}";
-    assert!(b().trace_url(url).build_with_tasks().is_ok());
-    let longest = format!("{url}?{}", "x".repeat(1_024 - url.len() - 1));
-    assert!(b().trace_url(longest.clone()).build_with_tasks().is_ok());
-    let field = Field("trace_url", "an https or http URL of at most 1,024 bytes");
-    for url in [
-        "javascript://{trace_id}",
-        "https://a.example/",
-        "https://{trace_id}/",
-    ] {
-        field.refuses(b().trace_url(url), &format!("{url:?}"));
-    }
-    field.refuses(b().trace_url(format!("{longest}x")), "xxx");
-    let secret = b().trace_url("https://user:secret@a.example/{trace_id}");
-    Field("trace_url", "no user or password").refuses(secret, "a URL with an @");
-}
-
-#[test]
 fn a_store_that_was_opened_with_other_precisions() {
     let store = |samples| {
         let precisions = Precisions::new([5, 60], samples);
@@ -234,38 +214,38 @@ fn timeouts_of_redis() {
     }
 }
 
-/// Settings of a cluster and of Sentinels that `build()` refuses.
+/// `crates/redis` tests what is refused of a URL.
 #[cfg(feature = "redis")]
 #[test]
-fn clusters_and_sentinels() {
-    let cluster = |urls: &[&str]| Pulse::builder().redis_cluster(urls);
+fn servers_clusters_and_sentinels() {
+    let b = Pulse::builder;
+    let allowed = "redis://[user:password@]host[:port][/database]";
+    refused(b().redis("not a url"), "redis", "not a url", allowed);
+    #[cfg(not(feature = "redis-tls"))]
+    {
+        let (url, allowed) = ("rediss://127.0.0.1/", "needs the feature `redis-tls`");
+        refused(b().redis(url), "redis", url, allowed);
+    }
     let none: [&str; 0] = [];
-    let field = |allowed| Field("redis_cluster", allowed);
-    field("redis://").refuses(cluster(&none), "without a URL");
-    field("only the database 0").refuses(cluster(&["redis://a/1"]), "database 1");
-    let two = cluster(&["redis://me:secret@a", "redis://b"]);
-    field("same user, password").refuses(two, "redis://b");
-    let nodes = ["redis://me:secret@a", "redis://me:secret@b"];
+    for (builder, field) in [
+        (b().redis_cluster(none), "redis_cluster"),
+        (b().redis_sentinel("shop", none), "redis_sentinel"),
+    ] {
+        refused(builder, field, "without a URL", "redis://");
+    }
+    let cluster = || b().redis_cluster(["redis://me:secret@a", "redis://me:secret@b"]);
     for prefix in ["", "pulse:"] {
-        let builder = cluster(&nodes).prefix(prefix);
+        let builder = cluster().prefix(prefix);
         refused(builder, "prefix", &format!("{prefix:?}"), "use `{pulse}:`");
     }
     for builder in [
-        cluster(&nodes),
-        cluster(&nodes).service("shop"),
-        cluster(&nodes).prefix("shop:{1}:"),
+        b().redis("redis://127.0.0.1:1/"),
+        cluster(),
+        cluster().service("shop"),
+        cluster().prefix("shop:{1}:"),
+        b().redis_sentinel("redis://me:secret@shop/2", ["redis://:other@a"]),
     ] {
         builder.build_with_tasks().map(drop).unwrap();
-    }
-
-    let sentinel = |service: &str| Pulse::builder().redis_sentinel(service, ["redis://:other@a"]);
-    let field = |allowed| Field("redis_sentinel", allowed);
-    field("sentinel monitor").refuses(sentinel(""), "``");
-    field("redis://").refuses(sentinel("http://a"), "http://a");
-    let builder = Pulse::builder().redis_sentinel("shop", none);
-    field("redis://").refuses(builder, "without a URL");
-    for service in ["shop", "redis://me:secret@shop/2"] {
-        sentinel(service).build_with_tasks().map(drop).unwrap();
     }
 }
 
@@ -292,29 +272,6 @@ fn a_build_without_files_names_the_feature() {
         path,
         "features = [\"file\"]",
     );
-}
-
-#[cfg(feature = "redis")]
-#[test]
-fn redis_urls() {
-    let b = Pulse::builder;
-    let allowed = "redis://[user:password@]host[:port][/database]";
-    refused(b().redis("not a url"), "redis", "not a url", allowed);
-    let other = "http://127.0.0.1/";
-    refused(b().redis(other), "redis", other, allowed);
-    #[cfg(not(feature = "redis-tls"))]
-    {
-        let (url, allowed) = ("rediss://127.0.0.1/", "needs the feature `redis-tls`");
-        refused(b().redis(url), "redis", url, allowed);
-    }
-    let error = b().redis("redis://user:secret@127.0.0.1:99999/");
-    let error = error.build_with_tasks().map(|_| ()).unwrap_err();
-    assert!(!error.to_string().contains("secret"), "{error}");
-    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
-    b().redis("redis://127.0.0.1:1/")
-        .build_with_tasks()
-        .map(|_| ())
-        .unwrap();
 }
 
 /// A row cache needs Redis.

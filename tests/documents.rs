@@ -146,24 +146,30 @@ fn readme_is_a_page() {
     assert!(words <= README_WORDS, "{words} words");
 }
 
-/// The map of tests names files and folders that exist.
+/// ARCHITECTURE.md and the map of tests name files and folders that exist.
 #[test]
-fn the_map_of_tests_names_what_is_there() {
-    let folder = root().join("tests");
-    let map = read(&folder.join("README.md"));
+fn files_that_documents_name_are_there() {
+    let map = read(&root().join("tests/README.md"));
     let (map, _) = map.split_once("## Helpers").unwrap();
     let rows = map.lines().filter_map(|line| line.strip_prefix("| "));
     let tests = rows.filter_map(|row| row.split(" | ").nth(1));
-    let named = tests.flat_map(|tests| tests.split('`').skip(1).step_by(2));
-    let named: Vec<&str> = named.filter(|name| !name.starts_with("make ")).collect();
+    let tests = tests.flat_map(|tests| tests.split('`').skip(1).step_by(2));
+    let tests = tests.filter(|name| !name.starts_with("make "));
+    let mut named: Vec<_> = tests.map(|name| format!("tests/{name}")).collect();
     assert!(named.len() > 50, "{named:?}");
+    let architecture = read(&root().join("ARCHITECTURE.md"));
+    let names = architecture.split('`').skip(1).step_by(2);
+    let folders = ["src/", "crates/", "tests/"];
+    let is_path = |name: &&str| folders.iter().any(|folder| name.starts_with(folder));
+    named.extend(names.filter(is_path).map(str::to_owned));
+    assert!(named.len() > 90, "{named:?}");
     let is_there = |name: &str| {
         ["", ".rs"]
             .iter()
-            .any(|end| folder.join(format!("{name}{end}")).exists())
+            .any(|end| root().join(format!("{name}{end}")).exists())
     };
-    let missing: Vec<_> = named.into_iter().filter(|name| !is_there(name)).collect();
-    assert_eq!(missing, [""; 0]);
+    named.retain(|name| !is_there(name));
+    assert_eq!(named, [""; 0]);
 }
 
 /// Checks all example programs. `tests/programs` runs two of them.

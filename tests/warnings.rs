@@ -83,18 +83,6 @@ async fn requests_that_succeed_without_a_route() {
     assert_eq!(log.lines_with("matched no route").len(), 1);
 }
 
-/// The fold, the cleaner and the flush all fail, as they need the file.
-#[cfg(feature = "file")]
-#[tokio::test]
-async fn one_cause_is_one_warning() {
-    let pulse = built(Pulse::builder().file("/no/such/directory/pulse.redb"));
-    pulse.record_duration("job", std::time::Duration::from_millis(3));
-    pulse.flush().await.unwrap_err();
-    let warnings = pulse.health().warnings;
-    assert!(warnings.len() == 1, "{warnings:?}");
-    assert!(warnings[0].contains("create it"), "{warnings:?}");
-}
-
 /// An instance's name tells people its host, and distinguishes the processes of the host.
 #[tokio::test]
 async fn an_instance_has_the_name_of_its_host() {

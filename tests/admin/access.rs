@@ -1,16 +1,14 @@
 //! The service's own authentication in front of the admin router.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
 use http::header::COOKIE;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderValue, StatusCode};
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
@@ -18,31 +16,19 @@ use crate::admin::serve;
 use crate::rig::http::Client;
 use crate::rig::log::Log;
 
-/// The role of each session, in place of a database.
-#[derive(Clone)]
-struct Sessions(Arc<tokio::sync::RwLock<HashMap<String, &'static str>>>);
-
-impl Sessions {
-    fn new() -> Self {
-        let sessions = [("sid=1", "operator"), ("sid=2", "visitor")];
-        let sessions = sessions.map(|(cookie, role)| (cookie.to_owned(), role));
-        Self(Arc::new(tokio::sync::RwLock::new(sessions.into())))
-    }
-
-    async fn role(&self, cookie: Option<String>) -> Option<&'static str> {
-        // Like a database, answers only after a wait.
-        tokio::task::yield_now().await;
-        self.0.read().await.get(&cookie?).copied()
-    }
-}
-
-/// The role of the caller, which the service's own middleware stores in the request.
+/// The role of the caller, which the service's own middleware looks up.
 #[derive(Clone, Copy, PartialEq)]
 struct Role(&'static str);
 
-fn cookie(headers: &HeaderMap) -> Option<String> {
-    let cookie = headers.get(COOKIE)?.to_str().ok()?;
-    Some(cookie.to_owned())
+/// The role of a session.
+async fn role(cookie: Option<HeaderValue>) -> Option<Role> {
+    // Like a database, answers only after a wait.
+    tokio::task::yield_now().await;
+    match cookie?.as_bytes() {
+        b"sid=1" => Some(Role("operator")),
+        b"sid=2" => Some(Role("visitor")),
+        _ => None,
+    }
 }
 
 fn shop(pulse: &Pulse) -> Router {
@@ -74,14 +60,10 @@ async fn only_operators_enter(app: Router, refused: u16) {
 
 #[tokio::test]
 async fn a_session_that_the_services_own_middleware_looks_up() {
-    async fn sessions(
-        State(sessions): State<Sessions>,
-        mut request: Request,
-        next: Next,
-    ) -> Response {
-        let cookie = cookie(request.headers());
-        if let Some(role) = sessions.role(cookie).await {
-            request.extensions_mut().insert(Role(role));
+    async fn sessions(mut request: Request, next: Next) -> Response {
+        let cookie = request.headers().get(COOKIE).cloned();
+        if let Some(role) = role(cookie).await {
+            request.extensions_mut().insert(role);
         }
         next.run(request).await
     }
@@ -89,32 +71,22 @@ async fn a_session_that_the_services_own_middleware_looks_up() {
     let access = Access::custom(|parts| parts.extensions.get::<Role>() == Some(&Role("operator")));
     let app = shop(&pulse)
         .merge(pulse.mount("/admin/pulse", access))
-        .layer(middleware::from_fn_with_state(Sessions::new(), sessions));
+        .layer(middleware::from_fn(sessions));
     only_operators_enter(app, 403).await;
 }
 
 #[tokio::test]
 async fn a_route_layer_around_an_open_admin_router() {
-    async fn operators_only(
-        State(sessions): State<Sessions>,
-        request: Request,
-        next: Next,
-    ) -> Result<Response, StatusCode> {
-        let cookie = cookie(request.headers());
-        match sessions.role(cookie).await {
-            Some("operator") => Ok(next.run(request).await),
+    async fn operators_only(request: Request, next: Next) -> Result<Response, StatusCode> {
+        let cookie = request.headers().get(COOKIE).cloned();
+        match role(cookie).await {
+            Some(Role("operator")) => Ok(next.run(request).await),
             _ => Err(StatusCode::UNAUTHORIZED),
         }
     }
     let pulse = Pulse::builder().build().unwrap();
-    let admin =
-        pulse
-            .mount("/admin/pulse", Access::open())
-            .route_layer(middleware::from_fn_with_state(
-                Sessions::new(),
-                operators_only,
-            ));
-    let app = shop(&pulse).merge(admin);
+    let admin = pulse.mount("/admin/pulse", Access::open());
+    let app = shop(&pulse).merge(admin.route_layer(middleware::from_fn(operators_only)));
     only_operators_enter(app, 401).await;
     // Refusals are not recorded either.
     pulse.flush().await.unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Condition, Pulse};
 
-use crate::admin::serve;
+use crate::admin::{client_of, serve};
 use crate::rig::http::Client;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
@@ -30,8 +30,7 @@ async fn the_guide_names_every_field_of_health() {
     let page = include_str!("../../src/guide/reading_health.md");
     let (clock, hand) = Clock::manual(1_700_000_000);
     let pulse = Pulse::builder().clock(clock).build().unwrap();
-    let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
-    let mut client = Client::connect(serve(app).await).await;
+    let mut client = client_of(&pulse, Access::open()).await;
     let health = loop {
         let answer = client.get("/pulse/api/health").await;
         let health: Value = serde_json::from_str(&answer.text()).unwrap();
@@ -65,6 +64,29 @@ fn the_guide_has_the_table_of_conditions() {
     }
     let is_next_table = rows.last().unwrap()[1].starts_with("`recording.");
     assert!(is_next_table, "the guide has more conditions");
+}
+
+/// The endpoint and the object of each answer.
+macro_rules! objects {
+    ($(
+        $(#[$when:meta])*
+        $name:literal $(with $given:literal)? => $question:ident, $function:path, $answer:ident
+        $(, less $parameter:literal $remedy:literal)?
+        $(, points $points:expr)?;
+    )+) => {
+        [$(($name, stringify!($answer))),+]
+    };
+}
+
+/// `pulse-objects` makes the page with the fields of each object from its type.
+#[test]
+fn the_guide_names_the_object_of_each_answer() {
+    let page = include_str!("../../src/guide/api.md");
+    for (endpoint, object) in tower_pulse_core::questions!(objects) {
+        let (begin, link) = (format!("| `api/{endpoint}` |"), format!("| [`{object}`]"));
+        let mut rows = page.lines().filter(|line| line.starts_with(&begin));
+        assert!(rows.any(|row| row.contains(&link)), "{endpoint}: {object}");
+    }
 }
 
 /// Metrics by name, with the names of their labels.

@@ -5,14 +5,12 @@ use axum::Router;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-use crate::admin::serve;
+use crate::admin::client_of;
 use crate::rig::http::{Client, Response};
 use crate::rig::log::Log;
 
 async fn served(access: Access) -> Client {
-    let pulse = Pulse::builder().build().unwrap();
-    let app = Router::new().merge(pulse.mount("/pulse", access));
-    Client::connect(serve(app).await).await
+    client_of(&Pulse::builder().build().unwrap(), access).await
 }
 
 const HEALTH: &str = "/pulse/api/health?part=status";

@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use http::StatusCode;
-use serde_json::json;
 use tower_pulse::admin::Access;
-use tower_pulse::{Clock, Mark, Pulse};
-use tower_pulse_model::mark::StoredMark;
-use tower_pulse_model::pack::pack;
+use tower_pulse::{Clock, Pulse};
 
-use crate::admin::serve;
-use crate::rig::http::{Client, Response};
-use crate::rig::server::{RedisServer, issue};
+use crate::admin::client_of;
+use crate::rig::http::Response;
 
 const NOW: i64 = 1_700_000_000;
 /// Invisible characters. After the first one, `exe.jpg` is shown as `gpj.exe`.
@@ -67,8 +62,7 @@ async fn hidden_characters_are_shown_escaped() {
     pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     hand.advance(Duration::from_secs(2));
-    let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
-    let mut client = Client::connect(serve(app).await).await;
+    let mut client = client_of(&pulse, Access::open()).await;
     let json = |text: &str| escaped(text).replace('\\', "\\\\");
     let query =
         |text: &str| -> String { text.bytes().map(|byte| format!("%{byte:02X}")).collect() };
@@ -98,32 +92,4 @@ async fn hidden_characters_are_shown_escaped() {
     let uri = format!("/pulse/api/series?context={}", query(&spoof("none")));
     let echoed = shows_all("series", &client.get(&uri).await);
     assert!(echoed.contains("\\u202e"), "{echoed}");
-}
-
-/// Other programs write names without escaping them. The answers escape these names.
-#[tokio::test]
-async fn names_from_other_programs_are_escaped_in_answers() {
-    let server = RedisServer::start().await;
-    let (clock, _hand) = Clock::manual(NOW);
-    let builder = Pulse::builder().redis(server.url()).prefix("");
-    let (pulse, _tasks) = builder.clock(clock).build_with_tasks().unwrap();
-    let mut redis = server.connection().await;
-    let name = spoof("sales");
-    let (key, known) = (format!("count:60:{name}"), format!("60:{name}"));
-    let () = issue(&mut redis, "HSET", (key, NOW - 20, 7)).await;
-    let () = issue(&mut redis, "ZADD", ("known:", 0, known)).await;
-    let text = spoof("index");
-    let mark: Mark = serde_json::from_value(json!({ "id": "1", "at": NOW, "text": text })).unwrap();
-    let packed = pack(&StoredMark::from(mark));
-    let () = issue(&mut redis, "HSET", ("pulse:marks1", "1", packed)).await;
-    let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
-    let mut client = Client::connect(serve(app).await).await;
-    for (ask, list, field, expected) in [
-        ("counters?precision=60", "counters", "name", &name),
-        ("marks", "marks", "text", &spoof("index")),
-    ] {
-        let answer = client.get(&format!("/pulse/api/{ask}")).await;
-        assert!(shows_all(ask, &answer).contains("\\u202e"));
-        assert_eq!(answer.json()[list][0][field], **expected);
-    }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
-use crate::admin::serve;
+use crate::admin::{client_of, serve};
 use crate::rig::http::{Client, Response};
 
 const NOW: i64 = 1_700_000_000;
@@ -26,8 +26,7 @@ async fn posts_beyond_a_burst_are_refused_until_time_has_passed() {
     let (clock, hand) = Clock::manual(NOW);
     let builder = Pulse::builder().clock(clock);
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
-    let app = Router::new().merge(pulse.mount("/pulse", Access::token("secret")));
-    let mut client = Client::connect(serve(app).await).await;
+    let mut client = client_of(&pulse, Access::token("secret")).await;
     // Refused requests do not count toward the limit.
     for _ in 0..100 {
         assert_eq!(post(&mut client, &[JSON], "a").await.status, 401);

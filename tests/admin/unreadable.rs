@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use crate::rig::http::Client;
 use crate::rig::server::RedisServer;
-use axum::Router;
 use http::StatusCode;
 use redis::aio::MultiplexedConnection;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
-use crate::admin::serve;
+use crate::admin::client_of;
 
 /// Commands that only reads need, not recording.
 const COMMANDS: [&str; 4] = ["hscan", "zmscore", "zcard", "memory|usage"];
@@ -22,7 +20,7 @@ async fn set_rights(redis: &mut MultiplexedConnection, rights: &str) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_told_and_quiet_once_it_can() {
+async fn health_warns_while_the_store_cannot_be_read() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
     let (clock, hand) = Clock::manual(1_700_001_000);
@@ -34,8 +32,7 @@ async fn what_cannot_be_read_is_told_and_quiet_once_it_can() {
     pulse.record("GET /", Duration::from_millis(3), StatusCode::OK);
     pulse.counter("sales").add(1);
     pulse.flush().await.unwrap();
-    let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
-    let mut client = Client::connect(serve(app).await).await;
+    let mut client = client_of(&pulse, Access::open()).await;
     // Returns the number of endpoints that cannot answer, and health's warnings about reading: folding may lack the same
     // permission.
     let endpoints = "overview paths counters slowest changes marks instances";

@@ -42,10 +42,11 @@ fn same<T: PartialEq + std::fmt::Debug>(mut of_instances: Vec<T>) -> T {
     first
 }
 
-async fn four_instances_agree(backend: Backend) {
+#[tokio::test]
+async fn four_instances_agree() {
     let seed = fixed_seed();
     let mut rng = Rng::with_seed(seed);
-    let mut fleet = Fleet::new(backend, INSTANCES);
+    let mut fleet = Fleet::new(Backend::redis().await, INSTANCES);
     let mut traffic = Traffic::new(seed, INSTANCES);
     let calls = register(&fleet);
     let slow_at = START + 50 * MINUTE;
@@ -160,5 +161,3 @@ async fn a_callback_that_does_not_return_stops_nothing() {
     until(what, async || calls.lock().unwrap().len() == 2).await;
     drop(release);
 }
-
-in_both!(four_instances_agree,);

@@ -153,6 +153,9 @@ async fn changes_are_filtered_ordered_and_divided_into_pages() {
     assert_eq!(path["changes"][0]["stands"], true);
     let queue = instance.json("api/path?context=queue").await;
     assert_eq!(ids(&queue["changes"]), ["q"]);
+    let overview = instance.json("api/overview?window=15m").await;
+    let queue = json!({"requests": 1, "total": 0.02, "mean": 0.02, "change": null});
+    assert_eq!(overview["queue"], queue);
     let path = instance.json("api/path?context=GET%20/cart").await;
     assert_eq!(path["changes"], json!([]));
 }

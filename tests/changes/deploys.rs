@@ -1,13 +1,11 @@
 //! Versions of the application: their marks, and the comparison of each page before and after a deploy, and side by
 //! side.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tower_pulse::Suspect;
 
-use crate::changes::fleet::{Backend, Fleet, Instance, MINUTE, START, named};
-use crate::changes::traffic::{Request, SEARCH, Traffic};
+use crate::changes::fleet::{Backend, Fleet, MINUTE, START, named};
+use crate::changes::traffic::{Request, SEARCH, Traffic, requests};
 use crate::rig::seed::fixed_seed;
 
 const INSTANCES: usize = 4;
@@ -44,8 +42,9 @@ async fn roll_out(fleet: &mut Fleet, version: &'static str, expected: &[&str]) {
 }
 
 /// A removed mark of a version does not come back with a heartbeat or a restart until another version has a mark.
-async fn a_version_is_marked_once_when_it_is_new(backend: Backend) {
-    let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); INSTANCES]);
+#[tokio::test]
+async fn a_version_is_marked_once_when_it_is_new() {
+    let mut fleet = Fleet::with_versions(Backend::memory(), &[Some("1.0"); INSTANCES]);
     fleet.pass(&[]).await;
     roll_out(&mut fleet, "1.1", &["1.0", "1.1"]).await;
     let marks = fleet.instances[2].json("api/marks").await;
@@ -66,8 +65,9 @@ async fn a_version_is_marked_once_when_it_is_new(backend: Backend) {
 }
 
 /// The instances of a new version have different clocks, and send their marks at different times.
-async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
-    let fleet = Fleet::with_versions(backend, &[Some("2.0"); 3]);
+#[tokio::test]
+async fn instances_that_start_about_together_make_one_mark() {
+    let fleet = Fleet::with_versions(Backend::redis().await, &[Some("2.0"); 3]);
     let alive = async |number: usize, version: Value| {
         let all = fleet.instances[number].json("api/instances?window=5m");
         let all = all.await["instances"].take();
@@ -117,102 +117,24 @@ async fn an_innocent_deploy_is_no_suspect() {
     assert_eq!(deploys.collect::<Vec<_>>(), [None], "{ongoing:#?}");
 }
 
-/// A page becomes slower as its data grows. Then a new process with a slower version replaces the only process.
-#[tokio::test]
-async fn a_deploy_on_top_of_growth_is_a_change_of_its_own_with_the_version_as_its_suspect() {
-    const GROWING: i64 = 90;
-    const DEPLOYED: i64 = 104;
-    let mut fleet = Fleet::with_versions(Backend::memory(), &[Some("1.0")]);
-    for minute in 0..116 {
-        if minute == DEPLOYED {
-            let builder = fleet.backend.builder().app_version("1.1");
-            fleet.instances[0] = Instance::start(builder, "web-2", fleet.now);
-        }
-        let grown = 7 + 7 * (minute - GROWING).max(0) / 8;
-        let more = if minute < DEPLOYED { 0 } else { 80 };
-        let mut requests = Vec::new();
-        for number in 0..60 {
-            let wobble = number % 3 + minute % 2;
-            for (context, millis) in [("GET /grows", grown + more), ("GET /start", 20)] {
-                requests.push(Request {
-                    instance: 0,
-                    context: context.into(),
-                    duration: Duration::from_millis((millis + wobble) as u64),
-                    status: 200,
-                });
-            }
-        }
-        fleet.pass(&requests).await;
-        fleet.judge().await;
-    }
-    let minute = |at: i64| (at - START) / MINUTE;
-    let changes = fleet.instances[0].pulse.changes().await.unwrap();
-    assert_eq!(
-        named(&changes),
-        [("slower", "GET /grows"); 2],
-        "{changes:#?}"
-    );
-    let [deployed, grown] = &changes[..] else {
-        panic!("two changes");
-    };
-    // The growth is found before the deploy, and its change ends with the deploy.
-    assert!(
-        (GROWING..GROWING + 6).contains(&minute(grown.since)),
-        "{grown:#?}"
-    );
-    assert!(minute(grown.detected) < DEPLOYED, "{grown:#?}");
-    assert!(
-        grown.ended.is_some_and(|end| minute(end) <= DEPLOYED + 4),
-        "{grown:#?}"
-    );
-    // The deploy is compared with the minutes before it.
-    assert_eq!((minute(deployed.since), deployed.ended), (DEPLOYED, None));
-    assert!(deployed.then > 0.009, "{deployed:#?}");
-    let is_version = |one: &Suspect| match one {
-        Suspect::Deploy { version, .. } => version.as_deref() == Some("1.1"),
-        _ => false,
-    };
-    assert!(deployed.suspects.iter().any(is_version), "{deployed:#?}");
-    let is_instance = |one: &Suspect| matches!(one, Suspect::Instance { .. });
-    assert!(!deployed.suspects.iter().any(is_instance), "{deployed:#?}");
-    let instances = fleet.instances[0].json("api/instances").await;
-    let instances = instances["instances"].as_array().unwrap();
-    assert_eq!(instances.len(), 2, "{instances:#?}");
-    for instance in instances {
-        assert_eq!(
-            (&instance["ratio"], &instance["stands_out"]),
-            (&Value::Null, &json!(false))
-        );
-    }
-}
-
 const PAGE: &str = "GET /page";
 
 /// A minute of two instances: each serves a page twenty times, in 100 ms each time. The new version takes 200 ms and
 /// fails twice.
 fn minute(fleet: &Fleet) -> Vec<Request> {
-    let mut requests = Vec::new();
-    for (instance, version) in fleet.versions.iter().enumerate() {
-        let is_new = *version == Some("1.1");
-        for number in 0..20 {
-            requests.push(Request {
-                instance,
-                context: PAGE.into(),
-                duration: Duration::from_millis(if is_new { 200 } else { 100 }),
-                status: if is_new && number < 2 { 500 } else { 200 },
-            });
+    let is_new = |instance: usize| fleet.versions[instance] == Some("1.1");
+    let only = ["GET /gone", "GET /new"][usize::from(is_new(0))];
+    let mut minute = requests(0, only, 1, 100);
+    for instance in [0, 1] {
+        if is_new(instance) {
+            let failed = requests(instance, PAGE, 2, 200).into_iter();
+            minute.extend(failed.map(|request| Request { status: 500, ..request }));
+            minute.extend(requests(instance, PAGE, 18, 200));
+        } else {
+            minute.extend(requests(instance, PAGE, 20, 100));
         }
     }
-    let only = if fleet.versions[0] == Some("1.1") {
-        "GET /new"
-    } else {
-        "GET /gone"
-    };
-    requests.push(Request {
-        context: only.into(),
-        ..requests[0].clone()
-    });
-    requests
+    minute
 }
 
 /// Asserts that a figure is near another one.
@@ -245,8 +167,9 @@ async fn compared(fleet: &Fleet, mark: &str, before: [i64; 2], after: Option<[i6
     row.clone()
 }
 
-async fn a_deploy_is_compared_with_the_hour_before(backend: Backend) {
-    let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); 2]);
+#[tokio::test]
+async fn a_deploy_is_compared_with_the_hour_before() {
+    let mut fleet = Fleet::with_versions(Backend::memory(), &[Some("1.0"); 2]);
     // Starts in the middle of a half hour.
     fleet.now += 13 * MINUTE;
     let pass = async |fleet: &mut Fleet, minutes: usize| {
@@ -313,9 +236,3 @@ async fn a_deploy_is_compared_with_the_hour_before(backend: Backend) {
         assert!(row["side_by_side"].is_null(), "{row}");
     }
 }
-
-in_both!(
-    a_version_is_marked_once_when_it_is_new,
-    instances_that_start_about_together_make_one_mark,
-    a_deploy_is_compared_with_the_hour_before
-);

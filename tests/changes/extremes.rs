@@ -5,18 +5,8 @@ use std::time::Duration;
 use tower_pulse_core::query::dashboard::OverviewQuery;
 
 use crate::changes::fleet::{Backend, Fleet, MINUTE, named};
-use crate::changes::traffic::{PAGES, Request, SEARCH, Traffic};
+use crate::changes::traffic::{PAGES, SEARCH, Traffic, requests};
 use crate::rig::seed::fixed_seed;
-
-fn requests(context: &str, count: usize, duration: Duration) -> Vec<Request> {
-    let request = Request {
-        instance: 0,
-        context: context.into(),
-        duration,
-        status: 200,
-    };
-    vec![request; count]
-}
 
 #[tokio::test]
 async fn a_clock_that_is_set_back_a_day_stops_nothing_for_long() {
@@ -75,25 +65,24 @@ async fn an_instance_whose_clock_is_behind_disturbs_no_other() {
 async fn contexts_that_come_and_go_are_known() {
     let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
-    let millis = Duration::from_millis;
     for minute in 0..60 {
         let mut all = traffic.minute();
         // Each of these pages has requests in one minute only. Below, one page has requests in every fifth minute, and
         // one from the middle on.
         for n in 0..20 {
             let campaign = format!("GET /campaign/{minute}/{n}");
-            all.extend(requests(&campaign, 1, millis(5)));
+            all.extend(requests(0, &campaign, 1, 5));
         }
         if minute % 5 == 0 {
-            all.extend(requests("GET /job", 30, millis(80)));
+            all.extend(requests(0, "GET /job", 30, 80));
         }
         if minute >= 30 {
-            all.extend(requests("GET /new", 50, millis(9)));
+            all.extend(requests(0, "GET /new", 50, 9));
         }
         // A timer does not count as a page.
         let time = async |fleet: &Fleet| {
             let pulse = &fleet.instances[0].pulse;
-            pulse.record_duration("db", millis(1));
+            pulse.record_duration("db", Duration::from_millis(1));
         };
         fleet.pass_with(&all, time).await;
         fleet.judge().await;

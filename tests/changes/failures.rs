@@ -106,7 +106,7 @@ async fn judged(conn: &mut MultiplexedConnection) -> LastJudgement {
 }
 
 #[tokio::test]
-async fn the_changes_of_a_fleet_that_has_ended_expire() {
+async fn tables_expire_with_their_fleet_and_begin_anew_if_they_cannot_be_read() {
     const TTL: i64 = 16 * 86_400;
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     for _ in 0..2 {
@@ -117,11 +117,7 @@ async fn the_changes_of_a_fleet_that_has_ended_expire() {
         }
         judges_on(&mut fleet, &mut traffic, 1).await;
     }
-}
 
-#[tokio::test]
-async fn a_judgement_and_a_detector_that_cannot_be_read_begin_anew() {
-    let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     let good = judged(&mut conn).await;
     let forged = LastJudgement {
         number: u64::MAX,

@@ -14,19 +14,16 @@ use tower_pulse::{Builder, Change, Clock, ManualClock, Pulse, StoreError};
 use tower_pulse_core::store::Precisions;
 use tower_pulse_core::store::memory::MemoryStore;
 
-use crate::changes::incidents::PRODUCT;
 use crate::changes::traffic::{Request, SEARCH, Traffic, slow_down};
 use crate::rig::asking;
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::fixed_seed;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::PATIENCE;
 
 pub const MINUTE: i64 = 60;
 /// The start of each fleet's first minute, at the start of an hour.
 pub const START: i64 = 1_700_002_800;
-
-/// The time for which flushes may fail, for example after the folder was killed.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The store of a fleet.
 pub enum Backend {
@@ -47,12 +44,7 @@ impl Backend {
 
     pub fn builder(&self) -> Builder {
         match self {
-            Self::Memory(store, _) => {
-                let history = Duration::from_secs(30 * 86_400);
-                let builder = Pulse::builder().store(store.clone()).history(history);
-                // No request meets this target.
-                builder.target_for(PRODUCT, Duration::from_micros(1), 0.5)
-            }
+            Self::Memory(store, _) => Pulse::builder().store(store.clone()),
             // The machine may be busy with other tests.
             Self::Redis(server) => Pulse::builder()
                 .redis(server.url())
@@ -111,7 +103,7 @@ impl Instance {
         journal.is_some_and(|journal| journal.is_folder)
     }
 
-    /// Flushes until that succeeds, as it fails while no instance folds.
+    /// Flushes until that succeeds, as it fails while no instance folds, for example after the folder was killed.
     async fn flush(&self) -> Result<(), StoreError> {
         let start = Instant::now();
         loop {

@@ -6,21 +6,10 @@ use serde_json::{Value, json};
 
 use crate::changes::api::{change, write};
 use crate::changes::fleet::{Backend, Fleet, MINUTE, START};
-use crate::changes::traffic::Request;
+use crate::changes::traffic::{Request, requests};
 
 const FAST: &str = "GET /fast";
 const SLOW: &str = "GET /slow";
-
-/// Requests of an instance, each of which takes `millis` milliseconds.
-fn requests(instance: usize, context: &str, count: usize, millis: u64) -> Vec<Request> {
-    let request = Request {
-        instance,
-        context: context.into(),
-        duration: Duration::from_millis(millis),
-        status: 200,
-    };
-    vec![request; count]
-}
 
 /// A minute of three instances: two with different mixes of pages, and one that is three times as slow.
 fn minute() -> Vec<Request> {
@@ -56,9 +45,10 @@ fn pass_a_second(fleet: &Fleet) {
     }
 }
 
-async fn instances_are_compared_like_with_like(backend: Backend) {
+#[tokio::test]
+async fn instances_are_compared_like_with_like() {
     let versions = [Some("1.4.1"), Some("1.4.1"), Some("1.4.2")];
-    let mut fleet = Fleet::with_versions(backend, &versions);
+    let mut fleet = Fleet::with_versions(Backend::memory(), &versions);
     fleet.heartbeat().await;
     for minutes in 0..3 {
         // The figures of a machine rise from minute to minute.
@@ -222,5 +212,3 @@ async fn a_window_has_the_minutes_that_are_retained_and_have_ended() {
         assert_eq!(column(&answer, "count"), [count; 2]);
     }
 }
-
-in_both!(instances_are_compared_like_with_like);

@@ -1,6 +1,6 @@
 //! Marks that are made in code and over HTTP, and requests to write that are refused.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::rig::asking::{self, Answer};
 use crate::rig::fold::JournalKeys;
 use crate::rig::reads::StoreOf;
 use crate::rig::server::RedisServer;
-use crate::rig::wait::look_until;
+use crate::rig::wait::{PATIENCE, look_until};
 
 const TOKEN: (&str, &str) = ("authorization", "Bearer secret");
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -186,9 +186,6 @@ async fn what_writes_nothing_is_refused() {
     assert_eq!(texts(&app).await, [""; 0]);
     pulse.shutdown().await.unwrap();
 }
-
-/// The time in which a mark must appear.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_mark_that_was_made_while_redis_is_away_appears_once_it_is_back() {

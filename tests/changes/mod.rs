@@ -6,7 +6,6 @@ mod notify;
 mod acknowledged;
 mod agree;
 mod api;
-mod api_guide;
 mod deploys;
 mod earlier;
 mod extremes;

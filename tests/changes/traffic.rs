@@ -36,6 +36,17 @@ pub struct Request {
     pub status: u16,
 }
 
+/// Requests for a page that an instance has answered, each of which took this number of milliseconds.
+pub fn requests(instance: usize, context: &str, count: usize, millis: u64) -> Vec<Request> {
+    let request = Request {
+        instance,
+        context: context.into(),
+        duration: Duration::from_millis(millis),
+        status: 200,
+    };
+    vec![request; count]
+}
+
 /// Draws requests, minute by minute.
 #[derive(Clone, Debug)]
 pub struct Traffic {

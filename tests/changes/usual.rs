@@ -37,7 +37,7 @@ async fn pass_week(
 
 #[tokio::test]
 async fn a_weekly_load_is_no_change_but_a_larger_one_is() {
-    let mut fleet = Fleet::new(Backend::redis().await, 1);
+    let mut fleet = Fleet::new(Backend::memory(), 1);
     let mut usual = Traffic::new(fixed_seed(), 1);
     let news: BTreeSet<_> = [("slower", SEARCH), ("surging", PRODUCT)]
         .map(|(kind, context)| (kind.to_owned(), context.to_owned()))

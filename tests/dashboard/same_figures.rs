@@ -156,7 +156,7 @@ async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
 #[tokio::test]
 async fn a_dashboard_tells_nothing_that_only_an_instance_has() {
     let fleet = Fleet::new().await;
-    let instances = busy(&fleet).await;
+    let _instances = busy(&fleet).await;
     fleet.look_again();
     let dashboard = fleet.dashboard();
     let health = get(&dashboard, "api/health").await;
@@ -174,12 +174,6 @@ async fn a_dashboard_tells_nothing_that_only_an_instance_has() {
     assert_eq!(health["fold"]["journal"]["is_folder"], false);
     assert_eq!(health["changes"]["judged_until"], START + 10 * MINUTE);
     assert!(health["reading"].is_object() && health["version"].is_string());
-    // A dashboard and an instance have the same figures of the fleet.
-    let own = Router::new().merge(instances[0].mount("/pulse", Access::open()));
-    let own = get(&own, "api/health").await;
-    let changes = get(&dashboard, "api/changes").await;
-    assert_eq!(health["changes"]["contexts"], changes["sight"]["contexts"]);
-    assert_eq!(own["fold"]["late"], health["fold"]["late"]);
 
     let (_, metrics) = send(&dashboard, "GET", "metrics").await;
     let samples = metrics.lines().filter(|line| !line.starts_with('#'));

@@ -8,11 +8,7 @@ use tower::ServiceExt;
 use tower_pulse::Unrecorded;
 use tower_pulse_model::context::Kind;
 
-use super::{assert_counts, counts, expected, pulse, pulse_with, request, send, snapshot};
-
-async fn ok() -> &'static str {
-    "ok"
-}
+use super::{assert_counts, counts, expected, ok, pulse, pulse_with, request, send, snapshot};
 
 #[tokio::test]
 async fn a_context_is_the_method_and_the_whole_template_of_nested_routers() {

@@ -42,6 +42,11 @@ fn pulse_with(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock
     (builder.build().unwrap(), hand)
 }
 
+/// A handler.
+async fn ok() -> &'static str {
+    "ok"
+}
+
 fn request(method: &str, path: &str) -> Request<Body> {
     let request = Request::builder().method(method).uri(path);
     request.body(Body::empty()).unwrap()

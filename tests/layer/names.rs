@@ -12,11 +12,7 @@ use tower::{Service, ServiceBuilder};
 use tower_pulse::layer::PulseLayer;
 use tower_pulse_model::outcome::Outcome;
 
-use super::{assert_counts, outcome, pulse, pulse_with, send};
-
-async fn ok() -> &'static str {
-    "ok"
-}
+use super::{assert_counts, ok, outcome, pulse, pulse_with, send};
 
 /// A service without routes, such as a file server, behind a layer.
 fn files(

@@ -107,13 +107,8 @@ async fn a_request_within_a_request_has_its_own_timers() {
         .layer(pulse.layer());
     send(&outer, "GET", "/outer").await;
     assert_timers(&pulse, "GET /", 2, [("page", [1, 1, 2, 2])]).await;
-    assert_timers(
-        &pulse,
-        "GET /outer",
-        2,
-        [("before", [1, 1, 1, 1]), ("after", [1, 1, 1, 1])],
-    )
-    .await;
+    let expected = [("before", [1, 1, 1, 1]), ("after", [1, 1, 1, 1])];
+    assert_timers(&pulse, "GET /outer", 2, expected).await;
 }
 
 #[tokio::test]
@@ -145,13 +140,8 @@ async fn a_request_that_another_polls_has_its_own_timers() {
     *waiting.lock().unwrap() = Some(other);
     outer.await.unwrap();
     for path in ["/other", "/outer"] {
-        assert_timers(
-            &pulse,
-            path,
-            3,
-            [("first", [1, 1, 1, 1]), ("last", [1, 1, 2, 2])],
-        )
-        .await;
+        let expected = [("first", [1, 1, 1, 1]), ("last", [1, 1, 2, 2])];
+        assert_timers(&pulse, path, 3, expected).await;
     }
     assert_nothing_is_left(&pulse);
 }

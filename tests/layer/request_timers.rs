@@ -212,13 +212,8 @@ async fn spawned_tasks_count_if_they_are_within_the_request() {
         "done"
     });
     send(&app, "GET", "/").await;
-    assert_timers(
-        &pulse,
-        "GET /",
-        11,
-        [("within", [2, 1, 6, 6]), ("elsewhere", [1, 1, 5, 5])],
-    )
-    .await;
+    let expected = [("within", [2, 1, 6, 6]), ("elsewhere", [1, 1, 5, 5])];
+    assert_timers(&pulse, "GET /", 11, expected).await;
     assert_eq!(
         context(&pulse, "without").await.hour.unwrap().times.count,
         1.0
@@ -343,12 +338,7 @@ async fn timers_run_until_the_end_of_a_body_that_is_timed() {
         response.into_body().collect().await.unwrap().to_bytes(),
         "rowrowrow"
     );
-    assert_timers(
-        &pulse,
-        "GET /",
-        7,
-        [("head", [1, 1, 1, 1]), ("row", [3, 1, 6, 6])],
-    )
-    .await;
+    let expected = [("head", [1, 1, 1, 1]), ("row", [3, 1, 6, 6])];
+    assert_timers(&pulse, "GET /", 7, expected).await;
     assert_nothing_is_left(&pulse);
 }

@@ -105,8 +105,7 @@ async fn entries_that_are_no_rows_stop_nothing() {
 #[tokio::test]
 async fn many_entries_that_are_no_rows_delay_no_row() {
     let service = Service::redis().await;
-    let server = service.server.as_ref().unwrap();
-    let mut connection = server.connection().await;
+    let mut connection = service.connection().await;
     let mut pipeline = redis::pipe();
     for number in 0..2_000u32 {
         let mut id = number.to_be_bytes().to_vec();
@@ -126,12 +125,7 @@ async fn many_entries_that_are_no_rows_delay_no_row() {
     let second = Duration::from_secs(1);
     cache.schedule("good", second).await.unwrap();
     service.until_cached(&cache, "good", 1).await;
-    let calls = async || {
-        let stats = server.info("commandstats").await;
-        let calls = stats.get("cmdstat_evalsha").cloned().unwrap_or_default();
-        let calls = calls.trim_start_matches("calls=");
-        calls.split(',').next().unwrap().parse::<u64>().unwrap_or(0)
-    };
+    let calls = async || service.calls(&["evalsha"]).await;
     let (loads, before) = (service.database.loads("good"), calls().await);
     for _ in 0..100 {
         service.advance(50).await;

@@ -217,6 +217,17 @@ impl Service {
         self.server.as_ref().unwrap().connection().await
     }
 
+    /// How often the server has run some commands.
+    pub async fn calls(&self, commands: &[&str]) -> u64 {
+        let stats = self.server.as_ref().unwrap().info("commandstats").await;
+        let calls = |command: &&str| -> u64 {
+            let stats = stats.get(&format!("cmdstat_{command}"));
+            let calls = stats.and_then(|stats| stats.strip_prefix("calls=")?.split(',').next());
+            calls.map_or(0, |calls| calls.parse().unwrap())
+        };
+        commands.iter().map(calls).sum()
+    }
+
     pub fn pulse(&self) -> Pulse {
         let builder = Pulse::builder().store(self.store.clone());
         let pulse = builder.clock(self.clock.clone()).build().unwrap();

@@ -42,18 +42,6 @@ async fn set(service: &Service, key: &str, value: Vec<u8>) {
     let () = issue(&mut connection, "SET", (key, value)).await;
 }
 
-/// How many commands that read rows the server has run.
-async fn reads(service: &Service) -> u64 {
-    let stats = service.server.as_ref().unwrap().info("commandstats").await;
-    let calls = |command: &str| -> u64 {
-        let stats = stats.get(&format!("cmdstat_{command}"));
-        let calls = stats.and_then(|stats| stats.strip_prefix("calls=")?.split(',').next());
-        calls.map_or(0, |calls| calls.parse().unwrap())
-    };
-    let commands = ["get", "getrange", "strlen", "pttl", "hmget"];
-    commands.into_iter().map(calls).sum()
-}
-
 pub async fn rows_of_the_largest_sizes_are_written_and_read(service: &Service) {
     let rows = &service.store;
     let leased = rows.lease_rows("", "token", LeaseOf::Row("1"), 60.0).await;
@@ -163,12 +151,16 @@ async fn small_rows_cost_no_more_commands_than_reading_each() {
     let all = ids.iter().map(|id| (format!("inv:{id}"), "\"a row\""));
     let () = issue(&mut connection, "MSET", all.collect::<Vec<_>>()).await;
     let rows = &service.store;
+    let reads = async || {
+        let commands = ["get", "getrange", "strlen", "pttl", "hmget"];
+        service.calls(&commands).await
+    };
     // Two commands for each row, and one for the states of each thousand.
     for (count, most) in [(1, 3), (100, 201), (1_000, 2_001), (5_000, 10_005)] {
-        let before = reads(&service).await;
+        let before = reads().await;
         let rows = rows.cached_rows("", &ids[..count], MIB).await.unwrap();
         assert!(rows.iter().all(Option::is_some));
-        assert_eq!(reads(&service).await - before, most);
+        assert_eq!(reads().await - before, most);
     }
 }
 

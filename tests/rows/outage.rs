@@ -12,7 +12,8 @@ use crate::rows::fixture::{List, Mode, Service, Stock};
 async fn reads_fail_at_once_or_answer_from_this_process() {
     let service = Service::redis().await;
     let plain = service.cache();
-    let fallback = service.builder().local_fallback(true).build().unwrap();
+    let fallback = service.builder().max_age(Duration::from_secs(40));
+    let fallback = fallback.local_fallback(true).build().unwrap();
     plain.schedule("1", Duration::from_secs(1)).await.unwrap();
     service.until_cached(&plain, "1", 1).await;
     service.until_cached(&fallback, "1", 1).await;
@@ -27,6 +28,9 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     service.manual.advance(Duration::from_secs(30));
     let row = fallback.get::<Stock>("1").await.unwrap().unwrap();
     assert!(row.age.unwrap() >= Duration::from_secs(30), "{:?}", row.age);
+    service.manual.advance(Duration::from_secs(11));
+    let too_old = fallback.get::<Stock>("1").await;
+    assert!(too_old.is_err(), "{too_old:?}");
     let never_seen = fallback.get::<Stock>("2").await;
     assert!(never_seen.is_err());
     let loaded = plain.get_or_load::<Stock>("3").await.unwrap().unwrap();
@@ -124,17 +128,4 @@ async fn callers_share_a_load_and_its_wait_while_redis_is_away() {
     }
     let loads = service.database.loads("1");
     assert!(loads <= 2, "{loads} loads for 40 callers");
-}
-
-#[tokio::test]
-async fn a_row_beyond_its_maximum_age_is_not_served_from_this_process() {
-    let service = Service::redis().await;
-    let cache = service.builder().max_age(Duration::from_secs(20));
-    let cache = cache.local_fallback(true).build().unwrap();
-    cache.schedule("1", Duration::from_secs(10)).await.unwrap();
-    service.until_cached(&cache, "1", 1).await;
-    service.server.as_ref().unwrap().freeze();
-    assert!(cache.get::<Stock>("1").await.unwrap().is_some());
-    service.manual.advance(Duration::from_secs(21));
-    assert!(cache.get::<Stock>("1").await.is_err());
 }

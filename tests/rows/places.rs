@@ -154,16 +154,3 @@ pub async fn a_loader_may_ask_its_own_cache(service: &Service) {
     }
     assert_eq!(database.most(), 1);
 }
-
-pub async fn a_loader_that_hangs_holds_one_place(service: &Service) {
-    let builder = service.builder().concurrency(2).deadline(SECOND);
-    let (cache, database) = (builder.build().unwrap(), &service.database);
-    database.set("hang", Mode::Hang);
-    let hanging = spawn(&cache, "hang".to_owned());
-    until("it hangs", async || database.running() == 1).await;
-    for number in 0..20 {
-        assert!(spawn(&cache, number.to_string()).await.unwrap());
-    }
-    assert!(!hanging.await.unwrap(), "it is given up");
-    assert_eq!((database.running(), database.most()), (0, 2));
-}

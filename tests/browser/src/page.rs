@@ -15,7 +15,7 @@ use crate::rig::wait::{PATIENCE, look_until};
 use crate::watch::{Exchange, Watch, host};
 
 /// The time between two evaluations while waiting.
-const PERIOD: Duration = Duration::from_millis(50);
+const PERIOD: Duration = Duration::from_millis(20);
 
 /// Whether the screen has drawn its first data.
 const READY: &str = "document.body?.dataset.ready === 'true'";

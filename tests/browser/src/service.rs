@@ -370,11 +370,7 @@ impl Service {
     pub async fn with_access(access: Access) -> Self {
         let pulse = built(builder());
         let app = pulse.mount("/admin/pulse", access);
-        Self {
-            serving: Serving::start(app).await,
-            pulse,
-            _others: Vec::new(),
-        }
+        Self::of(pulse, app).await
     }
 
     /// A service whose page needs a login, and a flag. While the flag is set, the login is lost, and all answers are
@@ -394,11 +390,7 @@ impl Service {
         });
         let app = Router::new().route("/", get(|| async { "home" }));
         let app = app.layer(pulse.layer()).merge(mounted(&pulse)).layer(guard);
-        let service = Self {
-            serving: Serving::start(app).await,
-            pulse,
-            _others: Vec::new(),
-        };
+        let service = Self::of(pulse, app).await;
         Client::connect(service.address()).await.get("/").await;
         service.flush().await;
         (service, is_out)
@@ -406,8 +398,14 @@ impl Service {
 
     /// Serves an application and the page.
     async fn serve(pulse: Pulse, app: Router) -> Self {
+        let app = app.merge(mounted(&pulse));
+        Self::of(pulse, app).await
+    }
+
+    /// Serves an application that has the page.
+    async fn of(pulse: Pulse, app: Router) -> Self {
         Self {
-            serving: Serving::start(app.merge(mounted(&pulse))).await,
+            serving: Serving::start(app).await,
             pulse,
             _others: Vec::new(),
         }

@@ -4,7 +4,7 @@ use pulse_browser::page::Page;
 use pulse_browser::service::{QUIET, Service};
 use serde_json::Value;
 
-use crate::{click_in_menu, open, rows, save, turn};
+use crate::{click_in_menu, open, rows, save, set, turn};
 
 const LATENCY: &str = "[data-chart=latency]";
 const HOUR: &str = "overview?range=1h";
@@ -143,8 +143,7 @@ async fn the_precision_is_automatic_or_chosen() {
         .each("#precision option", "Number(element.value)")
         .await;
     assert!(options.contains(&0), "{options:?}");
-    page.run("((select) => { select.value = '300'; select.dispatchEvent(new Event('change', {bubbles: true})); })($('#precision'))")
-        .await;
+    set(&page, "#precision", "300").await;
     page.until_fragment_has("precision=300").await;
     page.until_value(&rows, |n: &usize| (12..=13).contains(n))
         .await;
@@ -223,10 +222,7 @@ async fn requests_are_per_minute_or_per_second_everywhere() {
         let hits = rows(&page, "hits").await;
         let of_full = hits.iter().filter(|row| row[name] == value);
         assert!(of_full.count() > 20, "{hits:?}");
-        page.run(
-            "((select) => { select.value = 'second'; select.dispatchEvent(new Event('change', {bubbles: true})); })($('#unit'))",
-        )
-        .await;
+        set(&page, "#unit", "second").await;
     }
     page.until_fragment_has("unit=second").await;
     page.click("nav a[data-screen=paths]").await;

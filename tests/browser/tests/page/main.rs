@@ -19,7 +19,7 @@ mod unexpected;
 mod week;
 mod written;
 
-use pulse_browser::page::Page;
+use pulse_browser::page::{Page, quoted};
 use pulse_browser::rig::wait::until;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
@@ -46,6 +46,15 @@ async fn click_in_menu(page: &Page, root: &str, button: &str) {
         page.click(&format!("{root} summary")).await;
     }
     page.click(&button).await;
+}
+
+/// Chooses an option of a select, or sets the value of a field.
+async fn set(page: &Page, field: &str, value: &str) {
+    page.run(&format!(
+        "((field) => {{ field.value = '{value}'; field.dispatchEvent(new Event('change', {{bubbles: true}})); }})($({}))",
+        quoted(field)
+    ))
+    .await;
 }
 
 /// Shows a chart as a table, or as a chart again.

@@ -151,13 +151,3 @@ async fn the_page_works_at_every_place_and_behind_a_proxy_that_strips_the_prefix
         assert!(url.ends_with(&path), "{path} at {url}");
     }
 }
-
-#[tokio::test]
-async fn a_token_opens_the_page_and_nobody_else_does() {
-    let shop = Shop::start(&[("PULSE_TOKEN", "s3cret")]).await;
-    let mut client = Client::connect(shop.demo().address()).await;
-    assert_eq!(client.get("/admin/pulse").await.status, 401);
-    let url = shop.url().replace("http://", "http://anybody:s3cret@");
-    let page = Page::open(&url).await;
-    page.until("$('#status').dataset.status === 'ok'").await;
-}

@@ -7,7 +7,7 @@ use pulse_browser::rig::wait::until;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-use crate::{column, open, until_polled};
+use crate::{column, open, set, until_polled};
 
 /// The plot of the latency, once the keyboard can reach it.
 const PLOT: &str = "[data-chart=latency] .plot[role=slider]";
@@ -241,14 +241,6 @@ async fn rates_are_of_the_time_that_was_counted() {
     let shown = page.until_value(RATES, is_filled).await;
     let [requests, rate] = [0, 1].map(|at: usize| shown[at].parse::<f64>().unwrap());
     assert!((requests - rate).abs() < 0.1, "{shown:?}");
-}
-
-/// Chooses an option of a select, or sets the value of a field.
-async fn set(page: &Page, field: &str, value: &str) {
-    page.run(&format!(
-        "((field) => {{ field.value = '{value}'; field.dispatchEvent(new Event('change', {{bubbles: true}})); }})($('{field}'))"
-    ))
-    .await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
 use crate::accessibility::judge;
-use crate::column;
+use crate::{column, set};
 
 /// The trace id of the first order.
 const ID: &str = "0000000000000000000000000000abc0";
@@ -26,11 +26,7 @@ async fn until_counted(page: &Page, reports: usize, orders: usize) {
 
 /// Chooses an option of a select.
 async fn choose(page: &Page, label: &str, value: &str) {
-    page.run(&format!(
-        "((select) => {{ select.value = '{value}'; select.dispatchEvent(new Event('change', {{bubbles: true}})); }})
-            ($('select[aria-label=\"{label}\"]'))"
-    ))
-    .await;
+    set(page, &format!("select[aria-label=\"{label}\"]"), value).await;
 }
 
 #[tokio::test]
