@@ -139,11 +139,7 @@ function chart(root, page, name, options, of = 'points') {
 			const { from, to, precision, [of]: points } = answer;
 			const began = changes.map((one) => ({ at: one.since, text: 'worse than the others', level: level(one) }));
 			shown.update({
-				...shownBy({
-					marks,
-					changes: changes.map((one) => ({ at: one.since, text: 'worse than the others' })),
-					now,
-				}),
+				...shownBy({ marks, changes: began, now }),
 				from,
 				to,
 				precision,
@@ -246,6 +242,7 @@ function pathTable() {
 		caption: 'Its paths, compared with the others',
 		key: (row) => row.context,
 		href: true,
+		figures: ['ratio', 'mean'],
 		mark: (node, row) => attr(node, 'data-odd', row.slower || row.failing ? 'true' : null),
 		columns: [
 			contextColumn(),
