@@ -31,7 +31,7 @@ pub(super) const FIRST_MODULES: &[&str] = &[
 #[rustfmt::skip]
 pub(super) const LATER_MODULES: &[&str] = &[
     "acknowledge.js", "advice.js", "against.js", "burning.js", "chart_controls.js", "chart_pointer.js", "chart_readout.js",
-    "chart_table.js", "choice.js", "empty.js", "export.js", "filter.js", "heatmap.js", "hist.js", "instances.js",
+    "chart_table.js", "choice.js", "empty.js", "export.js", "filter.js", "heatmap.js", "hist.js", "instances.js", "keys.js",
     "outcomes.js", "overview_more.js", "pager.js", "path_target.js", "requests.js", "run_by.js", "screen_counters.js",
     "screen_deploy.js", "screen_health.js", "screen_instance.js", "screen_path.js", "screen_paths.js",
     "screen_slowest.js", "screen_timers.js", "send.js", "spark.js", "time_goes.js", "trace.js", "verdict.js", "week.js",

@@ -15,6 +15,8 @@ impl Size {
     pub const LARGE: Self = Self(1920, 1080);
     /// The most common size.
     pub const USUAL: Self = Self(1440, 900);
+    /// A tablet.
+    pub const TABLET: Self = Self(768, 1024);
     /// A phone.
     pub const PHONE: Self = Self(390, 844);
 }

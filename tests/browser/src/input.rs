@@ -102,11 +102,12 @@ impl Page {
         }
     }
 
-    /// Presses a key, named as in `KeyboardEvent.key`, with an optional prefix `Shift+`.
+    /// Presses a key, named as in `KeyboardEvent.key`, with an optional prefix `Shift+` or `Control+`.
     pub async fn press(&self, key: &str) {
-        let (key, modifiers) = match key.strip_prefix("Shift+") {
-            Some(key) => (key, 8),
-            None => (key, 0),
+        let (key, modifiers) = match key.split_once('+') {
+            Some(("Shift", key)) => (key, 8),
+            Some(("Control", key)) => (key, 2),
+            _ => (key, 0),
         };
         let (code, number, text) = match key {
             "Tab" => (key, 9, None),
@@ -117,7 +118,8 @@ impl Page {
             "ArrowUp" => (key, 38, None),
             "ArrowRight" => (key, 39, None),
             "ArrowDown" => (key, 40, None),
-            "/" => ("Slash", 191, Some(key)),
+            "k" => ("KeyK", 75, None),
+            "/" | "?" => ("Slash", 191, Some(key)),
             _ => panic!("no key is named {key}"),
         };
         let mut event = json!({

@@ -2,7 +2,7 @@
 
 import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
-import { $, all, attr, el, retried, say, show, sync, text } from './dom.js';
+import { $, all, attr, button, el, retried, say, show, sync, text } from './dom.js';
 import { keepStanding } from './change.js';
 import { moment, percent, plural, shortened, span, time, usePerSecond, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
@@ -16,9 +16,11 @@ import {
 	isZoomed,
 	keepsDays,
 	link,
+	RANGES,
 	rangeName,
 	read,
 	recordedFor,
+	REFRESH,
 	seconds,
 	settled,
 	state,
@@ -379,9 +381,13 @@ function connect() {
 		if ($('export').open) (await import('./export.js')).list($('export').lastElementChild, offered);
 	});
 	for (const precision of config.precisions ?? []) $('precision').append(new Option(span(precision), precision));
-	for (const radio of all('input[name=range]')) {
-		radio.addEventListener('change', () => page.go({ range: radio.value, from: 0, to: 0, offset: 0 }));
+	for (const value of Object.keys(RANGES)) {
+		const radio = Object.assign(el('input'), { type: 'radio', name: 'range', value });
+		radio.addEventListener('change', () => page.go({ range: value, from: 0, to: 0, offset: 0 }));
+		$('ranges').append(el('label', '', radio, el('span', '', value.replace(/\D/, ' $&'))));
 	}
+	for (const n of REFRESH) $('refresh').append(new Option(`every ${span(n)}`, String(n)));
+	$('settings').lastElementChild.append(button('Keys ( ? )', openKeys, 'button'));
 	$('unzoom').addEventListener('click', () => page.go({ from: 0, to: 0 }));
 	$('freeze').addEventListener('click', () => {
 		// Requests that are not included yet would still change the figures.
@@ -425,22 +431,29 @@ function closeMenus(target) {
 }
 
 function keys(event) {
-	if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+	const isHeld = event.ctrlKey || event.metaKey;
+	if (event.defaultPrevented || event.altKey || all('dialog').length) return;
 	const [menu] = all('details.menu[open]');
 	const isTyping = /^(input|select|textarea)$/i.test(event.target.tagName) && event.target.type !== 'radio';
-	if (event.key === 'Escape' && $('screens').ariaExpanded === 'true') {
+	if (isHeld ? event.key === 'k' : event.key === '/' && !isTyping) {
+		event.preventDefault();
+		if ($('filter')) return $('filter').focus();
+		page.focusFilter = true;
+		page.go({ screen: 'paths' });
+	} else if (isHeld) return;
+	else if (event.key === 'Escape' && $('screens').ariaExpanded === 'true') {
 		openScreens(false);
 		$('screens').focus();
 	} else if (event.key === 'Escape' && menu) {
 		menu.open = false;
 		menu.firstElementChild.focus();
 	} else if (event.key === 'Escape' && isZoomed() && !isTyping) page.go({ from: 0, to: 0 });
-	else if (event.key === '/' && !isTyping) {
-		event.preventDefault();
-		if ($('filter')) return $('filter').focus();
-		page.focusFilter = true;
-		page.go({ screen: 'paths' });
-	}
+	else if (event.key === '?' && !isTyping) openKeys();
+}
+
+async function openKeys() {
+	const { showKeys } = await retried((retry) => import('./keys.js' + retry));
+	showKeys();
 }
 
 connect();

@@ -78,18 +78,16 @@ function create(change) {
 function update(node, change, now, form) {
 	const [label, name, start, change_, suspect, end] = node.children;
 	attr(name, 'href', linkTo(change));
+	attr(label, 'data-level', level(change));
+	text(label, headline(change));
 	if (change.kind === 'hanging') {
 		const names = change.instances.map(visible).join(', ');
-		attr(label, 'data-level', level(change));
-		text(label, 'hanging');
 		return text(suspect, `${change.in_flight} in flight on ${names}, none ended for ${span(change.seconds)}`);
 	}
 	text(name.lastChild, where(change));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
 	node.classList.toggle('ended', !change.stands);
-	text(label, headline(change));
 	if (change.kind === 'maybe slower') return;
-	attr(label, 'data-level', change.acknowledged ? 'acknowledged' : level(change));
 	text(change_, `${values(change)}${cost(change)}`);
 	text(suspect, explanation(change));
 	text(end.firstChild, sure(change));

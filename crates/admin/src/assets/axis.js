@@ -49,9 +49,9 @@ export function timeTicks(from, to, most, utc) {
 export function flags(lines, right, noun) {
 	/** @type {any[]} */
 	const row = [];
-	for (const { x, text } of lines) {
+	for (const { x, text, level } of lines) {
 		if (row.length && x - row.at(-1).x < CLOSE) row.at(-1).texts.push(text);
-		else row.push({ x, texts: [text] });
+		else row.push({ x, level, texts: [text] });
 	}
 	for (const flag of row) flag.whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
 	const width = (letters) => [...letters].reduce((sum, letter) => sum + (letter > '\u2e7f' ? 2 : 1) * LETTER, 8);

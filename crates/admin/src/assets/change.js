@@ -2,9 +2,10 @@
 
 import { delta, duration, moment, percent, perUnit, rateOf, span, visible } from './format.js';
 
-const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', hanging: 'bad', instance: 'bad', faster: 'good' };
+const LEVELS = { faster: 'good', 'maybe slower': 'maybe' };
 
-export const level = (change) => LEVELS[change.kind] ?? 'warn';
+/** The colour of a change: red for a problem, or amber once a person works on it. */
+export const level = ({ kind, acknowledged }) => (acknowledged ? 'acknowledged' : (LEVELS[kind] ?? 'bad'));
 
 /** A ratio, and the noun that it is relative to: 2.4× the others, +40% over the others */
 export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;

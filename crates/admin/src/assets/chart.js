@@ -204,12 +204,14 @@ export class TimeChart {
 			const top = PAD.top + row * ROW - 4;
 			const placed = list.map((line) => ({ ...line, x: x(line.at) }));
 			for (const line of placed) {
-				lines.push(svg('path', { class: `${name}-line`, d: `M${line.x} ${top}V${box.bottom}` }));
+				lines.push(svg('path', { class: `${name} ${name}-line`, d: `M${line.x} ${top}V${box.bottom}` }));
+				attr(lines.at(-1), 'data-level', line.level);
 				if (line.id !== undefined) lines.at(-1).dataset.mark = line.id;
 			}
 			for (const flag of flags(placed, width, `${name}s`)) {
 				const [by, side] = flag.before ? [-4, ' before'] : [4, ''];
-				labels.push(label(flag.x + by, top + 10, `halo ${name}-label${side}`, flag.label));
+				labels.push(label(flag.x + by, top + 10, `halo ${name} ${name}-label${side}`, flag.label));
+				attr(labels.at(-1), 'data-level', flag.level);
 				labels.at(-1).append(svg('title', {}, flag.texts.join('\n')));
 			}
 		});

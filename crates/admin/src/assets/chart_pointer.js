@@ -26,8 +26,8 @@ export function connectPointer(view, cursor) {
 		const slice = x && sliceAt(at);
 		const own = owner === view && Boolean(slice);
 		const shown = slice ?? slices.at(-1);
-		show(tip, own);
 		const layer = state?.layer;
+		show(tip, own && !layer);
 		layer?.pointAt(own ? slice : null);
 		// The role of the crosshair: arrow keys move it from slice to slice.
 		labelled(plot, `${view.title} over time${layer ? ': a heat map' : ''}`, 'slider');
@@ -47,7 +47,8 @@ export function connectPointer(view, cursor) {
 			const parts = [el('span', '', label), el('span', 'value', value), el('span', 'extra', extra)];
 			return el('div', few ? 'few' : '', key ? view.swatch(key) : el('i'), ...parts);
 		});
-		tip.replaceChildren(el('b', '', title), ...lines, ...notes.map((note) => el('p', '', note)));
+		const place = layer?.node ?? tip; // beside a heat map, whose cells it would cover
+		place.replaceChildren(el('b', '', title), ...lines, ...notes.map((note) => el('p', '', note)));
 		const middle = (x(slice.start) + x(slice.end)) / 2;
 		const width = tip.offsetWidth;
 		tip.style.left = `${Math.max(middle + 14 + width > plot.clientWidth ? middle - 14 - width : middle + 14, 0)}px`;

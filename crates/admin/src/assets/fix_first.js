@@ -1,6 +1,7 @@
 // The pages to fix first, the reasons, and the time that a fix would save: the rows of `api/fix_first`.
 
 import { serverNow } from './api.js';
+import { level } from './change.js';
 import { delta, duration, moment, perUnit, percent, rateOf, span, visible } from './format.js';
 import { seconds } from './state.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
@@ -33,7 +34,7 @@ export function fixFirst() {
 				className: 'left',
 				value: why,
 				words: why,
-				level: (row) => row.cause && 'bad',
+				level: (row) => row.cause && level(row.cause),
 			}),
 			shareColumn('Share of time'),
 			numberColumn('per_minute', 'Time per minute', duration, { title: 'Seconds of service time per minute' }),

@@ -25,8 +25,8 @@ export class HeatMap {
 	#selected = null; // { slice, low, high } of the cell whose requests are listed
 	#pointed = svg('path', { class: 'cell' });
 	#chosen = svg('path', { class: 'cell chosen' });
-	#levels = Array.from({ length: LEVELS }, (_, at) => svg('path', { class: `heat heat-${at + 1}` }));
-	#key = el('span', 'heat-key');
+	#levels = coloured((at) => svg('path', { class: `heat heat-${at + 1}` }));
+	#key = el('p', 'heat-key');
 	#sentence = el('p', 'muted');
 	#table;
 	#list;
@@ -41,7 +41,8 @@ export class HeatMap {
 		attr(this.#sentence, 'role', 'status');
 		const head = el('div', 'bar', this.#sentence, el('span', 'grow'), close);
 		this.#list = labelled(el('section', 'card cell-list', head, this.#table.node), 'Requests of the cell');
-		this.node = el('p', 'heat-notes readout muted', HINT, this.#key);
+		this.node = el('div', 'tip heat-notes'); // what the map reads out
+		this.pointAt(null);
 		show(this.#list, false);
 		figure.append(this.node);
 		figure.after(this.#list);
@@ -61,8 +62,7 @@ export class HeatMap {
 		this.#now = asOf;
 		this.#cells = new Map(heat.slices.map(({ start, cells }) => [start, new Map(cells)]));
 		this.#most = heat.slices.reduce((most, { cells }) => cells.reduce((a, [, n]) => Math.max(a, n), most), 0);
-		const levels = this.#levels.map((_, at) => el('i', `heat-${at + 1}`));
-		this.#key.replaceChildren('1 ', ...levels, ` ${count(this.#most)} requests per cell`);
+		this.#key.replaceChildren('1 ', ...coloured(() => el('i')), ` ${count(this.#most)} requests per cell`);
 		this.#row = this.#row === null ? null : Math.min(this.#row, this.#rows - 1);
 		this.#drawList();
 	}
@@ -155,8 +155,9 @@ export class HeatMap {
 		this.#row = Math.min(Math.max(this.#rowIn(slice) + by, 0), this.#rows - 1);
 	}
 
-	/** Highlights the pointed cell of a slice; `null` highlights none. */
+	/** Highlights the pointed cell of a slice; `null` highlights none, and shows how to read the map. */
 	pointAt(slice) {
+		if (!slice) this.node.replaceChildren(this.#key, el('p', '', HINT));
 		attr(this.#pointed, 'd', slice && this.#x ? this.#outline(slice, this.#rowIn(slice)) : '');
 	}
 
@@ -219,6 +220,13 @@ export class HeatMap {
 		const rows = slices.map((slice) => [slice.start, ...cellsOf(slice)]);
 		return { columns: ['start', ...labels], rows, write: grouped };
 	}
+}
+
+/** A node of each colour, from few requests to many. The first is clearly visible beside an empty cell. */
+function coloured(create) {
+	const nodes = Array.from({ length: LEVELS }, (_, at) => create(at));
+	nodes.forEach((node, at) => node.style.setProperty('--part', `${28 + 12 * at}%`));
+	return nodes;
 }
 
 /**

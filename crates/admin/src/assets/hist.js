@@ -111,6 +111,7 @@ export function histogramTable(picture) {
 	const part = (n) => percent(n, 1);
 	const table = new Table({
 		name: 'distribution',
+		figures: ['now', 'now_share'],
 		caption: 'Distribution of the access times',
 		key: ({ from }) => from,
 		columns: [

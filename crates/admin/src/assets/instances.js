@@ -46,6 +46,7 @@ export function instanceTable(name, columns = REQUESTS) {
 		name,
 		caption: 'Instances',
 		href: true,
+		figures: columns === REQUESTS ? ['mean', 'ratio'] : ['cpu', 'delay'],
 		key: (row) => row.instance,
 		mark: (node, row) => attr(node, 'data-odd', row.stands_out ? 'true' : null),
 		columns: [

@@ -43,8 +43,11 @@ function drawParts(cell, { queue, computing, longest_poll: longest, untimed, tim
 }
 
 /** A table of requests. `withContext`: of different paths. @param {boolean} withContext @param {object} options */
-export const requestTable = (withContext, options) =>
-	new Table({ key: requestKey, columns: requestColumns(withContext), details: drawParts, ...options });
+export function requestTable(withContext, options) {
+	const figures = ['duration', withContext ? 'ended' : 'status'];
+	const columns = requestColumns(withContext);
+	return new Table({ key: requestKey, columns, figures, details: drawParts, ...options });
+}
 
 function requestColumns(withContext) {
 	const ended = {

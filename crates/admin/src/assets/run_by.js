@@ -16,6 +16,7 @@ export function runBy(isQueue = false) {
 		caption: 'The paths that run this timer',
 		key: (row) => row.context,
 		href: true,
+		figures: ['share_of_timer', 'mean'],
 		columns: [
 			contextColumn(),
 			numberColumn('share_of_timer', isQueue ? 'Of all waits' : 'Share of timer', (part) => percent(part, 1), {

@@ -31,6 +31,7 @@ function rowCache(page) {
 	const query = (more) => question('rows', { name: chosen, ...more });
 	const table = new Table({
 		name: 'rows',
+		figures: ['age', 'failures'],
 		caption: 'Cached rows',
 		key: (row) => `${row.every === null} ${row.id}`,
 		allRows: async () => [...(await allRows(query, 'rows')), ...unscheduled],
@@ -89,6 +90,7 @@ function rowCache(page) {
 export function mount(root, page) {
 	const counters = new Table({
 		name: 'counters',
+		figures: ['rate', 'sum'],
 		caption: 'Counters',
 		key: (row) => row.name,
 		allRows: () => allRows(query, 'counters'),
@@ -102,6 +104,7 @@ export function mount(root, page) {
 	});
 	const rankings = new Table({
 		name: 'rankings',
+		figures: ['ids', 'period'],
 		caption: 'Rankings',
 		key: (row) => row.name,
 		columns: [
@@ -121,6 +124,7 @@ export function mount(root, page) {
 	});
 	const top = new Table({
 		name: 'ranking',
+		figures: ['rank', 'score'],
 		caption: 'The ids of the ranking',
 		key: (row) => row.id,
 		columns: [

@@ -22,6 +22,7 @@ export function mount(root, page) {
 		name: 'deploy',
 		caption: 'Paths before and after the mark',
 		href: true,
+		figures: ['change', 'extra_seconds_per_minute'],
 		key: (row) => row.context,
 		allRows: () => allRows(query, 'contexts'),
 		columns: [

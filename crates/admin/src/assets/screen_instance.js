@@ -2,7 +2,7 @@
 
 import { question } from './api.js';
 import { anchor, card, offerExport } from './card.js';
-import { against } from './change.js';
+import { against, level } from './change.js';
 import { attr, el, labelled, say, show, text } from './dom.js';
 import { count, duration, isNumber, moment, perUnit, percent, plural, rateOf, unitName, visible } from './format.js';
 import { lengthName } from './overview.js';
@@ -137,12 +137,9 @@ function chart(root, page, name, options, of = 'points') {
 		remove: () => shown.remove(),
 		draw(answer, { marks, changes, asOf: now }) {
 			const { from, to, precision, [of]: points } = answer;
+			const began = changes.map((one) => ({ at: one.since, text: 'worse than the others', level: level(one) }));
 			shown.update({
-				...shownBy({
-					marks,
-					changes: changes.map((one) => ({ at: one.since, text: 'worse than the others' })),
-					now,
-				}),
+				...shownBy({ marks, changes: began, now }),
 				from,
 				to,
 				precision,
@@ -245,6 +242,7 @@ function pathTable() {
 		caption: 'Its paths, compared with the others',
 		key: (row) => row.context,
 		href: true,
+		figures: ['ratio', 'mean'],
 		mark: (node, row) => attr(node, 'data-odd', row.slower || row.failing ? 'true' : null),
 		columns: [
 			contextColumn(),

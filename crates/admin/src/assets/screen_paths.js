@@ -70,6 +70,7 @@ export function contexts(kind) {
 			name,
 			caption: title,
 			href: true,
+			figures: ['count', 'p95'],
 			columns: columns(kind),
 			key: (row) => row.context,
 			allRows: () => allRows(query, 'paths'),

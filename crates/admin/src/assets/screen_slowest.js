@@ -34,6 +34,7 @@ export function mount(root, page) {
 		name: 'slowest-paths',
 		caption: 'Slowest paths',
 		href: true,
+		figures: ['p95', 'count'],
 		columns: [
 			contextColumn(),
 			...['p95', 'p99', 'mean'].map(statistic),

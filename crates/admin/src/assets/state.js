@@ -40,7 +40,7 @@ const OWN = {
 };
 const FIELDS = { ...SHARED, ...OWN };
 const ALIASES = { deploys: 'deploy', instances: 'health', errors: 'paths' }; // what people type
-const REFRESH = [1, 2, 5, 10, 30, 60];
+export const REFRESH = [1, 2, 5, 10, 30, 60];
 const MAX_UNIX = 1e11;
 const MAX_SLICES = 800;
 

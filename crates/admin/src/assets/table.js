@@ -13,7 +13,7 @@ import { ENOUGH } from './tiles.js';
  * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is the exported value; `sort`
  * makes the heading a button; `title` explains it. The first column names the row. `href` makes a click on a row open
  * its link. `details(cell, row)` draws what the button `.opener` opens below its row. `allRows()` resolves to the rows
- * of all pages, for a file.
+ * of all pages, for a file. `figures`: the two columns that matter most. On a phone, a button shows the others.
  */
 export class Table {
 	#columns;
@@ -23,17 +23,21 @@ export class Table {
 	#note = el('p', 'note');
 	#headers = new Map();
 	#opened = new Set(); // keys of rows
+	#chosen = []; // the column of the chosen order, unless it names the rows
+	#more = button('', () => attr(this.#more, 'aria-pressed', this.table.classList.toggle('wide')), 'button more');
 
 	constructor({ name, caption, columns, ...options }) {
 		this.#columns = columns;
 		this.#options = options;
 		this.name = name;
 		const head = el('thead', '', el('tr', '', ...columns.map((column) => this.#header(column))));
-		this.table = el('table', '', el('caption', 'hidden', caption), head, this.#body);
+		this.table = el('table', options.href ? 'rows' : '', el('caption', 'hidden', caption), head, this.#body);
 		this.table.dataset.table = name;
+		this.#markMore(this.table.rows[0]);
+		say(this.#more, options.figures ? `All ${columns.length} columns` : '');
 		const scroll = labelled(el('div', 'scroll', this.table), caption, 'group');
 		scroll.tabIndex = 0;
-		this.node = el('div', 'table', scroll, this.#note);
+		this.node = el('div', 'table', scroll, this.#note, this.#more);
 		offerExport(caption, name, this.node, async () => this.exported(await options.allRows?.()));
 		if (options.details) this.#body.addEventListener('click', (event) => this.#toggle(event));
 		if (options.href) this.#body.addEventListener('click', (event) => this.#open(event));
@@ -62,19 +66,22 @@ export class Table {
 		if (row && !event.target.closest('a, button') && getSelection().isCollapsed) row.querySelector('a')?.click();
 	}
 
+	/** Marks the cells that a phone hides at first: all but the name and two figures. */
+	#markMore({ cells }) {
+		const { figures } = this.#options;
+		const shown = figures && [...new Set([...this.#chosen, ...figures])].slice(0, 2);
+		const isMore = (id, at) => at > 0 && shown?.includes(id) === false;
+		this.#columns.forEach(({ id }, at) => cells[at]?.toggleAttribute('data-more', isMore(id, at)));
+	}
+
 	/** Shows the column by which the rows are ordered. */
-	markSort(sort, order, isChosen = true) {
+	markSort(sort, order, isChosen) {
+		this.#chosen = this.#columns.slice(1).flatMap(({ id }) => (isChosen && id === sort ? [id] : []));
+		for (const row of this.table.rows) this.#markMore(row);
 		for (const [id, cell] of this.#headers) {
 			if (cell.firstChild?.dataset)
 				attr(cell, 'aria-sort', id === sort ? (order === 'asc' ? 'ascending' : 'descending') : 'none');
 		}
-		// On a phone, the chosen column is scrolled into view.
-		const { scrollWidth, clientWidth } = this.table.parentNode;
-		const cell = this.#headers.get(sort);
-		if (isChosen && this.sorted !== sort && cell && scrollWidth > clientWidth) {
-			this.table.parentNode.scrollLeft = Math.max(0, cell.offsetLeft + cell.offsetWidth - clientWidth);
-		}
-		this.sorted = sort;
 	}
 
 	/** Draws the rows, at most `most` of them, or `note` instead. */
@@ -97,6 +104,7 @@ export class Table {
 		sync(this.#body, shown, keyOf, (row) => this.#create(row.detailsOf), update, !details);
 		say(this.#note, note);
 		show(this.table.parentNode, rows.length > 0 || note === '');
+		show(this.#more, rows.length > 0 && Boolean(this.#options.figures));
 	}
 
 	#create(isDetails) {
@@ -108,7 +116,9 @@ export class Table {
 			if (at > 0 && label) cell.dataset.label = label;
 			return cell;
 		});
-		return el('tr', '', ...cells);
+		const row = el('tr', '', ...cells);
+		this.#markMore(row);
+		return row;
 	}
 
 	/** The content of an exported file of these rows. */

@@ -1,7 +1,7 @@
 // The tiles: the figures of a window, each with its change against the window before.
 
 import { attr, el, labelled, show, text } from './dom.js';
-import { againstName, config } from './state.js';
+import { againstName, config, state } from './state.js';
 import { NONE, count, delta, duration, grouped, isNumber, moment, perUnit, percent } from './format.js';
 import { plural, rateOf, sense } from './format.js';
 
@@ -19,14 +19,7 @@ const TILES = [
 	{ name: 'requests', of: 'count', label: 'Requests', better: 0, format: count },
 	{ name: 'mean', of: 'mean', label: 'Mean', better: -1, format: duration },
 	{ name: 'queue', of: 'queue', label: 'In the queue', better: -1, format: duration },
-	...['p50', 'p95', 'p99'].map((of) => ({
-		name: of,
-		of,
-		label: of,
-		better: -1,
-		format: duration,
-		isPercentile: true,
-	})),
+	...['p50', 'p95', 'p99'].map((of) => ({ name: of, of, label: of, better: -1, format: duration })),
 	{ name: 'errors', of: 'error_share', label: 'Errors', better: -1, format: share, isShare: true },
 	{ name: 'target', of: 'below_target', label: 'Below target', better: 1, format: share, isShare: true },
 	{ name: 'in-flight', of: 'in_flight', label: 'In flight', better: 0, format: grouped, isNow: true },
@@ -71,7 +64,7 @@ export class Tiles {
 			text(tile.figure, isNumber(value) ? tile.format(value) : NONE);
 			attr(tile.figure, 'title', isNumber(value) && tile.name === 'requests' ? grouped(value) : null);
 			tile.node.classList.toggle('few', few);
-			if (tile.isPercentile) {
+			if (/^p\d/.test(tile.name)) {
 				const error = window.error >= 0.005 && window.count > 0 ? ` ±${percent(window.error, 1)}` : '';
 				const title = `Percentiles are read from a histogram: within${error} of the exact value in this range`;
 				text(tile.node.firstChild, `${tile.label}${error}`);
@@ -106,7 +99,9 @@ export class Tiles {
 		const beside = tile.name === 'requests' && perUnit(rateOf(window.per_second, 1));
 		text(tile.delta, [beside, words].filter(Boolean).join(' · '));
 		attr(tile.delta, 'title', title);
-		attr(tile.delta, 'data-sense', side > 0 ? 'good' : side < 0 ? 'bad' : null);
+		// The figures of many paths also fall when more requests are for fast paths, which is no success.
+		const isGood = side > 0 && state.screen === 'path';
+		attr(tile.delta, 'data-sense', isGood ? 'good' : side < 0 ? 'bad' : null);
 	}
 }
 

@@ -37,6 +37,7 @@ export function timeGoes(noTimers = NO_TIMERS) {
 		name: 'time-goes',
 		caption: 'Where the time goes, per request',
 		key: (row) => row.timer,
+		figures: ['time', 'change'],
 		columns: [
 			{
 				id: 'timer',

@@ -2,7 +2,7 @@
 
 import { TimeChart } from './chart.js';
 import { el, retried } from './dom.js';
-import { headline } from './change.js';
+import { headline, level } from './change.js';
 import { duration, perUnit, rateOf, unitName } from './format.js';
 import { question } from './api.js';
 import { isCoarse, range, seconds, state } from './state.js';
@@ -109,7 +109,8 @@ export class Trends {
 	draw(answers, given) {
 		const { marks, changes, asOf: now } = given;
 		this.#drawn = [answers, given];
-		const common = shownBy({ marks, changes: changes.map((one) => ({ at: one.since, text: headline(one) })), now });
+		const began = changes.map((one) => ({ at: one.since, text: headline(one), level: level(one) }));
+		const common = shownBy({ marks, changes: began, now });
 		const stack = (answer, kinds, value, why) =>
 			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, perUnit, unitName).update({
 				...common,

@@ -30,7 +30,8 @@ export function changePanel(page, { isTimer = false } = {}) {
 				const path = isTimer ? `${visible(one.context)}: ` : '';
 				const pages = isOfAll(one) ? ', all pages' : '';
 				text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${pages}${where(one)}`);
-				attr(label, 'data-level', one.stands ? level(one) : null);
+				attr(label, 'data-level', level(one));
+				node.classList.toggle('ended', !one.stands);
 				const during = `from ${moment(one.since, now)} to ${moment(one.ended, now)}`;
 				text(start, one.ended ? during : since(one, now));
 				text(figures, figuresOf(one));

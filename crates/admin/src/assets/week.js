@@ -30,7 +30,9 @@ export function week() {
 			text(cell.lastChild, `, ${figures(one)}`);
 			attr(cell, 'title', `${DAYS[day]} ${twoDigits(hour)}:00, ${requests}${figures(one)}`);
 			// The square root gives more colours to quiet hours.
-			attr(cell, 'data-heat', one?.requests > 0 ? Math.ceil(Math.sqrt(one.requests / most) * LEVELS) : null);
+			const level = one?.requests > 0 ? Math.ceil(Math.sqrt(one.requests / most) * LEVELS) : null;
+			attr(cell, 'data-heat', level);
+			cell.style.setProperty('--part', `${9 * level}%`);
 			if (!cell.hasAttribute('tabindex')) cell.tabIndex = day + hour ? -1 : 0;
 		},
 	}));

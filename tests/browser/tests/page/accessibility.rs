@@ -88,6 +88,13 @@ async fn the_keyboard_reaches_everything_and_the_focus_is_seen() {
 
 #[tokio::test]
 async fn nothing_moves_for_whoever_wants_that() {
+    const MOVES: &str = "(() => {
+        delete document.body.dataset.ready;
+        const {animationName, backgroundColor} = getComputedStyle($('.tile .value'));
+        document.body.dataset.ready = 'true';
+        const {transitionDuration} = getComputedStyle($('path.lines'));
+        return [animationName, transitionDuration, String(backgroundColor === 'rgba(0, 0, 0, 0)')];
+    })()";
     let page = Page::empty().await;
     page.prefer(Media::ReducedMotion).await;
     page.go(&Shop::with("bad_deploy").await.screen("overview"))
@@ -99,4 +106,12 @@ async fn nothing_moves_for_whoever_wants_that() {
             || (style.animationName !== 'none' && parseFloat(style.animationDuration) > 0.01)).length";
     let slow: usize = page.eval(slow).await;
     assert_eq!(slow, 0, "elements with transitions or animations");
+    // Lines move softly. While a screen waits for its first answer, it shows grey places for the figures.
+    for (media, expected) in [
+        (Media::ReducedMotion, ["none", "0s", "false"]),
+        (Media::Light, ["wait", "0.2s", "false"]),
+    ] {
+        page.prefer(media).await;
+        assert_eq!(page.eval::<[String; 3]>(MOVES).await, expected);
+    }
 }

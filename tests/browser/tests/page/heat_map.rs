@@ -1,5 +1,6 @@
 //! The heat map of latencies, the requests of its cells, and the histogram as a table.
 
+use pulse_browser::emulation::Media;
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
@@ -118,6 +119,47 @@ async fn the_heat_map_of_all_paths_lists_requests_of_each() {
     assert!(!listed(&page, "", " of them listed below.").await.is_empty());
     let links = page.count(".cell-list tbody th a.open").await;
     assert!(links > 0, "no request links to its path");
+}
+
+#[tokio::test]
+async fn the_heat_map_opens_without_a_jump_and_is_read_beside_its_clear_cells() {
+    const BELOW: &str = "$('[data-panel=fix-first]').getBoundingClientRect().top";
+    const CONTRAST: &str = "((...colours) => {
+        const lights = colours.map((colour) => colour.match(/[\\d.]+/g).map((n) => colour.startsWith('rgb') ? n / 255 : n)
+            .reduce((sum, n, at) => sum + [0.2126, 0.7152, 0.0722][at] * n ** 2.2, 0.05));
+        return Math.max(...lights) / Math.min(...lights);
+    })";
+    let page = open("slow_query", "overview?range=1h").await;
+    page.until_shown(".acknowledgement button").await;
+    page.until_shown(&format!("{LATENCY} button[data-heat='1']"))
+        .await;
+    page.until("$$('link[rel=stylesheet]').length === 2 && document.styleSheets.length === 2")
+        .await;
+    let before: f64 = page.eval(BELOW).await;
+    page.click(&format!("{LATENCY} button[data-heat='1']"))
+        .await;
+    page.until_shown(".heat-notes").await;
+    page.until_shown(&format!("{LATENCY} .heat-7")).await;
+    assert!((page.eval::<f64>(BELOW).await - before).abs() < 1.0);
+    page.hover(PLOT).await;
+    let is_beside = format!(
+        "$('.heat-notes').getBoundingClientRect().left >= $('{PLOT}').getBoundingClientRect().right"
+    );
+    page.until(&format!(
+        "{is_beside} && /–[^]*p95[^]*samples/.test($('.heat-notes').innerText)"
+    ))
+    .await;
+    assert!(!page.is_shown(&format!("{LATENCY} .plot .tip")).await);
+    for media in [Media::Light, Media::Dark] {
+        page.prefer(media).await;
+        let few = format!("getComputedStyle($('{LATENCY} .heat-1')).fill");
+        let many = few.replace("heat-1", "heat-7");
+        let card = format!("getComputedStyle($('{LATENCY}')).backgroundColor");
+        for (one, other, least) in [(&few, &card, 1.5), (&few, &many, 4.0)] {
+            let contrast: f64 = page.eval(&format!("{CONTRAST}({one}, {other})")).await;
+            assert!(contrast > least, "{media:?}: {contrast}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -272,7 +272,17 @@ async fn a_surge_is_explained() {
         timer: "db:find_product",
         ..Incident::default()
     };
-    explain(&Shop::in_which("surge").await, &incident).await;
+    let page = explain(&Shop::in_which("surge").await, &incident).await;
+    // It is red everywhere, and a percentile that falls with it is no success.
+    let is_red = "(({color}) => [$('#problems'), $('[data-table=fix-first] [data-column=reason]'), $('.change-line')]
+        .every((one) => [getComputedStyle(one).color, getComputedStyle(one).stroke].includes(color)))";
+    page.show("overview?range=1h").await;
+    page.until_shown("[data-chart=latency] .change-line").await;
+    page.until(&format!(
+        "{is_red}(getComputedStyle($('{CHANGES}[data-kind=surging] .change')))"
+    ))
+    .await;
+    assert_eq!(page.count(".delta[data-sense=good]").await, 0);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod heat_map;
 mod hostile;
 mod incidents;
 mod instance;
+mod looks;
 mod outage;
 mod places;
 mod range;

@@ -1,5 +1,6 @@
 //! The usual week of a path: a coloured table with a text for each hour, and with keys to move through it.
 
+use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
@@ -41,6 +42,9 @@ async fn each_hour_of_the_week_tells_what_is_usual() {
     let reached = page.count("table[data-table=week] td[tabindex='0']").await;
     assert_eq!(reached, 1);
     judge(&page).await;
+    page.resize(Size::PHONE).await;
+    page.until("$('table[data-table=week]').getBoundingClientRect().right <= 390")
+        .await;
 
     let young = Service::with_quiet_minutes(true).await;
     let page = Page::open(&young.screen(PATH)).await;

@@ -63,7 +63,7 @@ pub(crate) async fn a_change_that_is_acknowledged_on_one_page_is_acknowledged_on
     judge(&other).await;
     other.resize(Size::PHONE).await;
     other
-        .until("$('#problems').getBoundingClientRect().right <= 390")
+        .until("(({scrollWidth, clientWidth, offsetLeft}) => scrollWidth <= clientWidth && offsetLeft + clientWidth <= 390)($('#problems'))")
         .await;
     // A page that is opened later shows the acknowledgement too, and can withdraw it.
     let late = Page::open(&overview).await;
