@@ -3,7 +3,7 @@
 use tower_pulse_core::store::{Append, Query, Upkeep};
 use tower_pulse_redis::RedisStore;
 
-use crate::faults::service::{PATIENT, Service, builder, options, without_flushes};
+use crate::faults::service::{SHORT, Service, builder, options, without_flushes};
 use crate::rig::log::Log;
 use crate::rig::peer::Peer;
 use crate::rig::reads::StoreReads;
@@ -85,7 +85,7 @@ async fn answers_of_other_types_are_errors() {
         let service = Service::new(builder(&peer.url()));
         service.requests(1).await;
         let _ = service.pulse.flush().await;
-        let store = RedisStore::open(options(&peer.url(), PATIENT)).unwrap();
+        let store = RedisStore::open(options(&peer.url(), SHORT)).unwrap();
         let _ = store.hello().await;
         let _ = store.status(7).await;
         let _ = store.fleet(7).await;
