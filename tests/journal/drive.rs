@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use redis::cmd;
 use tower_pulse::{Clock, ManualClock};
-use tower_pulse_core::store::Position;
+use tower_pulse_core::store::{Position, Query, RecordQuery};
 use tower_pulse_core::testing::{TestFlusher, TestFolder};
 use tower_pulse_model::batch::Batch;
-use tower_pulse_model::context::{ALL, Kind};
+use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::tier::tier_for;
 
 use crate::journal::data::{Data, precisions};
 use crate::journal::ground::Ground;
@@ -151,9 +152,36 @@ impl Drive {
 
     /// The number of requests of a context in the book's keys, and in the records.
     pub fn counted(&self, context: &str) -> (u64, u64) {
-        let hits = self.data.counter(3_600, &format!("hits:{context}"));
         let recorded = self.data.records(context, 3_600);
-        (hits.values().sum::<i64>() as u64, recorded.values().sum())
+        (self.hits(context), recorded.values().sum())
+    }
+
+    fn hits(&self, context: &str) -> u64 {
+        let hits = self.data.counter(3_600, &format!("hits:{context}"));
+        hits.values().sum::<i64>() as u64
+    }
+
+    /// Checks how many requests of each context are in the book's keys, and in the records of slices of these widths.
+    pub fn assert_counted(&self, names: &[String], widths: &[u32], expected: u64) {
+        for name in names {
+            assert_eq!(self.hits(name), expected, "{name}");
+        }
+        let contexts = names.iter();
+        let contexts = contexts.map(|name| ContextId::new(Kind::Http, name.as_str()));
+        let mut query = RecordQuery {
+            contexts: contexts.collect(),
+            width: 0,
+            tier: tier_for(60).unwrap(),
+            now: self.data.now(),
+        };
+        for width in widths {
+            (query.width, query.tier) = (*width, tier_for(*width).unwrap());
+            let records = self.data.block_on(self.data.store.records(&query));
+            for (name, slices) in names.iter().zip(records.unwrap()) {
+                let counted: u64 = slices.iter().map(|slice| slice.sums.times.count).sum();
+                assert_eq!(counted, expected, "{name} at {width}");
+            }
+        }
     }
 
     /// A field of the state.

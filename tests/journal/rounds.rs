@@ -74,9 +74,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
     drive.turn(&mut frozen);
     drive.turn(&mut other);
     drive.turn(&mut frozen);
-    for name in &names {
-        assert_eq!(drive.counted(name), (2, 2), "{name}");
-    }
+    drive.assert_counted(&names, &[3_600], 2);
     assert!(drive.data.is_folded());
 }
 
@@ -108,9 +106,7 @@ fn a_step_that_arrives_again_takes_effect_once() {
         }
     }
     assert!(steps.len() > 1);
-    for name in &names {
-        assert_eq!(drive.counted(name), (1, 1), "{name}");
-    }
+    drive.assert_counted(&names, &[3_600], 1);
     assert!(drive.data.is_folded());
 }
 
