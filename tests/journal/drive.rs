@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use redis::cmd;
 use tower_pulse::{Clock, ManualClock};
-use tower_pulse_core::store::{Position, Query, RecordQuery};
+use tower_pulse_core::store::Position;
 use tower_pulse_core::testing::{TestFlusher, TestFolder};
 use tower_pulse_model::batch::Batch;
-use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::context::{ALL, Kind};
 use tower_pulse_model::outcome::Outcome;
-use tower_pulse_model::tier::tier_for;
 
 use crate::journal::data::{Data, precisions};
 use crate::journal::ground::Ground;
 use crate::journal::net::{Reply, Request, Wire};
 use crate::journal::process::{Process, Sleep};
+use crate::rig::reads::StoreReads;
 use crate::stores::fixture::{MS, NOW, aggregate_of};
 
 /// The key of the lease to fold.
@@ -166,19 +166,10 @@ impl Drive {
         for name in names {
             assert_eq!(self.hits(name), expected, "{name}");
         }
-        let contexts = names.iter();
-        let contexts = contexts.map(|name| ContextId::new(Kind::Http, name.as_str()));
-        let mut query = RecordQuery {
-            contexts: contexts.collect(),
-            width: 0,
-            tier: tier_for(60).unwrap(),
-            now: self.data.now(),
-        };
         for width in widths {
-            (query.width, query.tier) = (*width, tier_for(*width).unwrap());
-            let records = self.data.block_on(self.data.store.records(&query));
-            for (name, slices) in names.iter().zip(records.unwrap()) {
-                let counted: u64 = slices.iter().map(|slice| slice.sums.times.count).sum();
+            let counts = self.data.store.counts_of(names, *width, self.data.now());
+            let counts = self.data.block_on(counts).unwrap();
+            for (name, counted) in names.iter().zip(counts) {
                 assert_eq!(counted, expected, "{name} at {width}");
             }
         }
