@@ -604,6 +604,14 @@ pub async fn cleaning_forgets_contexts_without_recent_samples(fixture: &mut Fixt
     assert_eq!(fixture.records("timer", 3_600).await, []);
     assert_eq!(fixture.counter("hits:timer", 86_400).await, []);
     assert!(fixture.store.context(ALL, now).await.unwrap().is_some());
+    if let Some(keys) = &fixture.keys {
+        let mut redis = keys.connection().await;
+        let left: Vec<String> = issue(&mut redis, "KEYS", keys.key("*:timer*")).await;
+        assert_eq!(left, [""; 0]);
+        let known = (keys.key("known:"), 0, -1);
+        let known: Vec<String> = issue(&mut redis, "ZRANGE", known).await;
+        assert!(!known.iter().any(|name| name.ends_with(":timer")));
+    }
 }
 
 pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
