@@ -89,23 +89,6 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
 }
 
 #[tokio::test]
-async fn a_set_without_an_hour_counts_as_this_hours() {
-    let mut fixture = fixture_without_prefix().await;
-    let connection = &mut fixture.server().connection().await;
-    let hour = iso_hour(THIS_HOUR);
-    book::update_stats(connection, "", "/p", 2.0, &hour, false).await;
-    assert_eq!(fixture.hours("/p").await, (Some(1.0), None));
-    fixture.hit("/p", LAST_HOUR, MS).await;
-    assert_eq!(fixture.hours("/p").await, (Some(1.0), Some(1.0)));
-    fixture.hit("/p", NOW, MS).await;
-    assert_eq!(fixture.hours("/p").await, (Some(2.0), Some(1.0)));
-    // The last hit has given the set an hour, so the set becomes the last one in the next hour.
-    fixture.advance(HOUR);
-    fixture.hit("/p", NOW + HOUR, MS).await;
-    assert_eq!(fixture.hours("/p").await, (Some(1.0), Some(2.0)));
-}
-
-#[tokio::test]
 async fn without_the_books_keys_the_records_answer_queries() {
     let fixture = fixture_without_prefix().await;
     let options = RedisOptions::new(&fixture.server().url()).unwrap();

@@ -121,15 +121,13 @@ async fn forget_if_empty(
 /// `update_stats`: adds an access time to the statistics of a context in the hour `hour_iso` (`2012-05-07T07:00:00`).
 /// Returns count and sum.
 ///
-/// The print never writes `:start` the first time; the book's later code does, and so does this function if
-/// `writes_first_start`.
-pub async fn update_stats(
+/// The print never writes `:start` the first time; the book's later code does, and so does this function.
+async fn update_stats(
     conn: &mut MultiplexedConnection,
     prefix: &str,
     context: &str,
     value: f64,
     hour_iso: &str,
-    writes_first_start: bool,
 ) -> (f64, f64) {
     let stats = format!("{prefix}stats:{context}:AccessTime");
     let start = format!("{stats}:start");
@@ -146,7 +144,7 @@ pub async fn update_stats(
                 t.rename(&start, format!("{stats}:pstart")).ignore();
                 t.set(&start, hour_iso).ignore();
             }
-            None if writes_first_start => {
+            None => {
                 t.set(&start, hour_iso).ignore();
             }
             _ => {}
@@ -223,7 +221,7 @@ pub async fn access_time(
     seconds: f64,
     hour_iso: &str,
 ) {
-    let (count, sum) = update_stats(conn, prefix, context, seconds, hour_iso, true).await;
+    let (count, sum) = update_stats(conn, prefix, context, seconds, hour_iso).await;
     let slowest = format!("{prefix}slowest:AccessTime");
     let mut t = pipe();
     t.atomic();
