@@ -262,7 +262,7 @@ async fn a_series_tells_its_window_and_a_row_no_requests_from_nothing_recorded()
 }
 
 #[tokio::test]
-async fn a_heat_map_has_the_rows_that_its_requests_need() {
+async fn a_heat_map_is_bounded() {
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);
     // The slice of a refused request only says that one is missing.
@@ -282,4 +282,7 @@ async fn a_heat_map_has_the_rows_that_its_requests_need() {
     assert!(bounds[1].as_f64() > Some(0.02), "{bounds}");
     let unknown = page.get("/api/heat_map?context=GET+/none").await;
     assert_eq!(unknown["slices"], json!([]), "as a series of it");
+    let (status, refused) = page.answer("/api/heat_map?window=24h&precision=60").await;
+    assert_eq!(status, 400);
+    assert_eq!(refused["parameter"], "precision");
 }
