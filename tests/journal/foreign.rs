@@ -64,10 +64,7 @@ fn entries_of_another_program_stop_no_append() {
         drive.turn(&mut folding);
         drive.turn(&mut folding);
         assert_counted_once(&drive, 4);
-        assert_eq!(
-            (flushing.flushes().lost(), flushing.flushes().replayed()),
-            (0, 0)
-        );
+        assert_eq!(flushing.replayed_and_lost(), (0, 0));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::journal::drive::{Drive, LEASE, contexts};
 use crate::journal::foreign::is_told;
 use crate::journal::ground::Ground;
 use crate::journal::net::{Amending, Reply, Request};
-use crate::journal::step::partitions;
+use crate::journal::step::{is_fold, partitions};
 use crate::rig::lua::script;
 use crate::stores::fixture::NOW;
 
@@ -62,10 +62,6 @@ fn hello(drive: &Drive) -> Generation {
 
 fn length(drive: &Drive, stream: &str) -> usize {
     drive.data.query(cmd("XLEN").arg(stream))
-}
-
-fn is_fold(request: &Request) -> bool {
-    matches!(request, Request::Fold(step) if step.round_end.is_some())
 }
 
 #[test]

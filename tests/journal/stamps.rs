@@ -7,6 +7,7 @@ use tower_pulse_model::tier::{RolledUp, WIDTHS};
 use crate::journal::drive::{Drive, contexts};
 use crate::journal::ground::Ground;
 use crate::journal::net::Request;
+use crate::journal::step::is_fold;
 use crate::stores::fixture::NOW;
 
 const DAY: i64 = 86_400;
@@ -61,10 +62,7 @@ fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
     drive.turn(&mut flushing);
     set_clock(&drive, NOW);
     let mut dead = drive.folder("dead");
-    let step = drive.until(
-        &mut dead,
-        |request| matches!(request, Request::Fold(step) if step.round_end.is_some()),
-    );
+    let step = drive.until(&mut dead, is_fold);
     let has_more = matches!(step, Some(Request::Fold(step)) if step.done.is_some());
     assert!(has_more, "the round has one step only");
     drive.deliver(&dead);
