@@ -8,6 +8,7 @@ pub mod service;
 mod behind;
 mod conditions;
 mod denials;
+mod denied;
 mod ending;
 mod grants;
 mod losses;

@@ -4,6 +4,7 @@
 #[cfg(feature = "redis-tls")]
 mod certificates;
 mod cluster;
+mod credentials;
 mod hostile;
 mod place;
 mod sentinel;
