@@ -21,6 +21,8 @@ const WIDEST: &[u8] = b":r1:21600:";
 /// A text that the keys of the profiles contain.
 const PROFILES: &[u8] = b"pulse:profiles1:";
 const CONTEXTS: u64 = 60;
+/// The number of contexts whose samples differ.
+const VARIANTS: usize = 3;
 /// Samples of a context per second.
 const REQUESTS: usize = 12;
 /// Seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. The write of a new
@@ -30,6 +32,14 @@ const REQUESTS: usize = 12;
 const STEP: i64 = HOUR;
 /// Commands per call.
 const COST: usize = 1_000;
+
+/// Shortens the time to live of all records' keys.
+const PASS_TIME: &str = "
+for _, key in ipairs(redis.call('KEYS', 'pulse:pulse:r1:*')) do
+  local left = redis.call('TTL', key)
+  assert(left > 0, 'records that never expire')
+  redis.call('EXPIRE', key, left - ARGV[1])
+end";
 
 struct Fleet {
     server: RedisServer,
@@ -49,10 +59,9 @@ impl Fleet {
         }
     }
 
-    /// Sends samples of all contexts at these seconds. Contexts whose numbers end in the same digit get the same
-    /// samples.
+    /// Sends samples of all contexts at these seconds. Every third context gets the same samples.
     async fn traffic(&mut self, rng: &mut fastrand::Rng, seconds: &[i64]) {
-        for variant in 0..10 {
+        for variant in 0..VARIANTS {
             let mut batch = Batch::new(Precisions::default());
             let first = self.names[variant].clone();
             for second in seconds {
@@ -64,7 +73,7 @@ impl Fleet {
             }
             let first = ContextId::new(Kind::Http, first);
             let delta = batch.contexts.get(&first).expect("it was added").clone();
-            for name in self.names.iter().skip(variant).step_by(10) {
+            for name in self.names.iter().skip(variant).step_by(VARIANTS) {
                 let context = ContextId::new(Kind::Http, name.clone());
                 batch.contexts.insert(context, delta.clone());
             }
@@ -81,11 +90,7 @@ impl Fleet {
     /// Shortens the time to live of the records' keys, which expire by the server's own time.
     async fn pass_time(&self, seconds: i64) {
         let conn = &mut self.server.connection().await;
-        for key in keys(conn, "pulse:pulse:r1:*").await {
-            let left: i64 = ask(conn, "TTL", &key).await;
-            assert!(left > 0, "records that never expire");
-            let _: i64 = ask(conn, "EXPIRE", (key, left - seconds)).await;
-        }
+        let () = ask(conn, "EVAL", (PASS_TIME, 0, seconds)).await;
     }
 
     /// The memory of all keys, and that of the server without buffers of connections. Both leave out the slices of six

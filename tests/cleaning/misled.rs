@@ -2,21 +2,16 @@
 //! expires, a missing key.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use tower_pulse::Clock;
-use tower_pulse_core::store::{Pass, Store, Upkeep};
-use tower_pulse_model::batch::Batch;
-use tower_pulse_model::slice::{Precision, Precisions};
+use tower_pulse_core::store::{Pass, Upkeep};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::cleaning::raw_redis::{LEASE, PREFIX, key, known_members, slices, write};
-use crate::rig::reads::StoreReads;
+use crate::cleaning::raw_redis::{LEASE, PREFIX, known_members, slices, write};
 use crate::rig::server::{RedisServer, issue};
-use crate::stores::fixture::{Writer, call, pass_of};
+use crate::stores::fixture::{Fixture, NOW, pass_of};
 
 const DAY: i64 = 86_400;
 
@@ -157,38 +152,19 @@ async fn a_name_that_is_too_large_stops_no_pass() {
 }
 
 #[tokio::test]
-async fn idle_keys_expire_and_the_cleaner_removes_them_from_the_list() {
-    let server = RedisServer::start().await;
-    let conn = &mut server.connection().await;
-    // The finest precision is retained for two seconds.
-    let mut precisions = Precisions::default();
-    precisions.counters = vec![Precision::new(1, 2), Precision::new(86_400, 2)];
-    let options = RedisOptions::new(&server.url()).unwrap();
-    let options = options
-        .prefix(PREFIX)
-        .unwrap()
-        .precisions(precisions.clone());
-    let store = RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap();
-    let store: Arc<dyn Store> = Arc::new(store);
-    let writer = Writer::new(store.clone(), Clock::system());
-    let add_one = async |seq: u64| {
-        let mut batch = Batch::new(precisions.clone());
-        batch.count(&"sales".into(), now(), 1);
-        writer.apply(&call("a", seq, batch)).await.unwrap();
+async fn a_counter_whose_key_has_expired_leaves_the_list() {
+    let mut fixture = Fixture::redis().await;
+    let listed = async |fixture: &Fixture| -> Option<f64> {
+        fixture.run("ZSCORE pulse:known: 1:sales").await
     };
-    add_one(1).await;
-    for (seconds, full) in [(1, 2 + 600), (86_400, 4 * 86_400)] {
-        let left: i64 = issue(conn, "PTTL", key(seconds, "sales")).await;
-        let full = full * 1_000;
-        assert!((full - 3_000..=full).contains(&left), "{left} ms");
+    for _ in 0..2 {
+        // The next addition creates the counter anew.
+        fixture.count(NOW, &[("sales", 1)]).await;
+        assert!(listed(&fixture).await.is_some());
+        assert_eq!(fixture.counter("sales", 1).await, [(NOW, 1)]);
+        let () = fixture.run("DEL pulse:count:1:sales").await;
+        let _ = fixture.clean().await;
+        assert_eq!(listed(&fixture).await, None);
+        fixture.advance(60);
     }
-    // Removes the key now, as it would expire only in ten minutes.
-    let () = issue(conn, "DEL", key(1, "sales")).await;
-    assert_eq!(known_members(conn).await.len(), 2);
-    store.upkeep().clean(&pass(now())).await.unwrap().unwrap();
-    assert_eq!(known_members(conn).await, [b"86400:sales"]);
-    // The next addition creates the counter anew.
-    add_one(2).await;
-    assert_eq!(known_members(conn).await.len(), 2);
-    assert_eq!(store.counter("sales", 1).await.unwrap().len(), 1);
 }

@@ -3,7 +3,6 @@
 
 mod flat;
 mod fleet;
-mod forgotten;
 mod misled;
 mod raw_redis;
 mod trouble;

@@ -8,7 +8,7 @@ use tower_pulse::Pulse;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::cleaning::raw_redis::{LEASE, PREFIX, ask, known_members, slices, write};
+use crate::cleaning::raw_redis::{KNOWN, LEASE, PREFIX, ask, key, known_members, slices, write};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, until};
@@ -17,6 +17,13 @@ use crate::stores::fixture::{THIS_HOUR, pass_of};
 /// The number of counters without live slices. A pass needs dozens of answers for them, each of which takes
 /// [`LATENCY`].
 const DEAD: usize = 3_000;
+
+/// Writes counters with slices from long ago.
+const FILL: &str = "
+for n = 1, tonumber(ARGV[2]) do
+  for i = 1000, 1029 do redis.call('HSET', ARGV[1] .. n, i, 1) end
+  redis.call('ZADD', KEYS[1], 0, '1:dead-' .. n)
+end";
 
 /// The time of an answer.
 const LATENCY: Duration = Duration::from_millis(50);
@@ -29,10 +36,8 @@ async fn server(is_durable: bool) -> (RedisServer, Proxy, BTreeMap<i64, i64>) {
         false => RedisServer::start().await,
     };
     let conn = &mut server.connection().await;
-    for n in 0..DEAD {
-        let old = (0..30).map(|i| (1_000 + i, 1));
-        write(conn, 1, &format!("dead-{n}"), &old.collect()).await;
-    }
+    let fill = (FILL, 1, KNOWN, key(1, "dead-"), DEAD);
+    let () = ask(conn, "EVAL", fill).await;
     let future = 40_000_000_000;
     let live = (0..10).map(|i| (future + i, i)).collect();
     write(conn, 1, "live", &live).await;

@@ -120,23 +120,3 @@ async fn nothing_is_current_while_a_call_is_under_way() {
     assert_eq!(days.iter().map(|(_, n)| n).sum::<i64>(), 3);
     pulse.shutdown().await.unwrap();
 }
-
-#[tokio::test]
-async fn a_store_in_memory_is_not_current_before_a_flush() {
-    let (clock, hand) = Clock::manual(now());
-    let pulse = without_tasks(Pulse::builder().clock(clock.clone()));
-    request(&pulse);
-    settle(&pulse).await;
-    pass(&pulse, &hand, 3_600 * SECOND);
-    let recorded_at = clock.now_seconds();
-    request(&pulse);
-    pulse.simulation().drain();
-    pass(&pulse, &hand, 30 * SECOND);
-    let (behind, complete) = claimed(&pulse).await;
-    assert_eq!(behind, recorded_at);
-    assert!(complete < 1.0, "{complete}");
-    settle(&pulse).await;
-    pass(&pulse, &hand, 2 * SECOND);
-    assert_eq!(claimed(&pulse).await, (clock.now_seconds(), 1.0));
-    pulse.shutdown().await.unwrap();
-}

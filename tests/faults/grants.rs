@@ -1,5 +1,5 @@
-//! Commands that are denied during a connection, and a server with full memory or eviction. Health names the remedy
-//! until the fault ends, and does not blame another program.
+//! Commands that are denied during a connection, and a key that cleaning skips. Health names the remedy until the fault
+//! ends, and does not blame another program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -70,15 +70,13 @@ fn is_told(told: &[String], words: &[&str]) -> bool {
         .any(|text| words.iter().all(|word| text.contains(word)))
 }
 
-/// Ends services that share an oracle. Compares only counters by day, as slices of a second may have expired meanwhile.
-async fn end_exactly(services: &[&Service], conn: &mut MultiplexedConnection) {
-    for service in services {
-        service.end().await;
-        service.assert_well();
-        assert!((service.health().completeness - 1.0).abs() < f64::EPSILON);
-    }
+/// Ends a service. Compares only counters by day, as slices of a second may have expired meanwhile.
+async fn end_exactly(service: &Service, conn: &mut MultiplexedConnection) {
+    service.end().await;
+    service.assert_well();
+    assert!((service.health().completeness - 1.0).abs() < f64::EPSILON);
     let stored = Stored::read(conn).await;
-    let served = services[0].oracle.served() as i64;
+    let served = service.oracle.served() as i64;
     assert_eq!((stored.total(), stored.by_page()), (served, served));
 }
 
@@ -125,7 +123,7 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
     .await;
     let untrimmed: String = run(&mut conn, "HGET pulse:pulse:state untrimmed").await;
     assert_eq!(untrimmed, "");
-    end_exactly(&[&service], &mut conn).await;
+    end_exactly(&service, &mut conn).await;
 }
 
 #[tokio::test]
@@ -161,7 +159,7 @@ async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blam
         pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
         service.settle().await;
     }
-    end_exactly(&[&service], &mut conn).await;
+    end_exactly(&service, &mut conn).await;
 }
 
 /// For example, a proxy may answer any command with an error of its own.
@@ -190,62 +188,10 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
     assert_eq!(store.warnings(), Vec::<String>::new());
 }
 
-/// A dashboard that only reads the store.
-fn dashboard(server: &RedisServer, clock: Clock) -> Dashboard {
-    let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
-    dashboard.clock(clock).build().unwrap()
-}
-
 /// The warnings of a dashboard.
 async fn told_by(dashboard: &Dashboard) -> Vec<String> {
     let health = asking::json(&dashboard.router(Access::open()), "/api/health").await;
     serde_json::from_value(health["warnings"].clone()).unwrap()
-}
-
-#[tokio::test]
-async fn eviction_and_a_full_memory_are_told_by_all_while_they_last() {
-    let server = RedisServer::start().await;
-    let mut conn = server.connection().await;
-    let (clock, hand) = Clock::manual(now());
-    let folder = Service::new(with_clock(&server.url(), &clock));
-    folder.requests(48).await;
-    folder.settle().await;
-    let other = folder.join(with_clock(&server.url(), &clock));
-    other.requests(48).await;
-    other.settle().await;
-    let dashboard = dashboard(&server, Clock::system());
-    for (name, set, back, words) in [
-        (
-            "maxmemory-policy",
-            "allkeys-lru",
-            "noeviction",
-            "maxmemory-policy is allkeys-lru",
-        ),
-        (
-            "maxmemory-policy",
-            "volatile-lru",
-            "noeviction",
-            "maxmemory-policy is volatile-lru",
-        ),
-        ("maxmemory", "1", "0", "no memory left: raise maxmemory"),
-    ] {
-        for (value, is_there) in [(set, true), (back, false)] {
-            let command = format!("CONFIG SET {name} {value}");
-            let () = run(&mut conn, &command).await;
-            let is_so = |told: &[String]| match is_there {
-                true => is_told(told, &[words]),
-                false => told.is_empty(),
-            };
-            for service in [&folder, &other] {
-                pass_until(service, &hand, &command, |told| {
-                    is_so(told) && is_so(&service.health().warnings)
-                })
-                .await;
-            }
-            pass_until_told(&hand, &command, async || told_by(&dashboard).await, is_so).await;
-        }
-    }
-    end_exactly(&[&other, &folder], &mut conn).await;
 }
 
 /// Cleaning reports skipped keys only in the heartbeat of the instance that cleans.
@@ -258,7 +204,8 @@ async fn a_key_that_cleaning_skips_is_told_by_a_dashboard() {
     let service = Service::new(builder.clean_interval(SECOND));
     service.requests(48).await;
     service.settle().await;
-    let dashboard = dashboard(&server, clock);
+    let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
+    let dashboard = dashboard.clock(clock).build().unwrap();
     let words = ["cleaning skips", "bage` is not {precision}:{name}"];
     for (command, is_there) in [("ZADD", true), ("ZREM", false)] {
         let score = if is_there { "0 " } else { "" };
@@ -270,5 +217,5 @@ async fn a_key_that_cleaning_skips_is_told_by_a_dashboard() {
         let told = pass_until_told(&hand, &command, told, is_so).await;
         assert!(!told.concat().contains(char::is_control), "{told:?}");
     }
-    end_exactly(&[&service], &mut conn).await;
+    end_exactly(&service, &mut conn).await;
 }

@@ -8,7 +8,6 @@ use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 use crate::faults::losses::ask;
 use crate::faults::service::{now, settle, with_clock, without_tasks};
-use crate::rig::proxy::Proxy;
 use crate::rig::reads::StoreOf;
 use crate::rig::server::RedisServer;
 
@@ -69,32 +68,6 @@ async fn beginning(pulse: &Pulse, clock: &Clock) -> (i64, i64) {
     let store = pulse.backend();
     let status = store.upkeep().status(clock.now_seconds()).await.unwrap();
     (status.created.unwrap(), status.since.unwrap())
-}
-
-#[tokio::test]
-async fn the_first_sample_of_any_instance_is_the_beginning() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let (clock, hand) = Clock::manual(now());
-    let away = without_tasks(with_clock(&proxy.url(), &clock));
-    let near = without_tasks(with_clock(&server.url(), &clock));
-    proxy.refuse(true);
-    proxy.cut();
-    serve(&[&away, &near], &hand, 12).await;
-    let begun = beginning(&near, &clock).await;
-    assert_eq!(begun, (now() + 1, now()));
-    let (rate, _) = of_window(&near, &clock).await;
-    assert!((rate - LOAD as f64).abs() < 1e-6, "{rate}/s");
-    proxy.heal();
-    settle(&away).await;
-    let begun = beginning(&near, &clock).await;
-    assert_eq!(begun, (now() + 1, now()));
-    hand.advance(Duration::from_secs(1));
-    let (rate, recorded) = of_window(&near, &clock).await;
-    assert!((recorded - 13.0).abs() < 1e-6, "{recorded} s");
-    assert!((rate - 24.0 * LOAD as f64 / 13.0).abs() < 1e-6, "{rate}/s");
-    near.shutdown().await.unwrap();
-    away.shutdown().await.unwrap();
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use tower_pulse::Clock;
 use tower_pulse::Condition;
 
 use crate::faults::service::{
-    PAGES, PATIENT, PREFIX, Service, builder, by_day, context, counter, now, options, pause,
-    with_clock, with_clocks, without_flushes,
+    PAGES, PATIENT, PREFIX, Service, builder, by_day, context, now, options, pause, with_clock,
+    with_clocks, without_flushes,
 };
 use crate::rig::seed::seed;
 use crate::rig::server::{RedisServer, issue, run};
@@ -179,10 +179,6 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     assert!(health.fold.quarantined >= 4);
     assert_eq!(health.store.last_error, None);
     assert_eq!(by_day(&mut conn, "hits").await, 240);
-    for page in 1..4 {
-        let name = format!("hits:{}", context(page));
-        assert_eq!(by_day(&mut conn, &name).await, 10);
-    }
 
     // The warnings about these keys stay, even without new samples.
     for _ in 0..3 {
@@ -209,11 +205,6 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     service.settle().await;
     let name = format!("hits:{}", context(0));
     assert_eq!(by_day(&mut conn, &name).await, 10);
-    assert_eq!(counter(&mut conn, PREFIX, &name, 3_600).await, 20);
     assert_eq!(by_day(&mut conn, "hits").await, 480);
-    let quarantined = service.health().fold.quarantined;
-    service.requests(24).await;
-    service.settle().await;
-    assert_eq!(service.health().fold.quarantined, quarantined);
     service.pulse.shutdown().await.unwrap();
 }

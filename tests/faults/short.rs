@@ -11,19 +11,19 @@ use crate::rig::wait::{PATIENCE, until};
 
 #[tokio::test]
 async fn a_folder_killed_in_a_round_loses_nothing() {
-    let report = scenarios::folders_killed(2, 1, seed()).await;
+    let report = scenarios::folders_killed(1, 1, seed()).await;
     report.assert_exact();
 }
 
 #[tokio::test]
 async fn a_folder_frozen_beyond_its_lease_doubles_nothing() {
-    let report = scenarios::folders_frozen(2, 1, seed()).await;
+    let report = scenarios::folders_frozen(1, 1, seed()).await;
     report.assert_exact();
 }
 
 #[tokio::test]
 async fn five_instances_with_clocks_up_to_an_hour_apart_are_exact() {
-    scenarios::clocks_apart(5, seed()).await.assert_exact();
+    scenarios::clocks_apart(3, seed()).await.assert_exact();
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn a_full_journal_loses_nothing() {
 
 #[tokio::test]
 async fn a_server_killed_in_a_round_loses_nothing() {
-    scenarios::servers_killed(4, seed()).await.assert_exact();
+    scenarios::servers_killed(2, seed()).await.assert_exact();
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn sigterm_under_load_loses_nothing() {
 #[tokio::test]
 async fn by_sigkill_at_most_one_interval_is_missing() {
     // Twice the flush interval, as the machine may be busy with other tests.
-    let report = scenarios::sigkill(3, 500, Duration::from_secs(1), seed()).await;
+    let report = scenarios::sigkill(2, 500, Duration::from_secs(1), seed()).await;
     assert!(report.faults.is_empty(), "{report:#?}");
 }
 

@@ -21,8 +21,8 @@ const CONTEXTS: usize = 30;
 /// The turn of an hour, in the middle of the run.
 const TURN: i64 = 1_700_002_800;
 const SECONDS: usize = 60;
-/// Requests of each instance in each second: a million in all.
-const REQUESTS: usize = 1_000_000 / SECONDS / INSTANCES + 1;
+/// Requests of each instance in each second: a quarter of a million in all.
+const REQUESTS: usize = 250_000 / SECONDS / INSTANCES;
 
 /// A request that was served: when it ended, in Unix seconds, its duration in nanoseconds, and whether it failed.
 type Served = (i64, u64, bool);
@@ -103,7 +103,7 @@ async fn stored(pulse: &Pulse, hour: i64, context: ContextId) -> (Vec<u64>, Vec<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_million_requests_the_slowest_and_the_newest_failed_are_listed() {
+async fn of_many_requests_the_slowest_and_the_newest_failed_are_listed() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let (clock, hand) = Clock::manual(TURN - SECONDS as i64 / 2);
@@ -117,9 +117,11 @@ async fn of_a_million_requests_the_slowest_and_the_newest_failed_are_listed() {
         for pulse in &pulses {
             pulse.simulation().drain();
             serve(pulse, (clock.now_seconds(), slowness), rng, &mut served);
-            // Does not wait for the fold. A later flush sends again what a failed one could not append.
-            let _ = tokio::time::timeout(Duration::from_millis(60), pulse.flush()).await;
         }
+        // Does not wait for the fold. A later flush sends again what a failed one could not append.
+        let most = Duration::from_millis(60);
+        let flushes = pulses.each_ref().map(|pulse| tokio::time::timeout(most, pulse.flush()));
+        futures_util::future::join_all(flushes).await;
     }
     proxy.heal();
     for pulse in &pulses {

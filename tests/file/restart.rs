@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use tower_pulse::Change;
 use tower_pulse::query::MarksQuery;
 use tower_pulse_core::query::dashboard::ProfileQuery;
 use tower_pulse_core::store::Upkeep;
-use tower_pulse_core::testing::TestFolder;
 
 use crate::file::service::{NOW, PAGE, Place, Service};
 
@@ -94,47 +92,4 @@ async fn the_time_between_two_processes_is_not_recorded() {
         (first + 3.0..=first + 5.0).contains(&both),
         "{first} {both}"
     );
-}
-
-/// One process acknowledges a change and removes a mark; the next process knows of both.
-#[tokio::test]
-async fn acknowledgements_and_removed_marks_survive_a_restart() {
-    let place = Place::new();
-    let change = serde_json::json!({
-        "id": "1", "kind": "slower", "context": PAGE, "instance": null, "since": NOW - 600, "detected": NOW - 300,
-        "ended": null, "then": 0.1, "now": 0.2, "ratio": 2.0, "is_tail": false, "confidence": 0.999, "requests": 400,
-        "minutes": 5, "seconds_per_minute": 2.0, "extra_seconds_per_minute": 1.0, "from_traffic": 0.0, "from_code": 1.0, "suspects": [],
-        "yesterday": null, "week_ago": null,
-    });
-    let change: Change = serde_json::from_value(change).unwrap();
-    let service = place.start();
-    service.serve(PAGE, 10);
-    service.settle().await;
-    let judge = TestFolder::new(service.store.clone(), place.clock.clone(), "judge", 1);
-    let judged = judge.judgement(NOW, &[change], &[]).await.unwrap();
-    judge.write_by_hand(&judged).await.unwrap();
-    judge.release().await.unwrap();
-    drop(judge);
-    let pulse = &service.pulse;
-    let kept = pulse.mark("kept").await.unwrap();
-    let gone = pulse.mark("gone").await.unwrap();
-    let change = pulse.acknowledge_change("1", "ada").await.unwrap();
-    let acknowledged = change.acknowledged;
-    pulse.remove_mark(&gone.id).await.unwrap();
-    service.shutdown().await;
-    place.released().await;
-    for _ in 0..2 {
-        place.hand.advance(Duration::from_secs(60));
-        let service = place.start();
-        service.is_open().await;
-        let changes = service.pulse.changes().await.unwrap();
-        assert_eq!(
-            (changes.len(), &changes[0].acknowledged),
-            (1, &acknowledged)
-        );
-        let marks = service.pulse.query().ask(&MarksQuery::default()).await;
-        assert_eq!(marks.unwrap().marks, std::slice::from_ref(&kept));
-        service.shutdown().await;
-        place.released().await;
-    }
 }

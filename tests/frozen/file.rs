@@ -12,7 +12,9 @@ use tower_pulse_file::{FileOptions, FileStore};
 
 use crate::frozen::mask::masked;
 use crate::frozen::past::{START, Time};
-use crate::frozen::{BEFORE_A_CHANGE, LAST, answers, fixture, is_freezing, past, write_fixture};
+use crate::frozen::{
+    BEFORE_A_CHANGE, LAST, answers, assert_stored, fixture, is_freezing, past, write_fixture,
+};
 use crate::rig::process::{TempDir, is_held};
 use crate::rig::wait::until;
 
@@ -94,13 +96,7 @@ async fn this_version_stores_in_a_file_what_0_1_0_has_stored() {
     let before = whole(&std::fs::read(fixture(LAST, FILE)).unwrap());
     // The file begins with its name and version. The id of the process that holds it follows.
     assert_eq!(now[..20], before[..20], "{BEFORE_A_CHANGE}");
-    let (before, now) = (content(before), content(now));
-    let missing: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
-    let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
-    assert!(
-        missing.is_empty() && new.is_empty(),
-        "this version stores {new:#?}\nwhere {LAST} stored {missing:#?}\n{BEFORE_A_CHANGE}"
-    );
+    assert_stored(&content(before), &content(now));
 }
 
 /// Tables that are sorted by the random ids of instances: `crates/file/src/kept/tests.rs` tests their bytes.

@@ -22,6 +22,16 @@ const BEFORE_A_CHANGE: &str = "Is the change of the stored bytes intended? Insta
     process cannot go on with the file. Describe each raised version in CHANGELOG.md. Then write the fixtures of this version \
     (PULSE_FREEZE=1), and keep those of the last";
 
+/// Fails unless this version stores the same lines.
+fn assert_stored(before: &[String], now: &[String]) {
+    let missing: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
+    let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
+    assert!(
+        missing.is_empty() && new.is_empty(),
+        "this version stores {new:#?}\nwhere {LAST} stored {missing:#?}\n{BEFORE_A_CHANGE}"
+    );
+}
+
 /// The path of a fixture.
 fn fixture(version: &str, name: &str) -> std::path::PathBuf {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -9,7 +9,7 @@ use tower_pulse_redis::{RedisOptions, RedisStore};
 use crate::frozen::mask::masked;
 use crate::frozen::past::{START, Time};
 use crate::frozen::redis_keys::{self, Keys};
-use crate::frozen::{BEFORE_A_CHANGE, LAST, answers, fixture, is_freezing, past, write_fixture};
+use crate::frozen::{LAST, answers, assert_stored, fixture, is_freezing, past, write_fixture};
 use crate::rig::server::RedisServer;
 
 const KEYS: &str = "redis.txt";
@@ -56,13 +56,7 @@ async fn this_version_stores_in_redis_what_0_1_0_has_stored() {
         let answers = answers::ask(ANSWERS, &store(&server, &time), &time).await;
         return write_fixture(ANSWERS, answers::to_lines(&answers).as_bytes());
     }
-    let (before, now) = (lines(&frozen()), lines(&now));
-    let missing: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
-    let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
-    assert!(
-        missing.is_empty() && new.is_empty(),
-        "this version stores {new:#?}\nwhere {LAST} stored {missing:#?}\n{BEFORE_A_CHANGE}"
-    );
+    assert_stored(&lines(&frozen()), &lines(&now));
 }
 
 /// The fields with their keys, in order, one per line. Leaves out what differs each time: random names, the digests of

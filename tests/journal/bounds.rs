@@ -1,4 +1,4 @@
-//! Bounds: the memory of the server, the length of the journal, the number of fences.
+//! Bounds: the memory of the server, the number of fences.
 
 use redis::cmd;
 use tower_pulse::StoreErrorKind;
@@ -6,14 +6,9 @@ use tower_pulse_core::store::journal::Journal;
 
 use crate::journal::drive::{Drive, contexts};
 use crate::journal::ground::Ground;
-use crate::journal::net::Request;
 
 /// A day, and a little more.
 const MORE_THAN_A_DAY: u64 = 86_400 + 60;
-/// The most entries that one script removes.
-const TRIMMED_AT_ONCE: usize = 64;
-/// The most turns of folders until the whole journal is trimmed.
-const MAX_TURNS: usize = 5;
 
 #[test]
 fn a_server_out_of_memory_refuses_calls_but_folds_entries() {
@@ -45,32 +40,6 @@ fn a_server_out_of_memory_refuses_calls_but_folds_entries() {
     drive.turn(&mut flushing);
     drive.turn(&mut folding);
     assert_eq!(drive.counted(&names[0]), (2, 2));
-}
-
-#[test]
-fn each_folder_trims_a_few_entries_at_a_time_until_the_journal_is_empty() {
-    let drive = Drive::start();
-    let mut flushing = drive.flusher();
-    for _ in 0..3 * TRIMMED_AT_ONCE + 8 {
-        drive.send(&mut flushing, &contexts(2));
-    }
-    let appended = drive.entries() as u64;
-    let mut left = drive.entries();
-    for turn in 0..MAX_TURNS {
-        // Each turn has a new folder.
-        drive.free_lease();
-        let mut folding = drive.folder(&turn.to_string());
-        let fold = |request: &Request| matches!(request, Request::Fold(_));
-        while drive.until(&mut folding, fold).is_some() {
-            drive.deliver(&folding);
-            let entries = drive.entries();
-            assert!(left - entries <= TRIMMED_AT_ONCE, "{left} to {entries}");
-            left = entries;
-        }
-        assert!(turn > 0 || drive.data.is_folded() && left > 0);
-    }
-    assert_eq!((left, drive.data.is_folded()), (0, true));
-    assert_eq!(drive.counted("GET /1"), (appended, appended));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::journal::data::{Data, precisions};
 use crate::journal::ground::Ground;
 use crate::journal::net::{Reply, Request, Wire};
 use crate::journal::process::{Process, Sleep};
+use crate::rig::reads::StoreReads;
 use crate::stores::fixture::{MS, NOW, aggregate_of};
 
 /// The key of the lease to fold.
@@ -151,9 +152,27 @@ impl Drive {
 
     /// The number of requests of a context in the book's keys, and in the records.
     pub fn counted(&self, context: &str) -> (u64, u64) {
-        let hits = self.data.counter(3_600, &format!("hits:{context}"));
         let recorded = self.data.records(context, 3_600);
-        (hits.values().sum::<i64>() as u64, recorded.values().sum())
+        (self.hits(context), recorded.values().sum())
+    }
+
+    fn hits(&self, context: &str) -> u64 {
+        let hits = self.data.counter(3_600, &format!("hits:{context}"));
+        hits.values().sum::<i64>() as u64
+    }
+
+    /// Checks how many requests of each context are in the book's keys, and in the records of slices of these widths.
+    pub fn assert_counted(&self, names: &[String], widths: &[u32], expected: u64) {
+        for name in names {
+            assert_eq!(self.hits(name), expected, "{name}");
+        }
+        for width in widths {
+            let counts = self.data.store.counts_of(names, *width, self.data.now());
+            let counts = self.data.block_on(counts).unwrap();
+            for (name, counted) in names.iter().zip(counts) {
+                assert_eq!(counted, expected, "{name} at {width}");
+            }
+        }
     }
 
     /// A field of the state.

@@ -1,7 +1,6 @@
-//! Faults of instances and of the server, and broken rules of the protocol, which the checker must notice.
+//! Faults of instances and of the server.
 
 use redis::cmd;
-use tower_pulse_core::store::journal::Step;
 use tower_pulse_model::slice::hour_of;
 
 use crate::journal::data::Data;
@@ -9,7 +8,7 @@ use crate::journal::fleet::MAX_ALIVE;
 use crate::journal::ground::MAX_SAVED;
 use crate::journal::hours::{Expected, Garbage};
 use crate::journal::ledger::CONTEXTS;
-use crate::journal::net::{Reply, Request, Slot};
+use crate::journal::net::Slot;
 use crate::journal::process::Process;
 use crate::journal::world::World;
 
@@ -40,8 +39,6 @@ pub struct Faults {
     pub is_mixed: bool,
     /// Scales the probability of all faults, from 0 to 1.
     pub intensity: f64,
-    /// The rule of the protocol that is broken, if any.
-    pub broken: Option<Broken>,
     /// Which instances ask for a history.
     pub history: AskForHistory,
 }
@@ -56,37 +53,7 @@ pub enum AskForHistory {
     All,
 }
 
-/// A broken rule of the protocol.
-#[derive(Clone, Copy, Debug)]
-pub enum Broken {
-    /// A step takes effect twice.
-    StepRepeated,
-    /// Records are read as empty.
-    RecordsForgotten,
-}
-
 impl World<'_> {
-    /// Breaks a rule after a call.
-    pub fn break_rule(&self, request: &Request, reply: &mut Reply) {
-        match (self.faults.broken, request, reply) {
-            (Some(Broken::StepRepeated), Request::Fold(step), Reply::Fold(Step::Done(()))) => {
-                let mut again = step.clone();
-                again.version.clone_from(&step.next);
-                self.data.run(&Request::Fold(again)).unwrap();
-            }
-            (
-                Some(Broken::RecordsForgotten),
-                Request::LoadFields(_, _, fields),
-                Reply::LoadFields(Step::Done(values)),
-            ) => {
-                let tables = fields.iter().zip(values);
-                let records = tables.filter(|((table, _), _)| table.slice().is_some());
-                records.for_each(|(_, values)| values.fill(None));
-            }
-            _ => {}
-        }
-    }
-
     /// Applies a fault that is chosen by `x`.
     pub fn apply_fault(&mut self, x: f64) {
         if self.rng.f64() > self.faults.intensity {

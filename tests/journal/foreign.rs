@@ -24,9 +24,7 @@ fn add_foreign(drive: &Drive, id: &str) -> String {
 /// Checks that each call was counted once, that no loss is reported, and that the journal is empty.
 fn assert_counted_once(drive: &Drive, calls: u64) {
     assert!(drive.data.is_folded());
-    for name in contexts(2) {
-        assert_eq!(drive.counted(&name), (calls, calls), "{name}");
-    }
+    drive.assert_counted(&contexts(2), &[3_600], calls);
     for field in ["hole", "orphaned", "set_aside"] {
         assert_eq!(drive.number(field), 0, "{field}");
     }
@@ -66,10 +64,7 @@ fn entries_of_another_program_stop_no_append() {
         drive.turn(&mut folding);
         drive.turn(&mut folding);
         assert_counted_once(&drive, 4);
-        assert_eq!(
-            (flushing.flushes().lost(), flushing.flushes().replayed()),
-            (0, 0)
-        );
+        assert_eq!(flushing.replayed_and_lost(), (0, 0));
     }
 }
 

@@ -74,6 +74,11 @@ impl Process {
         self.flusher.as_ref().expect("it flushes")
     }
 
+    /// The numbers of calls that were replayed, and of requests that were lost.
+    pub fn replayed_and_lost(&self) -> (u64, u64) {
+        (self.flushes().replayed(), self.flushes().lost())
+    }
+
     /// A process that folds once per turn.
     pub fn folder(name: &str, wire: &Wire, folder: TestFolder) -> Self {
         let own = wire.clone();

@@ -9,11 +9,7 @@ use crate::journal::drive::{Drive, contexts};
 use crate::journal::ground::Ground;
 use crate::journal::net::{Reply, Request};
 use crate::journal::process::Process;
-use crate::journal::step::partitions;
-
-fn is_fold(request: &Request) -> bool {
-    matches!(request, Request::Fold(step) if step.round_end.is_some())
-}
+use crate::journal::step::{is_fold, partitions};
 
 fn step_of(request: Option<Request>) -> FoldStep {
     match request {
@@ -74,9 +70,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
     drive.turn(&mut frozen);
     drive.turn(&mut other);
     drive.turn(&mut frozen);
-    for name in &names {
-        assert_eq!(drive.counted(name), (2, 2), "{name}");
-    }
+    drive.assert_counted(&names, &[3_600], 2);
     assert!(drive.data.is_folded());
 }
 
@@ -108,9 +102,7 @@ fn a_step_that_arrives_again_takes_effect_once() {
         }
     }
     assert!(steps.len() > 1);
-    for name in &names {
-        assert_eq!(drive.counted(name), (1, 1), "{name}");
-    }
+    drive.assert_counted(&names, &[3_600], 1);
     assert!(drive.data.is_folded());
 }
 
@@ -145,10 +137,7 @@ fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
         drive.turn(&mut folding);
     }
     assert_eq!(drive.counted(&names[0]), (2, 2));
-    assert_eq!(
-        (losing.flushes().replayed(), losing.flushes().lost()),
-        (1, 0)
-    );
+    assert_eq!(losing.replayed_and_lost(), (1, 0));
 }
 
 #[test]
@@ -183,8 +172,5 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
     }
     drive.turn(&mut folding);
     assert_eq!(drive.counted(&names[0]), (5, 5));
-    assert_eq!(
-        (losing.flushes().replayed(), losing.flushes().lost()),
-        (2, 0)
-    );
+    assert_eq!(losing.replayed_and_lost(), (2, 0));
 }

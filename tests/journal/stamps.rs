@@ -7,6 +7,7 @@ use tower_pulse_model::tier::{RolledUp, WIDTHS};
 use crate::journal::drive::{Drive, contexts};
 use crate::journal::ground::Ground;
 use crate::journal::net::Request;
+use crate::journal::step::is_fold;
 use crate::stores::fixture::NOW;
 
 const DAY: i64 = 86_400;
@@ -22,17 +23,6 @@ fn rolled_until(drive: &Drive) -> i64 {
     from_hex::<RolledUp>(&drive.field("rolled")).map_or(i64::MIN, |rolled| rolled.until())
 }
 
-/// Checks how often each context is in the windows of each width, and in the counters.
-fn assert_counted(drive: &Drive, names: &[String], expected: u64) {
-    for name in names {
-        assert_eq!(drive.counted(name).0, expected, "{name}");
-        for width in WIDTHS {
-            let counted: u64 = drive.data.records(name, width).values().sum();
-            assert_eq!(counted, expected, "{name} at {width}");
-        }
-    }
-}
-
 #[test]
 fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
     for ahead in [3 * HOUR, DAY, 3 * DAY, YEAR] {
@@ -46,7 +36,7 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
         set_clock(&drive, NOW);
         drive.send(&mut flushing, &names);
         drive.turn(&mut folding);
-        assert_counted(&drive, &names, 3);
+        drive.assert_counted(&names, &WIDTHS, 3);
         let until = rolled_until(&drive);
         assert!(until <= NOW + HOUR, "{ahead}: {until}");
         // Later minutes are rolled up as usual.
@@ -54,7 +44,7 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
             drive.pass(90);
             drive.send(&mut flushing, &names);
             drive.turn(&mut folding);
-            assert_counted(&drive, &names, calls);
+            drive.assert_counted(&names, &WIDTHS, calls);
         }
         assert_eq!((drive.number("late"), drive.number("skewed")), (0, 0));
     }
@@ -72,19 +62,14 @@ fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
     drive.turn(&mut flushing);
     set_clock(&drive, NOW);
     let mut dead = drive.folder("dead");
-    let step = drive.until(
-        &mut dead,
-        |request| matches!(request, Request::Fold(step) if step.round_end.is_some()),
-    );
+    let step = drive.until(&mut dead, is_fold);
     let has_more = matches!(step, Some(Request::Fold(step)) if step.done.is_some());
     assert!(has_more, "the round has one step only");
     drive.deliver(&dead);
     drive.pass(HOUR as u64);
     drive.take_over();
     assert!(drive.data.is_folded());
-    for name in &names {
-        assert_eq!(drive.counted(name), (1, 1), "{name}");
-    }
+    drive.assert_counted(&names, &[3_600], 1);
     assert_eq!(drive.number("skewed"), names.len() as u64);
 }
 
@@ -108,7 +93,7 @@ fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
         for calls in 2..4 {
             drive.send(&mut flushing, &names);
             drive.take_over();
-            assert_counted(&drive, &names, calls);
+            drive.assert_counted(&names, &WIDTHS, calls);
         }
         let until = rolled_until(&drive);
         assert!(until <= NOW + 8 * HOUR, "{until}");
@@ -123,11 +108,6 @@ fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
         let now = drive.data.now();
         let until = rolled_until(&drive);
         assert!((now - 120..=now).contains(&until), "{until} at {now}");
-        for name in &names {
-            for width in [1_800, 3_600, 21_600, 86_400] {
-                let counted: u64 = drive.data.records(name, width).values().sum();
-                assert_eq!(counted, 3 + 11, "{name} at {width}");
-            }
-        }
+        drive.assert_counted(&names, &[1_800, 3_600, 21_600, 86_400], 3 + 11);
     }
 }

@@ -7,11 +7,18 @@ use tower_pulse_core::store::table::FieldWrites;
 use tower_pulse_model::context::ALL;
 use tower_pulse_model::round::partition;
 
+use crate::journal::net::Request;
+
 /// Whether a step rolls up: it writes records, and folds no entry.
 pub fn is_of_roll_up(step: &FoldStep) -> bool {
     let has_records =
         |fields: &FieldWrites| fields.table.slice().is_some() && !fields.set.is_empty();
     step.round_end.is_none() && step.fields.iter().any(has_records)
+}
+
+/// Whether a request is a step that folds entries.
+pub fn is_fold(request: &Request) -> bool {
+    matches!(request, Request::Fold(step) if step.round_end.is_some())
 }
 
 /// The partitions of the contexts that a step adds to, and that of `<all>` where it adds late samples.

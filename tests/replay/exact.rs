@@ -126,7 +126,7 @@ async fn profiles_have_whole_hours(client: &mut Client, model: &Model) {
 
 #[tokio::test]
 async fn in_memory_a_log_is_shown_as_it_is() {
-    let model = generated(START, 7, 40_000, seed::seed());
+    let model = generated(START, 7, 15_000, seed::seed());
     let (replay, mut client) = serve(&model.text, "").await;
     counters_equal_the_model(&mut client, &model).await;
     records_are_where_the_model_has_lines(&mut client, &model).await;
@@ -170,7 +170,7 @@ async fn in_memory_a_log_is_shown_as_it_is() {
 /// A log of three weeks. Of its first days, no minutes are stored.
 #[tokio::test]
 async fn in_redis_the_newest_part_of_a_log_that_is_longer_than_what_is_stored_is_exact() {
-    let model = generated(START, 21 * 24, 20_000, seed::seed());
+    let model = generated(START, 21 * 24, 8_000, seed::seed());
     let redis = RedisServer::start().await;
     let (_replay, mut client) = serve(&model.text, &redis.url()).await;
     counters_equal_the_model(&mut client, &model).await;

@@ -104,18 +104,30 @@ pub trait StoreReads: Store {
         width: u32,
         now: i64,
     ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
-        self.records_in(&every_kind(name), width, now).await
+        let slices = (width, tier_for(width).expect("a tier has such slices"));
+        self.records_of_tier(&every_kind(name), slices, now).await
     }
 
-    /// The records of these contexts in slices of `width` seconds, oldest first.
-    async fn records_in(
+    /// The number of requests of each page in the records of slices of `width` seconds.
+    async fn counts_of(
         &self,
-        contexts: &[ContextId],
+        pages: &[String],
         width: u32,
         now: i64,
-    ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
-        let tier = tier_for(width).expect("a tier has such slices");
-        self.records_of_tier(contexts, (width, tier), now).await
+    ) -> Result<Vec<u64>, StoreError> {
+        let contexts = pages.iter();
+        let contexts = contexts.map(|page| ContextId::new(Kind::Http, page.as_str()));
+        let query = RecordQuery {
+            contexts: contexts.collect(),
+            width,
+            tier: tier_for(width).expect("a tier has such slices"),
+            now,
+        };
+        let records = self.query().records(&query).await?.into_iter();
+        let counts = records.map(|slices| -> u64 {
+            slices.iter().map(|slice| slice.sums.times.count).sum()
+        });
+        Ok(counts.collect())
     }
 
     /// The records of these contexts in slices of `width` seconds, combined from the slices of a tier.

@@ -1,5 +1,5 @@
 //! The names of the tests that every store passes. `tests/stores` runs these tests, and `tests/topologies` runs them
-//! against a cluster and a primary with Sentinels.
+//! against a cluster.
 
 /// Gives the names of all tests in `suite` to a macro.
 macro_rules! each_test_of_the_suite {
@@ -19,7 +19,6 @@ macro_rules! each_test_of_the_suite {
             counters_are_stored_at_all_precisions,
             new_slices_push_old_ones_out,
             slices_that_have_ended_are_rolled_up,
-            measures_are_merged_and_rolled_up,
             contexts_that_are_not_rolled_up_yet_are_read_too,
             a_window_is_compared_with_any_other,
             the_slowest_hundred_are_ranked,

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::slice::{HOUR, iso_hour};
 
 use crate::rig::book;
 use crate::stores::fixture::{Fixture, NOW, THIS_HOUR, calls};
@@ -15,12 +15,12 @@ async fn an_hour_has_the_contexts_of_other_programs_too() {
     let mut page = Page::new(&fixture);
     let one = Served::new(NOW, 0, 1_000_000);
     page.serve(&mut fixture, &[one; 4]).await;
-    let hour = book::hour_iso(THIS_HOUR);
+    let hour = iso_hour(THIS_HOUR);
     for seconds in [0.25, 0.75] {
-        book::access_time_at(conn, "pulse:", "/profile", seconds, &hour).await;
+        book::access_time(conn, "pulse:", "/profile", seconds, &hour).await;
     }
     // Another program times a context that this one records too.
-    book::access_time_at(conn, "pulse:", &name(0), 2.0, &hour).await;
+    book::access_time(conn, "pulse:", &name(0), 2.0, &hour).await;
     let contexts = |answer: &Value| -> Value {
         let rows = answer["paths"].as_array().unwrap().iter();
         rows.map(|row| json!([row["context"], row["count"]]))

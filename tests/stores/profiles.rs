@@ -183,7 +183,7 @@ async fn weeks_are_what_was_served(mut fixture: Fixture) {
         fixture.advance(match rng.u32(..30) {
             0 => rng.i64(HOUR..DAY),
             1..9 => rng.i64(1..600),
-            _ => rng.i64(900..5_000),
+            _ => rng.i64(1_800..8_000),
         });
     }
     for context in ALL {

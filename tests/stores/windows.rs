@@ -587,48 +587,6 @@ async fn a_window_that_does_not_fit_by_itself_names_the_setting() {
 }
 
 #[tokio::test]
-async fn a_window_tells_which_part_of_it_was_recorded() {
-    let mut fixture = Fixture::memory();
-    let mut page = Page::new(&fixture);
-    page.serve(&mut fixture, &[Served::new(NOW, 0, 1_000_000)])
-        .await;
-    for (passed, complete) in [(60, 1.0 / 60.0), (1_740, 0.5), (1_800, 1.0), (3_720, 1.0)] {
-        fixture.manual_clock.advance(Duration::from_secs(passed));
-        let answer = page.get("/api/paths?window=1h").await;
-        near(&answer["complete"], complete, 1e-9);
-    }
-    let answer = page.get("/api/paths?window=1h").await;
-    near(&answer["before"]["complete"], 1.0, 1e-9);
-    let hour = page.get("/api/paths?window=last_hour").await;
-    near(&hour["complete"], 1.0, 1e-9);
-    // The store was created within the first slice that has records: only the time since then counts as recorded.
-    let now = fixture.now();
-    for question in [
-        "paths?window=7d",
-        "series?metric=p95&window=7d",
-        "paths?window=6h",
-    ] {
-        let answer = page.get(&format!("/api/{question}")).await;
-        let recorded = (now - NOW) as f64 / (now - number(&answer, "from")) as f64;
-        near(&answer["complete"], recorded, 1e-9);
-    }
-    // `change` has the ratio of the counts.
-    let mut fixture = Fixture::memory();
-    let mut page = Page::new(&fixture);
-    let served = |ago| Served::new(NOW + 600 - ago, 0, 1_000_000);
-    page.serve(&mut fixture, &[served(600); 100]).await;
-    fixture.advance(600);
-    page.serve(&mut fixture, &[served(0); 50]).await;
-    let answer = page.get("/api/paths?window=5m").await;
-    let row = &answer["paths"][0];
-    assert_eq!(
-        (&row["count"], &row["before"]["count"]),
-        (&50.into(), &100.into())
-    );
-    near(&row["change"]["count"], 0.5, 1e-9);
-}
-
-#[tokio::test]
 async fn rows_compare_with_the_window_before() {
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);

@@ -30,6 +30,11 @@ async fn failovers_of_the_owner_lose_nothing() {
 }
 
 #[tokio::test]
+async fn credentials_rotated_under_load_lose_nothing() {
+    trials::credentials(5, LIGHT, seed()).await.assert_exact();
+}
+
+#[tokio::test]
 async fn a_cluster_that_is_down_for_seconds_loses_nothing() {
     let outage = Duration::from_secs(2);
     trials::cluster_down(outage, LIGHT, seed())

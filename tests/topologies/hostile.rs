@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::SeqCst};
 use tower_pulse_core::store::Append;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::rig::peer::{Answer, Peer};
+use crate::rig::peer::Peer;
 use crate::rig::process::free_port;
 use crate::rig::shared;
 use crate::topologies::place::{TAGGED, store};
@@ -25,7 +25,7 @@ impl Liar {
         let peer = Peer::start(move |words| {
             let own = own.load(SeqCst);
             let word = words[0].to_ascii_uppercase();
-            Answer::from(&*match &*word {
+            match &*word {
                 b"CLUSTER" => {
                     format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{own}\r\n")
                 }
@@ -36,7 +36,7 @@ impl Liar {
                     format!("-{}\r\n", error(own))
                 }
                 _ => "+OK\r\n".to_owned(),
-            })
+            }
         })
         .await;
         port.store(peer.port(), SeqCst);

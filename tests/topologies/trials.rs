@@ -93,7 +93,7 @@ pub async fn slot_moved(moves: u64, pace: Pace, seed: u64) -> Report {
     for to in ends.into_iter().cycle().take(moves as usize) {
         let node = &cluster.nodes()[to];
         let before = asking(node).await;
-        keys += cluster.move_slot(slot, to, Duration::from_millis(20)).await;
+        keys += cluster.move_slot(slot, to, Duration::from_millis(5)).await;
         all_redirected &= asking(node).await > before;
         trial.recover().await;
     }

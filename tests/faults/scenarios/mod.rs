@@ -17,7 +17,7 @@ pub use full::journal_full;
 pub use network::{kills_and_freezes, lost_replies};
 pub use process::{sigkill, sigterm};
 use redis::aio::MultiplexedConnection;
-pub use server::{Pair, failovers, servers_killed};
+pub use server::{failovers, servers_killed};
 
 use crate::faults::service::{PREFIX, Service, Stored};
 use crate::rig::fold::JournalKeys;

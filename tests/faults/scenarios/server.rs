@@ -64,17 +64,17 @@ async fn linked(replica: &RedisServer) {
 }
 
 /// A primary, and a replica that takes its place.
-pub struct Pair {
+struct Pair {
     primary: RedisServer,
-    pub replica: RedisServer,
+    replica: RedisServer,
     /// A connection to the replica.
-    pub conn: MultiplexedConnection,
+    conn: MultiplexedConnection,
     /// A proxy before the primary.
-    pub proxy: Proxy,
+    proxy: Proxy,
 }
 
 impl Pair {
-    pub async fn start() -> Self {
+    async fn start() -> Self {
         let primary = RedisServer::start().await;
         let replica = RedisServer::builder().replica_of(primary.port());
         let replica = replica.start().await;
@@ -90,7 +90,7 @@ impl Pair {
     }
 
     /// Cuts replication: no server listens on this port, and the replica keeps its data.
-    pub async fn cut(&mut self) {
+    async fn cut(&mut self) {
         replicate(&mut self.conn, "127.0.0.1", "1").await;
     }
 
@@ -112,7 +112,7 @@ impl Pair {
     }
 
     /// Waits until the replica has some requests.
-    pub async fn replicated(&self) {
+    async fn replicated(&self) {
         until("something is replicated", async || {
             Stored::read(&mut self.conn.clone()).await.total() > 0
         })
@@ -120,7 +120,7 @@ impl Pair {
     }
 
     /// Kills the primary in the middle of a round, and promotes the replica.
-    pub async fn fail_over(&mut self, service: &Service) {
+    async fn fail_over(&mut self, service: &Service) {
         in_a_round(&mut self.primary.connection().await).await;
         self.primary.kill_9();
         self.proxy.set_upstream(self.replica.port());

@@ -8,7 +8,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult, cmd};
 use tokio::sync::Mutex;
 
 use super::process::free_port_with_bus;
-use super::server::{Builder, RedisServer};
+use super::server::{Builder, RedisServer, issue};
 use super::wait::{PATIENCE, look_until, until};
 
 /// Number of slots of a cluster.
@@ -242,8 +242,8 @@ impl RedisCluster {
         panic!("there is one primary only");
     }
 
-    /// Moves a slot to another primary, key by key, with a pause after each two keys: meanwhile both nodes have some of
-    /// the keys, and redirect with ASK. Returns the number of moved keys.
+    /// Moves a slot to another primary, with a pause after each two keys: meanwhile both nodes have some of the keys, and
+    /// redirect with ASK. Without a pause, many keys move at once. Returns the number of moved keys.
     pub async fn move_slot(&self, slot: u16, to: usize, pause: Duration) -> usize {
         let _turn = self.moving.lock().await;
         let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
@@ -256,17 +256,18 @@ impl RedisCluster {
         target.tell(&set(["IMPORTING"], &source.id)).await;
         source.tell(&set(["MIGRATING"], &target.id)).await;
         let port = target.server.port().to_string();
+        let mut connection = source.server.connection().await;
+        let most = if pause.is_zero() { 100 } else { 2 };
         let mut moved = 0;
         loop {
-            let keys = source.ask(&["CLUSTER", "GETKEYSINSLOT", &word, "2"]).await;
-            let keys: Vec<String> = keys.expect("the keys of the slot");
+            let of_slot = ("GETKEYSINSLOT", &word, most);
+            let keys: Vec<String> = issue(&mut connection, "CLUSTER", of_slot).await;
             if keys.is_empty() {
                 break;
             }
             let mut migrate = cmd("MIGRATE");
             migrate.arg(&["127.0.0.1", &port, "", "0", "5000", "KEYS"]);
             migrate.arg(&keys);
-            let mut connection = source.server.connection().await;
             let migrated = migrate.exec_async(&mut connection).await;
             migrated.expect("MIGRATE");
             moved += keys.len();

@@ -51,15 +51,10 @@ impl Demo {
     /// port accepts connections. Panics with the output of the binary if it ends, or does not listen within
     /// 30 seconds: it may have a log to read first.
     pub async fn start(binary: impl AsRef<Path>, env: &[(&str, &str)]) -> Self {
-        Self::start_with(binary, &[], env).await
+        Self::start_within(Duration::from_secs(30), binary, &[], env).await
     }
 
-    /// Like [`Self::start`], with arguments.
-    pub async fn start_with(binary: impl AsRef<Path>, args: &[&str], env: &[(&str, &str)]) -> Self {
-        Self::start_within(Duration::from_secs(30), binary, args, env).await
-    }
-
-    /// Like [`Self::start_with`], with a limit other than 30 seconds.
+    /// Like [`Self::start`], with arguments, and a limit other than 30 seconds.
     pub async fn start_within(
         patience: Duration,
         binary: impl AsRef<Path>,

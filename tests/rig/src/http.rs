@@ -115,21 +115,13 @@ impl Client {
         let head = format!(" HTTP/1.1\r\n{}\r\n", lines.collect::<String>());
         let start = format!("{method} ");
         let bytes = [start.as_bytes(), path.as_ref(), head.as_bytes(), body].concat();
-        self.exchange(&bytes, method == "HEAD").await
-    }
-
-    /// Sends these bytes unchanged and reads one answer.
-    pub async fn raw(&mut self, bytes: &[u8]) -> io::Result<Response> {
-        self.exchange(bytes, bytes.starts_with(b"HEAD ")).await
-    }
-
-    async fn exchange(&mut self, bytes: &[u8], head_only: bool) -> io::Result<Response> {
+        let head_only = method == "HEAD";
         // The stream is taken out, so that a failed or abandoned exchange is never continued.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => open(self.address).await?,
         };
-        stream.get_mut().write_all(bytes).await?;
+        stream.get_mut().write_all(&bytes).await?;
         let response = read_response(&mut stream, head_only).await?;
         let has = |name: &str| response.header(name).is_some();
         let connection = response.header("connection").unwrap_or_default();

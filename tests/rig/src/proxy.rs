@@ -38,7 +38,6 @@ pub enum Swallow {
 struct Faults {
     refuse: bool,
     black_hole: bool,
-    slice: bool,
     delay: Duration,
     swallow: Option<(f64, Swallow)>,
     truncate: Option<f64>,
@@ -117,11 +116,6 @@ impl Proxy {
     /// Sets the delay before each chunk of reply is forwarded.
     pub fn delay(&self, delay: Duration) {
         self.set(|faults| faults.delay = delay);
-    }
-
-    /// Sets whether both ways are forwarded in single bytes.
-    pub fn slice(&self, slice: bool) {
-        self.set(|faults| faults.slice = slice);
     }
 
     /// Forwards requests to the server and swallows their replies, with this probability.
@@ -350,23 +344,14 @@ async fn read(
     }
 }
 
-/// Writes a chunk in one piece, or byte by byte when slicing.
+/// Writes a chunk, but waits while the black hole is on.
 async fn forward(
     to: &mut WriteHalf<'_>,
     chunk: &[u8],
     faults: &mut watch::Receiver<Faults>,
 ) -> io::Result<()> {
     passable(faults).await;
-    if faults.borrow().slice {
-        for byte in chunk.chunks(1) {
-            to.write_all(byte).await?;
-            to.flush().await?;
-            tokio::task::yield_now().await;
-        }
-    } else {
-        to.write_all(chunk).await?;
-    }
-    Ok(())
+    to.write_all(chunk).await
 }
 
 /// Waits until the black hole is off. (The sender lives as long as the connection.)

@@ -1,21 +1,18 @@
 //! The boundaries of Redis messages.
 
-/// Finds the ends of RESP messages (requests or replies, RESP2 or RESP3) in a stream of chunks.
+/// Finds the ends of RESP2 messages (requests or replies) in a stream of chunks.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// For each open aggregate, the number of values that are still to come.
+    /// For each open array, the number of values that are still to come.
     open: Vec<usize>,
     /// The header line that is still incomplete.
     line: Vec<u8>,
     /// Bytes of a bulk string, with its final CRLF, that are still to come.
     body: usize,
-    /// Whether the current message is a RESP3 push, which answers no request.
-    push: bool,
 }
 
 impl Frames {
-    /// Reads the next chunk. Returns the position after each message that ends inside it; push
-    /// messages and empty lines are not counted.
+    /// Reads the next chunk. Returns the position after each message that ends inside it.
     pub fn feed(&mut self, chunk: &[u8]) -> Vec<usize> {
         let mut ends = Vec::new();
         let mut at = 0;
@@ -31,10 +28,7 @@ impl Frames {
                 chunk[at - 1] == b'\n' && self.header()
             };
             if done && self.value_ends() {
-                if !self.push {
-                    ends.push(at);
-                }
-                self.push = false;
+                ends.push(at);
             }
         }
         ends
@@ -50,25 +44,10 @@ impl Frames {
         let length = std::str::from_utf8(digits)
             .ok()
             .and_then(|text| text.parse::<i64>().ok());
-        let values = |each: usize| usize::try_from(length.unwrap_or(0)).unwrap_or(0) * each;
-        match kind {
-            b'$' | b'=' | b'!' => match length {
-                Some(length @ 0..) => self.body = length as usize + 2,
-                _ => return true,
-            },
-            b'>' => {
-                self.push = self.open.is_empty();
-                self.open.push(values(1));
-            }
-            b'*' | b'~' => self.open.push(values(1)),
-            b'%' => self.open.push(values(2)),
-            // Attributes come before the value that they describe.
-            b'|' => self.open.push(values(2) + 1),
+        match (kind, length) {
+            (b'$', Some(length @ 0..)) => self.body = length as usize + 2,
+            (b'*', Some(length @ 1..)) => self.open.push(length as usize),
             _ => return true,
-        }
-        if self.open.last() == Some(&0) && self.body == 0 {
-            self.open.pop();
-            return true;
         }
         false
     }

@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 
 use super::process::{Leashed, TempDir, free_port, free_port_with_bus};
-
-/// Deadline for a server's first PING, and for its end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::wait::PATIENCE;
 
 /// A text in the log of a server whose port is taken.
 const TAKEN: &str = "Address already in use";
@@ -35,7 +33,6 @@ pub struct RedisServer {
 /// The configuration of a server. See [`RedisServer::builder`].
 #[derive(Debug, Clone)]
 pub struct Builder {
-    binary: PathBuf,
     args: Vec<String>,
     password: Option<String>,
     /// Whether it is a node of a cluster, which needs a second port.
@@ -47,13 +44,6 @@ impl Builder {
     #[must_use]
     pub fn arg(mut self, name: &str, value: &str) -> Self {
         self.args.extend([name.to_owned(), value.to_owned()]);
-        self
-    }
-
-    /// Uses this server binary instead of `PULSE_REDIS_SERVER` or the one on PATH.
-    #[must_use]
-    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
-        self.binary = path.into();
         self
     }
 
@@ -117,7 +107,8 @@ impl Builder {
             .append(true)
             .open(dir.join("redis.log"))
             .expect("open the server's log");
-        let mut command = Command::new(&self.binary);
+        let binary = binary();
+        let mut command = Command::new(&binary);
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
@@ -133,9 +124,9 @@ impl Builder {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => panic!(
                 "redis-server is not installed: run `make setup` or `apt-get install redis-server`, \
                  or set PULSE_REDIS_SERVER to the path of a server binary (looked for {})",
-                self.binary.display()
+                binary.display()
             ),
-            Err(error) => panic!("cannot start {}: {error}", self.binary.display()),
+            Err(error) => panic!("cannot start {}: {error}", binary.display()),
         };
         loop {
             if answers(port, process.pid()) {
@@ -168,7 +159,6 @@ impl RedisServer {
     /// Begins the configuration of a server.
     pub fn builder() -> Builder {
         Builder {
-            binary: binary(),
             args: Vec::new(),
             password: None,
             has_bus: false,
@@ -304,7 +294,7 @@ impl RedisServer {
     }
 }
 
-/// The server binary of the tests.
+/// The server's program: `PULSE_REDIS_SERVER`, or the one on PATH.
 pub(super) fn binary() -> PathBuf {
     let binary = std::env::var_os("PULSE_REDIS_SERVER").filter(|path| !path.is_empty());
     binary

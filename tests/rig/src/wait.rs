@@ -21,20 +21,13 @@ pub async fn let_tasks_run() {
     }
 }
 
-/// Waits until `condition` holds, and returns how long that took. Panics with `what` when it takes
-/// more than `most`.
-pub async fn until_within(
-    most: Duration,
-    what: &str,
-    mut condition: impl AsyncFnMut() -> bool,
-) -> Duration {
-    let start = Instant::now();
+/// Waits until `condition` holds. Panics with `what` when it takes more than `most`.
+pub async fn until_within(most: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let what = || format!("not within {most:?}: {what}");
     look_until(most, async || {
         condition().await.then_some(()).ok_or_else(what)
     })
     .await;
-    start.elapsed()
 }
 
 /// Looks until there is a value, and returns it. Panics with what the last look found instead when

@@ -77,10 +77,7 @@ async fn with_until_body_end_a_grpc_call_is_still_timed_to_its_head() {
         let layer = pulse.layer_with(|head| Some(head.method.to_string().into()));
         let layer = layer.until_body_end();
         let routes = Server::builder().layer(layer).add_service(parts.shop);
-        tokio::spawn(async move {
-            let served = routes.serve_with_incoming(parts.incoming);
-            served.await.expect("the server runs");
-        })
+        routes.serve_with_incoming(parts.incoming)
     })
     .await;
     let numbers = fixture.client.list("endless").await.expect("a stream");
@@ -98,10 +95,7 @@ async fn the_layer_of_axum_on_tonics_router_counts_by_service() {
         let router = Routes::new(parts.shop).into_axum_router();
         let router = router.layer(pulse.layer());
         let routes = Server::builder().add_routes(Routes::from(router));
-        tokio::spawn(async move {
-            let served = routes.serve_with_incoming(parts.incoming);
-            served.await.expect("the server runs");
-        })
+        routes.serve_with_incoming(parts.incoming)
     })
     .await;
     fixture.client.get("ok").await.expect("OK");

@@ -151,18 +151,17 @@ impl Fixture {
                     _ => "<other>".into(),
                 })
             });
-            let shop = server.shop.clone();
-            let routes = Server::builder().layer(layer).add_service(shop);
-            tokio::spawn(async move {
-                let served = routes.serve_with_incoming(server.incoming);
-                served.await.expect("the server runs");
-            })
+            let routes = Server::builder().layer(layer).add_service(server.shop);
+            routes.serve_with_incoming(server.incoming)
         })
         .await
     }
 
     /// A server that the test puts together.
-    pub(crate) async fn with(start: impl FnOnce(Parts, &Pulse) -> JoinHandle<()>) -> Self {
+    pub(crate) async fn with<F>(serve: impl FnOnce(Parts, &Pulse) -> F) -> Self
+    where
+        F: Future<Output = Result<(), tonic::transport::Error>> + Send + 'static,
+    {
         let (pulse, gate) = (crate::counting::pulse(), Arc::new(Semaphore::new(0)));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -170,7 +169,8 @@ impl Fixture {
             shop: Shop { gate: gate.clone() },
             incoming: TcpListenerStream::new(listener),
         };
-        let server = start(parts, &pulse);
+        let served = serve(parts, &pulse);
+        let server = tokio::spawn(async { served.await.expect("the server runs") });
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
         let channel = endpoint.connect().await.expect("it listens");
         Self {
