@@ -128,7 +128,10 @@ fn minute(fleet: &Fleet) -> Vec<Request> {
     for instance in [0, 1] {
         if is_new(instance) {
             let failed = requests(instance, PAGE, 2, 200).into_iter();
-            minute.extend(failed.map(|request| Request { status: 500, ..request }));
+            minute.extend(failed.map(|request| Request {
+                status: 500,
+                ..request
+            }));
             minute.extend(requests(instance, PAGE, 18, 200));
         } else {
             minute.extend(requests(instance, PAGE, 20, 100));

@@ -127,10 +127,7 @@ async fn the_past_is_recorded_and_nothing_is_named_in_it() {
 #[tokio::test]
 async fn an_incident_and_nothing_else_is_named_in_redis() {
     let redis = RedisServer::start().await;
-    let env = [
-        ("REDIS_URL", &*redis.url()),
-        ("DEMO_INCIDENT", "busy_host"),
-    ];
+    let env = [("REDIS_URL", &*redis.url()), ("DEMO_INCIDENT", "busy_host")];
     let (demo, mut client) = start(&env).await;
     let begun = logged(&demo, "the incident began at Unix second ");
     let changes = ask(&mut client, "changes").await;

@@ -120,7 +120,9 @@ async fn of_many_requests_the_slowest_and_the_newest_failed_are_listed() {
         }
         // Does not wait for the fold. A later flush sends again what a failed one could not append.
         let most = Duration::from_millis(60);
-        let flushes = pulses.each_ref().map(|pulse| tokio::time::timeout(most, pulse.flush()));
+        let flushes = pulses
+            .each_ref()
+            .map(|pulse| tokio::time::timeout(most, pulse.flush()));
         futures_util::future::join_all(flushes).await;
     }
     proxy.heal();

@@ -124,9 +124,8 @@ pub trait StoreReads: Store {
             now,
         };
         let records = self.query().records(&query).await?.into_iter();
-        let counts = records.map(|slices| -> u64 {
-            slices.iter().map(|slice| slice.sums.times.count).sum()
-        });
+        let counts = records
+            .map(|slices| -> u64 { slices.iter().map(|slice| slice.sums.times.count).sum() });
         Ok(counts.collect())
     }
 
