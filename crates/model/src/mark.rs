@@ -4,11 +4,9 @@ use super::sorted::Map;
 use crate::order::InOrder;
 use std::sync::Arc;
 
-use super::amounts::Amounts;
 use super::context::escape_hidden;
 use super::pack::{self, Packed, Writer, is_name, packed};
 use super::section::{EntryHead, Room, Section};
-use super::slice::Precision;
 
 /// The most marks with a version that a store retains, and the most without one.
 pub const MAX_MARKS: usize = 50;
@@ -150,22 +148,7 @@ impl From<Mark> for StoredMark {
 /// Waiting marks, by id.
 type PendingMarks = Map<Arc<str>, Mark>;
 
-/// Adds a mark to the waiting ones. A mark that is already there is not added again.
-pub(super) fn add(waiting: &mut PendingMarks, mark: Mark) -> Result<(), TooManyMarks> {
-    if waiting.len() >= MAX_PENDING_MARKS && !waiting.contains_key(&mark.id) {
-        return Err(TooManyMarks);
-    }
-    waiting.or_insert_with(mark.id.clone(), || mark);
-    Ok(())
-}
-
 impl Section for PendingMarks {
-    fn merge(&mut self, later: Self, _: &[Precision]) {
-        for (id, mark) in later {
-            self.or_insert_with(id, || mark);
-        }
-    }
-
     fn split(&mut self, room: &mut Room) -> Self {
         let mut part = Self::default();
         while room.has(1)
@@ -178,18 +161,10 @@ impl Section for PendingMarks {
         part
     }
 
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
     fn bytes(&self) -> usize {
         let marks = self.values();
         let marks = marks.map(|mark| PER_MARK + mark.id.len() + mark.text.len());
         marks.sum()
-    }
-
-    fn amounts(&self) -> Amounts {
-        Amounts::of_details(self.len() as u64)
     }
 
     fn write(&self, out: &mut Writer, _: &EntryHead) {

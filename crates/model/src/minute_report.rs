@@ -11,7 +11,6 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
-use super::amounts::Amounts;
 use super::context::RecordId;
 use super::machine::MachineMinute;
 use super::pack::{Budget, Packed, Reader, Writer, is_name, packed};
@@ -72,12 +71,12 @@ impl MinuteReport {
     }
 
     /// Whether both are parts of one report.
-    fn is_of_same(&self, other: &Self) -> bool {
+    pub(super) fn is_of_same(&self, other: &Self) -> bool {
         (self.minute, &self.instance) == (other.minute, &other.instance)
     }
 
     /// Merges another part of the same report.
-    fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         self.max_contexts = self.max_contexts.max(other.max_contexts);
         self.is_side_by_side |= other.is_side_by_side;
         self.machine = self.machine.take().or(other.machine);
@@ -143,18 +142,6 @@ impl MinuteReport {
     }
 }
 
-/// Adds a report to the waiting ones. If there are too many, the oldest are dropped.
-pub(super) fn add(waiting: &mut Vec<MinuteReport>, report: MinuteReport) {
-    if let Some(mine) = waiting.iter_mut().find(|mine| mine.is_of_same(&report)) {
-        return mine.merge(report);
-    }
-    let at = waiting.partition_point(|mine| mine.minute <= report.minute);
-    waiting.insert(at, report);
-    if waiting.len() > MAX_PENDING_REPORTS {
-        waiting.remove(0);
-    }
-}
-
 /// Drops the oldest waiting reports, until they take `surplus` bytes less. Returns the number of dropped reports.
 pub(super) fn drop_oldest(waiting: &mut Vec<MinuteReport>, surplus: usize) -> u64 {
     let (before, mut dropped) = (waiting.len(), 0);
@@ -167,10 +154,6 @@ pub(super) fn drop_oldest(waiting: &mut Vec<MinuteReport>, surplus: usize) -> u6
 }
 
 impl Section for Vec<MinuteReport> {
-    fn merge(&mut self, later: Self, _: &[Precision]) {
-        later.into_iter().for_each(|report| add(self, report));
-    }
-
     fn split(&mut self, room: &mut Room) -> Self {
         let mut part = Self::new();
         while let Some(report) = self.first_mut() {
@@ -190,16 +173,8 @@ impl Section for Vec<MinuteReport> {
         part
     }
 
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
     fn bytes(&self) -> usize {
         self.iter().map(MinuteReport::bytes).sum()
-    }
-
-    fn amounts(&self) -> Amounts {
-        Amounts::of_details(self.len() as u64)
     }
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {

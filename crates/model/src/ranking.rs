@@ -4,6 +4,8 @@
 mod section;
 pub mod specs;
 
+pub(crate) use self::section::additions;
+
 use std::fmt;
 use std::sync::Arc;
 
