@@ -27,7 +27,7 @@ use super::slow_request::SlowRequests;
 use super::sorted::Map;
 
 /// Additions by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// The precisions of its counters. A store refuses a batch whose precisions differ from its own.
     precisions: Precisions,
@@ -52,13 +52,7 @@ impl Batch {
     pub fn new(precisions: Precisions) -> Self {
         Self {
             precisions,
-            contexts: Map::default(),
-            counters: Map::default(),
-            rankings: Map::default(),
-            reports: Vec::new(),
-            marks: Map::default(),
-            late: 0,
-            since: None,
+            ..Self::default()
         }
     }
 

@@ -58,11 +58,6 @@ impl Precision {
         self.seconds as i64 * self.retained as i64
     }
 
-    /// The start of the slice that expires when a slice at `slice` begins.
-    pub const fn pushed_out_by(self, slice: i64) -> i64 {
-        slice.saturating_sub(self.span())
-    }
-
     /// The newest slice start that is no longer retained at `unix_seconds`, as in the recipe *cleaning counters*.
     pub const fn cutoff(self, unix_seconds: i64) -> i64 {
         unix_seconds.saturating_sub(self.span())
@@ -85,11 +80,7 @@ pub struct Precisions {
 
 impl Default for Precisions {
     fn default() -> Self {
-        Self {
-            counters: DEFAULT_PRECISIONS
-                .map(|seconds| Precision::new(seconds, DEFAULT_RETAINED))
-                .to_vec(),
-        }
+        Self::new(DEFAULT_PRECISIONS, DEFAULT_RETAINED)
     }
 }
 
@@ -205,7 +196,6 @@ mod tests {
     fn a_slice_expires_when_as_many_newer_ones_are_retained() {
         let precision = Precision::new(60, 120);
         assert_eq!(precision.span(), 7_200);
-        assert_eq!(precision.pushed_out_by(60_000), 52_800);
         assert_eq!(precision.cutoff(60_059), 52_859);
         assert_eq!(precision.key_ttl(), 7_200 + 600);
         assert_eq!(Precision::new(300, 120).key_ttl(), 36_000 + 600);
