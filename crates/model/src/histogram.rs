@@ -149,15 +149,9 @@ impl Histogram {
 
     /// A histogram of counts at [`SCALE`], from bucket `first` on.
     pub fn from_counts(first: u16, counts: &[u32]) -> Self {
-        let buckets = (first..)
-            .zip(counts)
-            .filter(|(_, n)| **n > 0)
-            .map(|(index, n)| (index, u64::from(*n)))
-            .collect();
-        Self {
-            scale: SCALE,
-            buckets,
-        }
+        let counts = (first..).zip(counts).filter(|(_, n)| **n > 0);
+        let buckets = counts.map(|(index, n)| (index, u64::from(*n)));
+        Self::from_sorted(SCALE, buckets.collect())
     }
 
     /// The scale: an octave has `2^scale` buckets.
