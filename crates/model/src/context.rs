@@ -24,19 +24,10 @@ pub const MAX_NAME: usize = 256;
 /// The bytes that remain of a name that is too long.
 pub const CUT_AT: usize = 240;
 /// The method in the context of a request that has none of HTTP's nine methods.
-pub const OTHER_METHOD: &str = "OTHER";
+pub const OTHER_METHOD: &str = METHODS[9];
 
 const METHODS: [&str; 10] = [
-    "GET",
-    "POST",
-    "PUT",
-    "DELETE",
-    "HEAD",
-    "OPTIONS",
-    "PATCH",
-    "CONNECT",
-    "TRACE",
-    OTHER_METHOD,
+    "GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "TRACE", "OTHER",
 ];
 
 named! {
@@ -149,20 +140,9 @@ pub fn is_reserved(counter: &str) -> bool {
 }
 
 /// The method in the name of a context: one of HTTP's nine, or [`OTHER_METHOD`].
-#[inline]
 pub fn fold_method(method: &http::Method) -> &'static str {
-    match *method {
-        http::Method::GET => "GET",
-        http::Method::POST => "POST",
-        http::Method::PUT => "PUT",
-        http::Method::DELETE => "DELETE",
-        http::Method::HEAD => "HEAD",
-        http::Method::OPTIONS => "OPTIONS",
-        http::Method::PATCH => "PATCH",
-        http::Method::CONNECT => "CONNECT",
-        http::Method::TRACE => "TRACE",
-        _ => OTHER_METHOD,
-    }
+    let known = METHODS.into_iter().find(|name| *name == method.as_str());
+    known.unwrap_or(OTHER_METHOD)
 }
 
 /// Splits a context into its method and its path. A context in the book's form has a path alone.
