@@ -6,8 +6,8 @@
 
 use super::sorted::Map;
 use crate::order::InOrder;
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
@@ -138,7 +138,8 @@ impl MinuteReport {
     /// Approximate bytes in memory.
     fn bytes(&self) -> usize {
         let texts = self.instance.len() + self.version.as_ref().map_or(0, |version| version.len());
-        size_of::<Self>() + texts + bytes_of(&self.contexts)
+        let contexts = self.contexts.iter().map(|(_, sums)| sums.bytes());
+        size_of::<Self>() + texts + contexts.sum::<usize>()
     }
 }
 
@@ -247,22 +248,19 @@ impl MinuteSums {
             contexts,
             machine: report.machine,
         };
-        self.add_to_instance(report.instance, minute);
+        self.instances
+            .merge(report.instance, minute, InstanceMinute::merge);
     }
 
     /// Merges the sums of other reports.
     pub fn merge(&mut self, other: &Self) {
         for (instance, minute) in other.instances.iter() {
-            self.add_to_instance(instance.clone(), minute.clone());
+            let instances = &mut self.instances;
+            instances.merge(instance.clone(), minute.clone(), InstanceMinute::merge);
         }
         for (version, contexts) in other.versions.iter() {
             self.add_to_version(version, contexts);
         }
-    }
-
-    fn add_to_instance(&mut self, instance: Arc<str>, minute: InstanceMinute) {
-        self.instances
-            .merge(instance, minute, InstanceMinute::merge);
     }
 
     fn add_to_version<'a>(
@@ -277,20 +275,11 @@ impl MinuteSums {
     }
 }
 
-/// The approximate bytes of contexts in memory.
-fn bytes_of(contexts: &[ReportedContext]) -> usize {
-    let contexts = contexts.iter();
-    contexts.map(|(_, aggregate)| aggregate.bytes()).sum()
-}
-
 /// Merges contexts into others, and sorts them.
 fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedContext>) {
     let mut sums: HashMap<RecordId, Aggregate> = contexts.drain(..).collect();
     for (id, aggregate) in others {
-        match sums.entry(id) {
-            Entry::Occupied(mut entry) => entry.get_mut().merge(&aggregate),
-            Entry::Vacant(entry) => drop(entry.insert(aggregate)),
-        }
+        sums.entry(id).or_default().merge(&aggregate);
     }
     contexts.extend(sums);
     sort_by_requests(contexts);
@@ -298,10 +287,7 @@ fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedConte
 
 /// Sorts contexts, busiest first.
 pub fn sort_by_requests(contexts: &mut [ReportedContext]) {
-    contexts.order_by(|(id, a), (other_id, b)| {
-        let order = b.times.count.cmp(&a.times.count);
-        order.then_with(|| id.cmp(other_id))
-    });
+    contexts.order_by_key(|(id, sums)| (Reverse(sums.times.count), *id));
 }
 
 #[cfg(test)]
