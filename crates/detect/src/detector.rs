@@ -11,7 +11,7 @@ use super::minute::all_id;
 pub use super::minute::{Cost, Coverage, InstanceMinute, Minute, Verdict, Watched};
 use super::page::Page;
 pub use super::state::DetectorState;
-use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes, hundredths};
+use super::state::{Alarm, Ended, SharedMinute, SharedMinutes, hundredths};
 use super::verdict::OngoingAlarms;
 use super::{all, failing, speed, traffic};
 use tower_pulse_model::order::InOrder;
@@ -34,11 +34,6 @@ pub struct Detector {
     pages: HashMap<RecordId, Page>,
     instances: InstanceDetector,
     last: Option<Tick>,
-}
-
-/// The number of a context, which decides in which minutes its page's past is renewed.
-fn number(id: RecordId) -> u64 {
-    u64::from_be_bytes(id.to_bytes())
 }
 
 /// All pages except `<queue>`.
@@ -119,11 +114,11 @@ impl Detector {
             return Vec::new();
         };
         let alone = find::are_alone(&self.pages);
-        let has_ongoing = |id: RecordId| self.state.has_ongoing(id, &AlarmKind::SPEED);
+        let has_ongoing = |id: RecordId| self.state.has_ongoing(id, &ChangeKind::SPEED);
         let pages = self.pages.iter().filter(|(id, _)| !has_ongoing(**id));
         let mut likely: Vec<_> = pages
             .filter_map(|(id, page)| {
-                let after = self.state.last_end(*id, &AlarmKind::SPEED);
+                let after = self.state.last_end(*id, &ChangeKind::SPEED);
                 let base = page.base.as_ref()?;
                 let shared = self.state.shared.of(*id);
                 let alone = alone || *id == queue();
@@ -200,23 +195,22 @@ impl Detector {
 
     /// Renews the pasts that are due, and scores the minute.
     fn refresh(&mut self, now: Tick) {
-        let mut pages = std::mem::take(&mut self.pages);
-        for (id, page) in &mut pages {
-            let alarms = self.state.ongoing(*id, &AlarmKind::SPEED);
+        for (id, page) in &mut self.pages {
+            let alarms = self.state.ongoing(*id, &ChangeKind::SPEED);
             match alarms.max_by_key(|alarm| alarm.since) {
                 Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
                 None => {
-                    let excluded = self.state.excluded(*id, &AlarmKind::SPEED, now);
-                    let ended = self.state.ended(*id, &AlarmKind::SPEED).next_back();
+                    let excluded = self.state.excluded(*id, &ChangeKind::SPEED, now);
+                    let ended = self.state.ended(*id, &ChangeKind::SPEED).next_back();
                     let before = ended.map(|ended| (ended.to, &ended.past));
                     let shared = self.state.shared.of(*id);
-                    page.renew(number(*id), now, &shared, &excluded, before);
+                    let number = u64::from_be_bytes(id.to_bytes());
+                    page.renew(number, now, &shared, &excluded, before);
                 }
             }
             page.score_last(now);
         }
-        self.pages = pages;
     }
 
     /// Estimates the level and the traffic that all pages share in the minute.
@@ -287,20 +281,20 @@ impl Detector {
         if alarm.context == all_id() {
             let then = alarm.past.level as f64 * 1e-6;
             return match alarm.kind {
-                AlarmKind::Silent => shared.last().is_some_and(|last| last.traffic > -1_000_000),
+                ChangeKind::Silent => shared.last().is_some_and(|last| last.traffic > -1_000_000),
                 _ => all::is_over(shared, then, effect),
             };
         }
         let Some(page) = self.pages.get(&alarm.context) else {
             // A page without requests is removed after a while. Only its alarm of silence then continues.
-            return alarm.kind != AlarmKind::Silent;
+            return alarm.kind != ChangeKind::Silent;
         };
         let seen = page.history.last().map_or(alarm.since, |last| last.tick);
-        if alarm.kind != AlarmKind::Silent && shared.judged_after(seen) > UNSEEN {
+        if alarm.kind != ChangeKind::Silent && shared.judged_after(seen) > UNSEEN {
             return true;
         }
         match alarm.kind {
-            AlarmKind::Slower | AlarmKind::Faster => {
+            ChangeKind::Slower | ChangeKind::Faster => {
                 let Some(base) = page.base.as_ref().filter(|_| seen == now) else {
                     return false;
                 };
@@ -309,16 +303,16 @@ impl Detector {
                 alarm.strength = alarm.strength.max(hundredths(progress.strength));
                 progress.is_over
             }
-            AlarmKind::Surging => {
+            ChangeKind::Surging => {
                 let counts = traffic::recent(&page.history, shared, 3);
                 traffic::surge_is_over(&counts, alarm.past.rate(), effect)
             }
-            AlarmKind::Silent => {
+            ChangeKind::Silent | ChangeKind::Instance => {
                 let counts = traffic::recent(&page.history, shared, 2);
                 counts.iter().map(|(_, count)| count).sum::<f64>()
                     >= (0.3 * alarm.past.rate()).max(1.0)
             }
-            AlarmKind::Failing => {
+            ChangeKind::Failing => {
                 failing::is_over(&page.history, now, alarm.past.error_share(), effect)
             }
         }

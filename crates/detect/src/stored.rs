@@ -1,7 +1,7 @@
 //! The packed forms of a change, and of the detector's state. The state consists of small parts: one for each alarm,
 //! and one for the figures that all contexts share.
 
-use super::change::Suspect;
+use super::change::{ChangeKind, Suspect};
 use super::instances::OutOfLine;
 use super::reference::SCORES;
 use super::state::{Alarm, DetectorState, Ended, SharedMinute, SharedMinutes};
@@ -59,8 +59,9 @@ impl DetectorState {
         for (name, part) in parts {
             match name.first().copied() {
                 Some(ALARM) => {
-                    let alarm = pack::unpack::<Alarm>(part);
-                    let alarm = alarm.filter(|alarm| alarm.score < SCORES);
+                    let alarm = pack::unpack::<Alarm>(part).filter(|alarm| {
+                        alarm.score < SCORES && alarm.kind != ChangeKind::Instance
+                    });
                     state.alarms.extend(alarm);
                 }
                 Some(ENDED) => state.ended.extend(pack::unpack::<Ended>(part)),
@@ -88,7 +89,6 @@ mod tests {
     use crate::change::{Change, Earlier};
     use crate::detector::{Detector, Minute};
     use crate::reference::Past;
-    use crate::state::AlarmKind;
 
     /// The change of `tests::frozen`, with the other suspects and with extreme figures.
     fn change() -> Change {
@@ -153,7 +153,7 @@ mod tests {
     /// A state with numbers that no detector writes.
     fn extreme(number: i32) -> DetectorState {
         let context = crate::minute::all_id();
-        use AlarmKind::{Failing, Faster, Silent, Slower, Surging};
+        use ChangeKind::{Failing, Faster, Silent, Slower, Surging};
         let kinds = [Slower, Faster, Failing, Surging, Silent];
         let alarm = |kind| Alarm {
             context,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::change::ChangeKind;
 use super::cost::{Cost, Pace, Weighted, agreeing, differs, ratio};
 use super::history::{Counts, History, STORED, Tick};
 use super::minute::{Verdict, all_id};
@@ -9,7 +10,7 @@ use super::page::Page;
 use super::reference::{Means, Past};
 use super::scored::Tally;
 use super::speed;
-use super::state::{Alarm, AlarmKind, DetectorState, SharedMinutes};
+use super::state::{Alarm, DetectorState, SharedMinutes};
 use tower_pulse_model::records::RecordId;
 
 impl Past {
@@ -137,7 +138,7 @@ impl OngoingAlarms<'_> {
         let has_other_traffic = || self.has_other_traffic(alarm);
         let mut is_tail = false;
         let (before, figure, least) = match alarm.kind {
-            AlarmKind::Slower | AlarmKind::Faster => {
+            ChangeKind::Slower | ChangeKind::Faster => {
                 let times = self.times(alarm, &since);
                 is_tail = times.is_tail;
                 now = Pace::new(times.count_now * per_minute, times.mean_now);
@@ -147,7 +148,7 @@ impl OngoingAlarms<'_> {
                 }
                 (times.then, times.now, 0.0)
             }
-            AlarmKind::Failing => {
+            ChangeKind::Failing => {
                 if has_other_traffic() {
                     then.rate = busy * past.rate();
                 }
@@ -158,11 +159,11 @@ impl OngoingAlarms<'_> {
                 let least = 0.5 / past.requests.max(1) as f64;
                 (past.error_share(), since.error_share(), least)
             }
-            AlarmKind::Surging => {
+            ChangeKind::Surging => {
                 then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context));
                 (past.rate(), now.rate, LEAST_RATE)
             }
-            AlarmKind::Silent => {
+            ChangeKind::Silent | ChangeKind::Instance => {
                 now = Pace::new(0.0, past.mean());
                 then = Pace::new(past.rate(), past.mean());
                 (past.rate(), 0.0, LEAST_RATE)
@@ -170,7 +171,7 @@ impl OngoingAlarms<'_> {
         };
         Verdict {
             context: alarm.context,
-            kind: alarm.kind.into(),
+            kind: alarm.kind,
             instance: None,
             since: i64::from(alarm.since) * 60,
             detected: (i64::from(alarm.detected) + 1) * 60,
@@ -235,7 +236,7 @@ impl OngoingAlarms<'_> {
 
     /// The factor by which a context's requests take longer; 1 if no slowdown is ongoing.
     fn slowness(&self, context: RecordId) -> f64 {
-        let slower = self.state.ongoing(context, &[AlarmKind::Slower]).next();
+        let slower = self.state.ongoing(context, &[ChangeKind::Slower]).next();
         let times = slower.map(|alarm| self.times(alarm, &Sums::default()));
         let ratio = times.map_or(1.0, |times| times.mean_now / times.mean_then);
         agreeing(ratio, 1.0, false)
@@ -244,7 +245,7 @@ impl OngoingAlarms<'_> {
     /// Compares the times of a context that is slower or faster. `then` includes the shift that all contexts share: it
     /// is the mean expected now without the change.
     fn times(&self, alarm: &Alarm, since: &Sums) -> Times {
-        let is_faster = alarm.kind == AlarmKind::Faster;
+        let is_faster = alarm.kind == ChangeKind::Faster;
         let page = self.pages.get(&alarm.context);
         let Some((page, base)) = page.and_then(|page| Some((page, page.base.as_ref()?))) else {
             return self.times_of_all(alarm, since);
@@ -289,7 +290,7 @@ impl OngoingAlarms<'_> {
         let then = alarm.past.level as f64 * 1e-6;
         let level = level.map_or(effect, |level| (level - then).exp());
         let ratio = match alarm.context == all_id() {
-            true => agreeing(level, effect, alarm.kind == AlarmKind::Faster),
+            true => agreeing(level, effect, alarm.kind == ChangeKind::Faster),
             false => 1.0,
         };
         let now = match since.requests {
