@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::change::ChangeKind;
-use super::find::{self, Finder};
+use super::find;
 use super::history::{Tick, tick};
 use super::instances::InstanceDetector;
 use super::minute::all_id;
@@ -30,8 +30,8 @@ const MAX_WATCHED: usize = 10;
 /// ended 10 minutes ago. After 70 minutes the detector is most sensitive.
 #[derive(Default)]
 pub struct Detector {
-    state: DetectorState,
-    pages: HashMap<RecordId, Page>,
+    pub(super) state: DetectorState,
+    pub(super) pages: HashMap<RecordId, Page>,
     instances: InstanceDetector,
     last: Option<Tick>,
 }
@@ -90,15 +90,11 @@ impl Detector {
         if is_later && !minute.contexts.is_empty() {
             self.share(now, minute);
             self.follow(now);
-            let finder = Finder {
-                pages: &mut self.pages,
-                state: &mut self.state,
-            };
-            finder.search(now);
+            self.search(now);
         }
         let mut verdicts = self.verdicts(now);
         let of_instances = self.instances.judge(minute.start, &minute.instances);
-        self.state.instances = self.instances.state().clone();
+        self.state.instances = self.instances.state.clone();
         self.state.sort();
         // A slowdown that one instance explains is reported only as a change of that instance.
         verdicts.retain(|verdict| {

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 
 use super::change::ChangeKind;
-use super::detector::pages_of;
+use super::detector::{Detector, pages_of};
 use super::figures::median;
 use super::history::Tick;
 use super::minute::all_id;
 use super::page::Page;
 use super::past::find_changed_past;
 use super::reference::Past;
-use super::state::{Alarm, DetectorState};
+use super::state::Alarm;
 use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
 use super::{all, failing, speed, step};
@@ -21,7 +21,7 @@ use tower_pulse_model::timer_sums::queue;
 
 /// Standard deviations that a page needs to count as changed together with others.
 const CROWD: f64 = 3.0;
-/// A change this many times as large as the median change of its [crowd](Finder::crowd) is reported separately.
+/// A change this many times as large as the median change of its [crowd](Detector::crowd) is reported separately.
 const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
@@ -35,23 +35,17 @@ pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
     compared.count() < all::FEWEST_PAGES
 }
 
-/// The pages to search, and the state to which the alarms are added.
-pub(crate) struct Finder<'a> {
-    pub(crate) pages: &'a mut HashMap<RecordId, Page>,
-    pub(crate) state: &'a mut DetectorState,
-}
-
-impl Finder<'_> {
+impl Detector {
     /// Opens the new alarms of minute `now`.
-    pub(crate) fn search(mut self, now: Tick) {
-        let alone = are_alone(self.pages);
+    pub(super) fn search(&mut self, now: Tick) {
+        let alone = are_alone(&self.pages);
         self.step(now);
         let mut begun = Vec::new();
         let mut silent = Vec::new();
         let mut steady = 0;
         let queue = queue();
-        for (id, page) in &*self.pages {
-            let state = &*self.state;
+        for (id, page) in &self.pages {
+            let state = &self.state;
             let seen = page.history.last().is_some_and(|last| last.tick == now);
             let has_ongoing = |kinds: &[ChangeKind]| state.has_ongoing(*id, kinds);
             if let Some(base) = &page.base
@@ -204,7 +198,7 @@ impl Finder<'_> {
     /// The median change of the pages that changed together in this minute (a crowd), as a logarithm of time; 0 if
     /// there is no crowd. A crowd may have a passing cause, such as a deploy, a batch job or a slow database.
     fn crowd(&self, since: Tick) -> f64 {
-        let bases = pages_of(self.pages).filter_map(|(_, page)| page.base.as_ref());
+        let bases = pages_of(&self.pages).filter_map(|(_, page)| page.base.as_ref());
         let (mut all, mut sizes) = (0, Vec::new());
         for base in bases {
             all += 1;

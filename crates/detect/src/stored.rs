@@ -44,10 +44,8 @@ impl DetectorState {
             let name = ((ended.context, ended.kind), (ended.from, ended.to));
             (named(ENDED, &name), pack::pack(ended))
         }));
-        parts.extend((self.instances.ongoing.iter()).map(|one| {
-            let name = [&[OUT_OF_LINE][..], &one.name()].concat();
-            (name, pack::pack(one))
-        }));
+        let ongoing = self.instances.ongoing.iter();
+        parts.extend(ongoing.map(|one| (named(OUT_OF_LINE, &one.name()), pack::pack(one))));
         let on_many = self.instances.on_many.iter();
         parts.extend(on_many.map(|one| (named(OUT_OF_LINE_ON_MANY, &one.0), pack::pack(one))));
         parts

@@ -108,7 +108,8 @@ struct Reported {
 #[derive(Debug, Default)]
 pub struct InstanceDetector {
     minutes: VecDeque<(Tick, HashMap<RecordId, Reported>)>,
-    state: InstanceState,
+    /// The state from which another detector can resume.
+    pub(super) state: InstanceState,
 }
 
 /// The distance of an instance from the others.
@@ -130,11 +131,6 @@ impl InstanceDetector {
             state,
             ..Self::default()
         }
-    }
-
-    /// The state from which another detector can resume.
-    pub fn state(&self) -> &InstanceState {
-        &self.state
     }
 
     /// Adds a minute that another detector has judged.
