@@ -2,7 +2,7 @@
 
 use super::change::Suspect;
 use super::suspects::{MIN_REQUESTS, Sides};
-use super::words::duration;
+use super::words::{duration, instead};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::measures::Measure;
 
@@ -21,10 +21,9 @@ pub fn computing_or_waiting(sides: &Sides, is_delayed: bool, is_brief: bool) -> 
     }
     let in_words = |longer: [&str; 2], then: f64, now: f64| {
         let word = longer[usize::from(change < 0.0)];
-        let (then, now) = (duration(then), duration(now));
         match is_brief {
             true => word.to_owned(),
-            false => format!("{word}, {now} a request instead of {then}"),
+            false => format!("{word}, {}", instead(now, " a request", then)),
         }
     };
     let share = computing / change;

@@ -91,12 +91,12 @@ pub(crate) struct Reference {
     /// The expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
     shifted: Vec<[f32; SCORES]>,
     /// The variance of the scores of one request.
-    variance: [f64; SCORES],
+    pub(crate) variance: [f64; SCORES],
     /// The third central moment of the scores of one request, divided by the variance.
-    skew: [f64; SCORES],
+    pub(crate) skew: [f64; SCORES],
     /// The share of the requests in the tail: a tenth or more, as the tail begins at the start of a bucket.
     tail_share: f64,
-    count: f64,
+    pub(crate) count: f64,
     /// The mean bucket of the requests.
     pub(crate) bucket: f64,
 }
@@ -300,20 +300,8 @@ impl Reference {
         (step / (2.0 * WIDTH)).max(least)
     }
 
-    pub(crate) fn variance(&self, kind: usize) -> f64 {
-        self.variance[kind]
-    }
-
-    pub(crate) fn skew(&self, kind: usize) -> f64 {
-        self.skew[kind]
-    }
-
     pub(crate) fn tail_share(&self) -> f64 {
         self.tail_share.max(0.01)
-    }
-
-    pub(crate) fn count(&self) -> f64 {
-        self.count
     }
 }
 

@@ -344,7 +344,7 @@ pub(crate) fn level_of(base: &Baseline, now: Tick) -> Option<(f64, f64)> {
     let reference = &base.reference;
     let shift = reference.shift_of(f64::from(scored.scores[RANK]));
     let slope = reference.slope(RANK);
-    let sampling = reference.variance(RANK) / f64::from(scored.count) / (slope * slope);
+    let sampling = reference.variance[RANK] / f64::from(scored.count) / (slope * slope);
     let wobble = (base.past.noise[RANK].variance() / (slope * slope)).min(0.04);
     let level = base.past.level as f64 * 1e-6 + shift;
     Some((level, 1.0 / (sampling + wobble)))
