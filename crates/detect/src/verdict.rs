@@ -86,7 +86,7 @@ impl Sums {
 
 /// The confidence of a strength in hundredths of a standard deviation. A normal deviate exceeds `z` standard deviations
 /// with a probability of at most `exp(-z²/2)`.
-fn confidence(strength: u32) -> f64 {
+pub(crate) fn confidence(strength: u32) -> f64 {
     let z = f64::from(strength) / 100.0;
     1.0 - (-z * z / 2.0).exp()
 }

@@ -1,5 +1,6 @@
 //! Compares an instance on a context with all others in the same minutes.
 
+use crate::figures;
 use crate::history::Tick;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::histogram::lower_bound;
@@ -50,11 +51,7 @@ impl Moments {
         *self = self.plus(1.0, other);
     }
 
-    pub(super) fn without(&self, other: &Self) -> Self {
-        self.plus(-1.0, other)
-    }
-
-    fn plus(&self, sign: f64, other: &Self) -> Self {
+    pub(super) fn plus(&self, sign: f64, other: &Self) -> Self {
         Self {
             requests: self.requests + sign * other.requests,
             errors: self.errors + sign * other.errors,
@@ -84,10 +81,6 @@ impl Moments {
     pub(super) fn mean_seconds(&self) -> f64 {
         self.seconds / self.requests.max(1.0)
     }
-
-    pub(super) fn error_share(&self) -> f64 {
-        self.errors / self.requests.max(1.0)
-    }
 }
 
 /// The figure that is compared.
@@ -108,11 +101,11 @@ pub(super) struct Difference {
     pub(super) others: f64,
 }
 
-/// The sums of an instance and of all others on a context, minute by minute.
-pub(super) type Sides = Vec<(Tick, Moments, Moments)>;
+/// The sums of an instance and of all others on a context in a minute.
+pub(super) type Sides = (Tick, Moments, Moments);
 
 /// The total sums of an instance and of the others.
-pub(super) fn total(sides: &Sides) -> (Moments, Moments) {
+pub(super) fn total(sides: &[Sides]) -> (Moments, Moments) {
     let (mut own, mut others) = (Moments::default(), Moments::default());
     for (_, mine, theirs) in sides {
         own.add(mine);
@@ -122,17 +115,18 @@ pub(super) fn total(sides: &Sides) -> (Moments, Moments) {
 }
 
 /// Compares an instance with the others in the minutes from `from` on; `None` if both have requests in fewer than
-/// `fewest` minutes, or too few requests.
+/// `fewest` minutes, or too few requests. The oldest minute comes first.
 pub(super) fn compare(
-    sides: &Sides,
+    sides: &[Sides],
     measure: Measure,
     from: Tick,
     fewest: usize,
 ) -> Option<Difference> {
+    let window = &sides[sides.partition_point(|(at, ..)| *at < from)..];
     let (mut weights, mut weighted, mut spread) = (0.0, 0.0, 0.0);
     let (mut deviations, mut samples) = (0.0, 0.0);
     let mut minutes = Vec::new();
-    for (_, own, others) in sides.iter().filter(|(at, ..)| *at >= from) {
+    for (_, own, others) in window {
         let (n, level, own_deviations) = own.samples(measure);
         let (m, other, other_deviations) = others.samples(measure);
         if n < 1.0 || m < 1.0 {
@@ -145,12 +139,7 @@ pub(super) fn compare(
         samples += n + m - 2.0;
         minutes.push((weight, level - other));
     }
-    let window: Sides = sides
-        .iter()
-        .filter(|(at, ..)| *at >= from)
-        .copied()
-        .collect();
-    let (own, others) = total(&window);
+    let (own, others) = total(window);
     let (n, level, _) = own.samples(measure);
     let (m, other, _) = others.samples(measure);
     if minutes.len() < fewest || n < MIN_SAMPLES || m < MIN_SAMPLES {
@@ -183,22 +172,14 @@ pub(super) fn is_large(measure: Measure, difference: &Difference) -> bool {
 }
 
 /// The minute since which an instance is out of line. From this minute to the end, the sum of the instance's excess
-/// over half of the effect is largest (Page, 1954).
-pub(super) fn turning_point(sides: &Sides, measure: Measure, effect: f64) -> Tick {
-    let (mut sum, mut best) = (0.0, f64::NEG_INFINITY);
-    let mut since = sides.last().map_or(0, |(at, ..)| *at);
-    for (at, own, others) in sides.iter().rev() {
+/// over half of the effect is largest.
+pub(super) fn turning_point(sides: &[Sides], measure: Measure, effect: f64) -> Tick {
+    figures::turning_point(sides.iter().rev().filter_map(|(at, own, others)| {
         let (n, level, _) = own.samples(measure);
         let (m, other, _) = others.samples(measure);
-        if n < 1.0 || m < 1.0 {
-            continue;
-        }
-        sum += n * m / (n + m) * (level - other - effect / 2.0);
-        if sum >= best {
-            (best, since) = (sum, *at);
-        }
-    }
-    since
+        let excess = n * m / (n + m) * (level - other - effect / 2.0);
+        (n >= 1.0 && m >= 1.0).then_some((*at, excess))
+    }))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ fn failing(requests: f64, errors: f64) -> Moments {
     }
 }
 
-fn minutes_of(minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Sides {
+fn minutes_of(minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Vec<Sides> {
     let minutes = (0..).zip(minutes);
     let minutes = minutes.map(|(at, (own, others))| (at, own, others));
     minutes.collect()
