@@ -184,7 +184,7 @@ impl Detector {
         let oldest = now - super::history::STORED + 1;
         self.pages.retain(|_, page| {
             page.history.prune(oldest);
-            !page.history.is_empty()
+            !page.history.minutes.is_empty()
         });
         true
     }

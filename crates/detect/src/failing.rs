@@ -72,7 +72,7 @@ pub(crate) fn search(
     after: Tick,
     excluded: &[Span],
 ) -> Option<Increase> {
-    let minutes = history.minutes();
+    let minutes = &history.minutes;
     let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors at present, and need no test.
     let mut lately = minutes.iter().rev().take(3);
@@ -159,7 +159,7 @@ fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -
 /// Whether an increase from `then` to `now` has ended.
 pub(crate) fn is_over(history: &History, now_tick: Tick, then: f64, now: f64) -> bool {
     let mut last = Share::default();
-    for minute in history.minutes().iter().rev().take(12) {
+    for minute in history.minutes.iter().rev().take(12) {
         let enough = last.requests * now >= 12.0;
         if minute.tick < now_tick - 2 && enough {
             break;

@@ -56,7 +56,7 @@ impl Detector {
                     (state.shared.of(*id), state.last_end(*id, &ChangeKind::SPEED));
                 let found = speed::search(base, &shared, now, after, alone || *id == queue);
                 begun.extend(found.map(|found| {
-                    let subject = (*id, ChangeKind::of_speed(found.faster));
+                    let subject = (*id, ChangeKind::of_speed(found.effect < 0.0));
                     let (times, size) = ((found.since, now), (found.strength, found.effect));
                     Alarm {
                         score: found.score,

@@ -87,7 +87,7 @@ pub(crate) struct Reference {
     first: usize,
     scores: Vec<[f32; SCORES]>,
     /// The bucket up to which a censored request says nothing.
-    median: usize,
+    pub(crate) median: usize,
     /// The expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
     shifted: Vec<[f32; SCORES]>,
     /// The variance of the scores of one request.
@@ -256,11 +256,6 @@ impl Reference {
     pub(crate) fn of(&self, bucket: usize) -> [f32; SCORES] {
         let last = self.scores.len() - 1;
         self.scores[bucket.saturating_sub(self.first).min(last)]
-    }
-
-    /// Whether a request that was censored in this bucket took longer than most.
-    pub(crate) fn is_late(&self, bucket: usize) -> bool {
-        bucket > self.median
     }
 
     /// The expected score if all times are multiplied by `exp(shift)`.

@@ -11,10 +11,9 @@ use super::state::SharedMinutes;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) score: usize,
-    pub(crate) faster: bool,
     /// The strength in standard deviations.
     pub(crate) strength: f64,
-    /// The change of the mean score.
+    /// The change of the mean score; negative if the page is faster.
     pub(crate) effect: f64,
     pub(crate) since: Tick,
 }

@@ -137,7 +137,6 @@ fn each_window(
             let variance = window.variance() + past[kind];
             let finding = Finding {
                 score: kind,
-                faster: effect < 0.0,
                 strength: strength(base, kind, effect, variance, count),
                 effect,
                 since: minute.tick,
@@ -177,7 +176,7 @@ pub(crate) fn search(
             _ => 0.0,
         };
         let bar = bar(length, alone, young) + mixed;
-        let least = if finding.faster { FASTER_BAR } else { 0.0 };
+        let least = if effect < 0.0 { FASTER_BAR } else { 0.0 };
         let over = finding.strength / bar.max(least);
         if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
             return;

@@ -36,7 +36,7 @@ impl Traffic {
         now: Tick,
         excluded: &[Span],
     ) -> Option<Self> {
-        let oldest = history.minutes().front()?.tick.max(now - STORED + 1);
+        let oldest = history.minutes.front()?.tick.max(now - STORED + 1);
         let counts = requests(history, shared.within(oldest..now + 1));
         let past = match counts.len() {
             0..=50 => counts.len().saturating_sub(YOUNG_PAST_ENDS),
@@ -193,7 +193,7 @@ pub(crate) fn recent(history: &History, shared: &SharedMinutes, last: usize) -> 
 
 /// The requests of judged minutes.
 fn requests<'a>(history: &History, judged: impl Iterator<Item = &'a SharedMinute>) -> Vec<Count> {
-    let mut seen = history.minutes().iter().peekable();
+    let mut seen = history.minutes.iter().peekable();
     let count = |SharedMinute { tick, .. }: &SharedMinute| {
         while seen.next_if(|minute| minute.tick < *tick).is_some() {}
         let minute = seen.next_if(|minute| minute.tick == *tick);

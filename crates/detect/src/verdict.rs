@@ -42,7 +42,7 @@ impl Sums {
     /// Adds up a page's minutes from `from` to before `to`.
     pub(crate) fn of(history: &History, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
-        let minutes = history.minutes().iter();
+        let minutes = history.minutes.iter();
         for minute in minutes.filter(|minute| (from..to).contains(&minute.tick)) {
             sums.minutes += 1;
             sums.requests = sums.requests.saturating_add(u64::from(minute.requests));
@@ -206,7 +206,7 @@ impl OngoingAlarms<'_> {
     /// The minutes in which a context had requests.
     fn busy(&self, context: RecordId) -> Vec<Busy> {
         let of_page = self.pages.get(&context).into_iter();
-        let of_page = of_page.flat_map(|page| page.history.minutes());
+        let of_page = of_page.flat_map(|page| &page.history.minutes);
         let of_page =
             of_page.map(|minute| (minute.tick, minute.requests.into(), minute.seconds.into()));
         let is_all = context == all_id();

@@ -113,7 +113,6 @@ fn a_change_fades_whose_last_minutes_are_much_less() {
     let fades = |scores: &[f64], effect: f64| {
         let finding = Finding {
             score: RANK,
-            faster: effect < 0.0,
             strength: 9.0,
             effect,
             since: 2,

@@ -115,15 +115,6 @@ fn means_are_of_all_and_of_the_slowest_tenth() {
 }
 
 #[test]
-fn a_request_is_late_above_the_median() {
-    let mut counts = [0; BUCKETS];
-    (counts[20], counts[30]) = (10, 30);
-    let reference = reference(&counts);
-    let late = [20, 29, 30, 31].map(|bucket| reference.is_late(bucket));
-    assert_eq!(late, [false, false, true, true]);
-}
-
-#[test]
 fn few_requests_in_the_tail_count_as_usual_ones() {
     let counts = hill(5.0, 100);
     let reference = reference(&counts);
