@@ -105,7 +105,7 @@ impl Aggregate {
         }
     }
 
-    fn parts(&self) -> [&Histogram; 2] {
+    pub(crate) fn parts(&self) -> [&Histogram; 2] {
         [&self.failures, &self.censored]
     }
 
