@@ -378,8 +378,7 @@ impl Recorder {
         state.taken_marks = state.taken_marks.saturating_sub(batch.marks.len());
         let later = std::mem::replace(&mut state.pending, batch);
         state.pending.merge(later);
-        let details = state.pending.compact(self.limits.pending_bytes);
-        state.flush.lost += Amounts::of_details(details);
+        state.flush.lost.details += state.pending.compact(self.limits.pending_bytes);
     }
 
     /// Adds the number of requests that the store has lost to the pending batch. They count as missing in `second`, the
@@ -441,7 +440,7 @@ impl State {
         limits: &Limits,
     ) {
         let count = aggregate.times.count;
-        self.flush.recorded += Amounts::of_requests(count);
+        self.flush.recorded.requests += count;
         if matches!(&*entry.name, OVERFLOW | TIMER_OVERFLOW) {
             self.overflowed += count;
         }
