@@ -12,7 +12,6 @@ pub use super::minute::{Cost, Coverage, InstanceMinute, Minute, Verdict, Watched
 use super::page::Page;
 pub use super::state::DetectorState;
 use super::state::{Alarm, Ended, SharedMinute, SharedMinutes, hundredths};
-use super::verdict::OngoingAlarms;
 use super::{all, failing, speed, traffic};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
@@ -295,9 +294,10 @@ impl Detector {
                     return false;
                 };
                 let shared = shared.of(alarm.context);
-                let progress = speed::follow(base, &shared, alarm.score, alarm.since, effect);
-                alarm.strength = alarm.strength.max(hundredths(progress.strength));
-                progress.is_over
+                let (is_over, strength) =
+                    speed::follow(base, &shared, alarm.score, alarm.since, effect);
+                alarm.strength = alarm.strength.max(hundredths(strength));
+                is_over
             }
             ChangeKind::Surging => {
                 let counts = traffic::recent(&page.history, shared, 3);
@@ -315,14 +315,9 @@ impl Detector {
     }
 
     fn verdicts(&self, now: Tick) -> Vec<Verdict> {
-        let ongoing = OngoingAlarms {
-            state: &self.state,
-            pages: &self.pages,
-            now,
-        };
         let alarms = self.state.alarms.iter();
         let alarms = alarms.filter(|alarm| self.state.is_reported(alarm, now));
-        let mut verdicts: Vec<_> = alarms.map(|alarm| ongoing.verdict(alarm)).collect();
+        let mut verdicts: Vec<_> = alarms.map(|alarm| self.verdict(alarm, now)).collect();
         verdicts.order_by_key(|verdict| (verdict.context, verdict.kind as u8));
         verdicts
     }

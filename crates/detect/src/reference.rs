@@ -95,7 +95,7 @@ pub(crate) struct Reference {
     /// The third central moment of the scores of one request, divided by the variance.
     pub(crate) skew: [f64; SCORES],
     /// The share of the requests in the tail: a tenth or more, as the tail begins at the start of a bucket.
-    tail_share: f64,
+    pub(crate) tail_share: f64,
     pub(crate) count: f64,
     /// The mean bucket of the requests.
     pub(crate) bucket: f64,
@@ -289,14 +289,10 @@ impl Reference {
     pub(crate) fn slope(&self, kind: usize) -> f64 {
         let step = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
         let least = match kind {
-            TAIL => self.tail_share(),
+            TAIL => self.tail_share,
             _ => 1e-3,
         };
         (step / (2.0 * WIDTH)).max(least)
-    }
-
-    pub(crate) fn tail_share(&self) -> f64 {
-        self.tail_share.max(0.01)
     }
 }
 

@@ -63,10 +63,6 @@ impl Traffic {
             dispersion: dispersion.clamp(1.0, 1e6),
         })
     }
-
-    fn last(&self, minutes: usize) -> &[Count] {
-        &self.counts[self.counts.len() - minutes.min(self.counts.len())..]
-    }
 }
 
 /// A surge or a silence.
@@ -99,7 +95,7 @@ pub(crate) fn surge(
     let lower_mean = |minutes: &[Count]| lower_mean(minutes.iter().map(|(_, count)| *count));
     let mut best: Option<TrafficChange> = None;
     for length in SHORTEST_SURGE..=recent.min(20) {
-        let window = traffic.last(length);
+        let window = &traffic.counts[traffic.counts.len() - length..];
         let all = window
             .iter()
             .map(|(tick, _)| shared.traffic(*tick).max(0.0).exp());
@@ -147,9 +143,8 @@ fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
         && evidence(without_largest.iter().sum(), without_largest.len() as f64) >= EVIDENCE
 }
 
-/// Whether a surge from `then` to `now` requests per minute has ended.
-pub(crate) fn surge_is_over(counts: &[Count], then: f64, now: f64) -> bool {
-    let last = &counts[counts.len().saturating_sub(3)..];
+/// Whether a surge from `then` to `now` requests per minute has ended in these minutes.
+pub(crate) fn surge_is_over(last: &[Count], then: f64, now: f64) -> bool {
     let mean = last.iter().map(|(_, count)| count).sum::<f64>() / last.len().max(1) as f64;
     mean < then + 0.45 * (now - then)
 }

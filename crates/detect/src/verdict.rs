@@ -1,16 +1,14 @@
 //! A verdict, derived from an ongoing alarm and the minutes since it began.
 
-use std::collections::HashMap;
-
 use super::change::ChangeKind;
 use super::cost::{Cost, Pace, Weighted, agreeing, differs, ratio};
+use super::detector::Detector;
 use super::history::{Counts, History, STORED, Tick};
 use super::minute::{Verdict, all_id};
-use super::page::Page;
 use super::reference::{Means, Past};
 use super::scored::Tally;
 use super::speed;
-use super::state::{Alarm, DetectorState, SharedMinutes};
+use super::state::{Alarm, SharedMinutes};
 use tower_pulse_model::records::RecordId;
 
 impl Past {
@@ -99,13 +97,6 @@ const TAIL_SHARE: f64 = 0.1;
 /// The standard deviations by which two means may differ by chance.
 const MAY_BE_CHANCE: f64 = 3.0;
 
-/// The ongoing alarms at the end of minute `now`, with their subjects.
-pub(crate) struct OngoingAlarms<'a> {
-    pub(crate) state: &'a DetectorState,
-    pub(crate) pages: &'a HashMap<RecordId, Page>,
-    pub(crate) now: Tick,
-}
-
 /// A minute with requests: their number, and their seconds.
 type Busy = (Tick, f64, f64);
 
@@ -122,12 +113,14 @@ struct Times {
     mean_now: f64,
 }
 
-impl OngoingAlarms<'_> {
-    /// The verdict of an alarm.
-    pub(crate) fn verdict(&self, alarm: &Alarm) -> Verdict {
-        let from = alarm.since.max(self.now - STORED + 1);
-        let since = self.sums(alarm.context, from);
-        let minutes = self.judged(from).max(since.minutes);
+impl Detector {
+    /// The verdict of an alarm that is ongoing at the end of minute `now`.
+    pub(super) fn verdict(&self, alarm: &Alarm, now: Tick) -> Verdict {
+        let from = alarm.since.max(now - STORED + 1);
+        let until = now + 1;
+        let since = self.sums(alarm.context, from, until);
+        let judged = self.state.shared.within(from..until).count();
+        let minutes = since.minutes.max(judged.try_into().unwrap_or(u32::MAX));
         let per_minute = 1.0 / f64::from(minutes.max(1));
         let past = &alarm.past;
         let mut now = Pace::new(since.requests as f64 * per_minute, since.mean());
@@ -139,7 +132,7 @@ impl OngoingAlarms<'_> {
         let mut is_tail = false;
         let (before, figure, least) = match alarm.kind {
             ChangeKind::Slower | ChangeKind::Faster => {
-                let times = self.times(alarm, &since);
+                let times = self.times(alarm, &since, until);
                 is_tail = times.is_tail;
                 now = Pace::new(times.count_now * per_minute, times.mean_now);
                 then = Pace::new(now.rate, times.mean_then);
@@ -160,7 +153,7 @@ impl OngoingAlarms<'_> {
                 (past.error_share(), since.error_share(), least)
             }
             ChangeKind::Surging => {
-                then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context));
+                then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context, until));
                 (past.rate(), now.rate, LEAST_RATE)
             }
             ChangeKind::Silent | ChangeKind::Instance => {
@@ -188,19 +181,13 @@ impl OngoingAlarms<'_> {
         }
     }
 
-    /// The sums of a context from a minute on.
-    fn sums(&self, context: RecordId, from: Tick) -> Sums {
+    /// The sums of a context between two minutes, the second excluded.
+    fn sums(&self, context: RecordId, from: Tick, to: Tick) -> Sums {
         match self.pages.get(&context) {
-            Some(page) => Sums::of(&page.history, from, self.now + 1),
-            None if context == all_id() => Sums::of_all(&self.state.shared, from, self.now + 1),
+            Some(page) => Sums::of(&page.history, from, to),
+            None if context == all_id() => Sums::of_all(&self.state.shared, from, to),
             None => Sums::default(),
         }
-    }
-
-    /// The number of judged minutes from a minute on.
-    fn judged(&self, from: Tick) -> u32 {
-        let judged = self.state.shared.within(from..self.now + 1);
-        judged.count().try_into().unwrap_or(u32::MAX)
     }
 
     /// The minutes in which a context had requests.
@@ -235,20 +222,20 @@ impl OngoingAlarms<'_> {
     }
 
     /// The factor by which a context's requests take longer; 1 if no slowdown is ongoing.
-    fn slowness(&self, context: RecordId) -> f64 {
+    fn slowness(&self, context: RecordId, until: Tick) -> f64 {
         let slower = self.state.ongoing(context, &[ChangeKind::Slower]).next();
-        let times = slower.map(|alarm| self.times(alarm, &Sums::default()));
+        let times = slower.map(|alarm| self.times(alarm, &Sums::default(), until));
         let ratio = times.map_or(1.0, |times| times.mean_now / times.mean_then);
         agreeing(ratio, 1.0, false)
     }
 
     /// Compares the times of a context that is slower or faster. `then` includes the shift that all contexts share: it
     /// is the mean expected now without the change.
-    fn times(&self, alarm: &Alarm, since: &Sums) -> Times {
+    fn times(&self, alarm: &Alarm, since: &Sums, until: Tick) -> Times {
         let is_faster = alarm.kind == ChangeKind::Faster;
         let page = self.pages.get(&alarm.context);
         let Some((page, base)) = page.and_then(|page| Some((page, page.base.as_ref()?))) else {
-            return self.times_of_all(alarm, since);
+            return self.times_of_all(alarm, since, until);
         };
         let mut tally = Tally::new();
         let history = &page.history;
@@ -284,9 +271,9 @@ impl OngoingAlarms<'_> {
     }
 
     /// Compares the times of all contexts by their shared level, because a mean also changes with the mix of requests.
-    fn times_of_all(&self, alarm: &Alarm, since: &Sums) -> Times {
+    fn times_of_all(&self, alarm: &Alarm, since: &Sums, until: Tick) -> Times {
         let effect = (alarm.effect as f64 * 1e-6).exp();
-        let level = self.state.shared.median_level(alarm.since, self.now + 1);
+        let level = self.state.shared.median_level(alarm.since, until);
         let then = alarm.past.level as f64 * 1e-6;
         let level = level.map_or(effect, |level| (level - then).exp());
         let ratio = match alarm.context == all_id() {

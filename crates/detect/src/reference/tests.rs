@@ -62,7 +62,7 @@ fn a_slope_has_a_least_value() {
     let mut counts = [0; BUCKETS];
     counts[100] = 50;
     let reference = reference(&counts);
-    assert!(reference.slope(TAIL) >= reference.tail_share());
+    assert!(reference.slope(TAIL) >= reference.tail_share);
     assert!(reference.slope(RANK) >= 1e-3 && reference.slope(PLACE) >= 1e-3);
 }
 
@@ -118,7 +118,7 @@ fn means_are_of_all_and_of_the_slowest_tenth() {
 fn few_requests_in_the_tail_count_as_usual_ones() {
     let counts = hill(5.0, 100);
     let reference = reference(&counts);
-    let share = reference.tail_share();
+    let share = reference.tail_share;
     let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     let tail = |bucket: usize| f64::from(reference.of(bucket)[TAIL]);
     let begins = (0..BUCKETS).find(|bucket| tail(*bucket) != tail(0));

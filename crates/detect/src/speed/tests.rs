@@ -136,7 +136,7 @@ fn the_size_of_an_effect_is_a_shift() {
         }
     }
     // In the tail, the size is the shift of the tail's requests.
-    let share = base.reference.tail_share();
+    let share = base.reference.tail_share;
     assert_close(log_size(&base, TAIL, 0.5 * share), 0.5, 1e-12);
     assert!(is_large(&base, TAIL, 0.31 * share) && !is_large(&base, TAIL, 0.29 * share));
     let is_shorter_news = is_large(&base, TAIL, -0.5 * share);
@@ -148,8 +148,7 @@ fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
     let followed = |parts: &[(usize, f64)], effect: f64| {
         let base = base(&repeated(parts));
         let effect = base.reference.expected(RANK, effect);
-        let progress = follow(&base, &SharedMinutes::default(), RANK, 5, effect);
-        (progress.is_over, progress.strength)
+        follow(&base, &SharedMinutes::default(), RANK, 5, effect)
     };
     let over = |parts: &[(usize, f64)], effect| followed(parts, effect).0;
     assert!(!over(&[(5, 0.0), (10, 0.3)], 0.3) && !over(&[(5, 0.0), (10, -0.3)], -0.3));
