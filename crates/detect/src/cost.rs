@@ -76,14 +76,15 @@ const FEWEST_MINUTES: usize = 6;
 /// The approximate relative precision of a minute's value.
 const PRECISION: f64 = 1e-6;
 
-fn mean(minutes: &[Weighted]) -> Weighted {
+/// The sum of the weights, and the mean.
+pub(crate) fn mean(minutes: &[Weighted]) -> Weighted {
     let weights: f64 = minutes.iter().map(|(weight, _)| weight).sum();
     let sum: f64 = minutes.iter().map(|(weight, value)| weight * value).sum();
     (weights, if weights > 0.0 { sum / weights } else { 0.0 })
 }
 
 /// The sum of the squared differences from the mean.
-fn squares(minutes: &[Weighted]) -> f64 {
+pub(crate) fn squares(minutes: &[Weighted]) -> f64 {
     let (_, mean) = mean(minutes);
     let minutes = minutes.iter();
     let squares = minutes.map(|(weight, value)| weight * (value - mean).powi(2));

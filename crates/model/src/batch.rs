@@ -78,14 +78,6 @@ impl Batch {
         }
     }
 
-    /// Adds requests that were lost, and ended at about this second.
-    pub fn add_missing(&mut self, second: i64, requests: u64) {
-        if requests > 0 {
-            let all = self.seen(&ContextId::all(), second);
-            all.add_missing(second, requests);
-        }
-    }
-
     /// The requests in the records of `<all>`, missing ones included, and the second of the newest.
     pub fn served(&self) -> (i64, u64) {
         let all = self.contexts.get(&ContextId::all());

@@ -132,11 +132,8 @@ impl Metric {
 
 /// Whether the crate uses this name. The user's counters must not have it.
 pub fn is_reserved(counter: &str) -> bool {
-    Metric::ALL.iter().any(|metric| {
-        counter
-            .strip_prefix(metric.as_str())
-            .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with(':'))
-    })
+    let name = counter.split(':').next();
+    Metric::ALL.iter().any(|of| Some(of.as_str()) == name)
 }
 
 /// The method in the name of a context: one of HTTP's nine, or [`OTHER_METHOD`].

@@ -110,10 +110,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self {
-            scale: SCALE,
-            buckets: Vec::new(),
-        }
+        Self::from_sorted(SCALE, Vec::new())
     }
 }
 

@@ -136,15 +136,6 @@ impl StoredMark {
     }
 }
 
-impl From<Mark> for StoredMark {
-    fn from(mark: Mark) -> Self {
-        Self {
-            mark,
-            is_removed: false,
-        }
-    }
-}
-
 /// Waiting marks, by id.
 type PendingMarks = Map<Arc<str>, Mark>;
 
@@ -223,7 +214,8 @@ impl Marks {
             place.map(|place| self.0.remove(place));
         }
         let at = self.place_of(&mark);
-        self.0.insert(at, mark.into());
+        let is_removed = false;
+        self.0.insert(at, StoredMark { mark, is_removed });
     }
 
     /// Whether adding a mark changes nothing: the store has or had the mark, the mark repeats the version of the mark
@@ -253,6 +245,7 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::stored;
 
     #[test]
     fn a_text_is_trimmed_and_bounded() {
@@ -312,7 +305,7 @@ mod tests {
         marks.add(plain(0));
         assert_eq!(marks, before);
         let unordered = marks.as_slice().iter().rev().cloned();
-        let others = (0..3).map(plain).map(StoredMark::from);
+        let others = (0..3).map(plain).map(stored);
         assert_eq!(Marks::new(unordered.chain(others)), before);
     }
 
@@ -364,17 +357,5 @@ mod tests {
         marks.add(plain(0));
         assert_eq!(marks.shown().next().map(|mark| mark.at), Some(0));
         assert!(marks.settles(&plain(-1)));
-    }
-
-    #[test]
-    fn a_mark_is_the_same_after_packing() {
-        for mark in [plain(7), of_version(8, "1")] {
-            let mut stored = StoredMark::from(mark);
-            for is_removed in [false, true] {
-                stored.is_removed = is_removed;
-                let read = StoredMark::unpack(stored.mark.id.as_bytes(), &pack::pack(&stored));
-                assert_eq!(read.as_ref(), Some(&stored));
-            }
-        }
     }
 }

@@ -136,22 +136,11 @@ impl MinuteReport {
     }
 
     /// Approximate bytes in memory.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let texts = self.instance.len() + self.version.as_ref().map_or(0, |version| version.len());
         let contexts = self.contexts.iter().map(|(_, sums)| sums.bytes());
         size_of::<Self>() + texts + contexts.sum::<usize>()
     }
-}
-
-/// Drops the oldest waiting reports, until they take `surplus` bytes less. Returns the number of dropped reports.
-pub(super) fn drop_oldest(waiting: &mut Vec<MinuteReport>, surplus: usize) -> u64 {
-    let (before, mut dropped) = (waiting.len(), 0);
-    waiting.retain(|report| {
-        let is_retained = dropped >= surplus;
-        dropped += if is_retained { 0 } else { report.bytes() };
-        is_retained
-    });
-    (before - waiting.len()) as u64
 }
 
 impl Section for Vec<MinuteReport> {

@@ -59,13 +59,10 @@ impl RankingSpec {
 
 impl fmt::Display for RankingSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            interval, max_ids, ..
-        } = self;
-        let period = self.period();
+        let (period, interval, ids) = (self.period(), self.interval, self.max_ids);
         write!(
             f,
-            "a period of {period} s, an interval of {interval} s and {max_ids} ids"
+            "a period of {period} s, an interval of {interval} s and {ids} ids"
         )
     }
 }

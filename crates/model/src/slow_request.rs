@@ -213,9 +213,7 @@ impl SlowRequests {
 
     /// Packs the list.
     pub fn pack(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        self.write(&mut out);
-        out.0
+        pack(&self.requests)
     }
 
     /// Unpacks the list of a context of this kind; `None` if the bytes are not one.

@@ -387,7 +387,8 @@ impl Recorder {
         if requests > 0 {
             let mut state = lock(&self.drain.state);
             let drained_at = state.drained_at.div_euclid(SECOND);
-            state.pending.add_missing(second, requests);
+            let all = state.pending.seen(&ContextId::all(), second);
+            all.add_missing(second, requests);
             state.pending.since.get_or_insert(drained_at);
         }
     }

@@ -1,5 +1,6 @@
 //! Compares an instance on a context with all others in the same minutes.
 
+use crate::cost::{mean, squares};
 use crate::figures;
 use crate::history::Tick;
 use tower_pulse_model::aggregate::Aggregate;
@@ -123,7 +124,6 @@ pub(super) fn compare(
     fewest: usize,
 ) -> Option<Difference> {
     let window = &sides[sides.partition_point(|(at, ..)| *at < from)..];
-    let (mut weights, mut weighted, mut spread) = (0.0, 0.0, 0.0);
     let (mut deviations, mut samples) = (0.0, 0.0);
     let mut minutes = Vec::new();
     for (_, own, others) in window {
@@ -132,12 +132,9 @@ pub(super) fn compare(
         if n < 1.0 || m < 1.0 {
             continue;
         }
-        let weight = n * m / (n + m);
-        weights += weight;
-        weighted += weight * (level - other);
         deviations += own_deviations + other_deviations;
         samples += n + m - 2.0;
-        minutes.push((weight, level - other));
+        minutes.push((n * m / (n + m), level - other));
     }
     let (own, others) = total(window);
     let (n, level, _) = own.samples(measure);
@@ -145,17 +142,14 @@ pub(super) fn compare(
     if minutes.len() < fewest || n < MIN_SAMPLES || m < MIN_SAMPLES {
         return None;
     }
-    let effect = weighted / weights;
-    for (weight, difference) in &minutes {
-        spread += weight * (difference - effect) * (difference - effect);
-    }
+    let (weights, effect) = mean(&minutes);
     // A share of errors without any error gets the variance of half an error.
     let least = match measure {
         Measure::Time => 1e-6,
         Measure::Errors => 0.5 / (n + m),
     };
     let variance = (deviations / f64::max(samples, 1.0)).max(least);
-    let dispersion = (spread / (minutes.len() - 1) as f64 / variance).max(1.0);
+    let dispersion = (squares(&minutes) / (minutes.len() - 1) as f64 / variance).max(1.0);
     Some(Difference {
         effect,
         z: effect / (variance * dispersion / weights).sqrt(),

@@ -30,11 +30,10 @@ pub fn traffic(sides: &Sides, minutes: &[Vec<(&Arc<str>, &Aggregate)>]) -> Suspe
     let busiest = busiest.filter(|(_, of)| instances > 1 && of * instances as f64 >= UNEVEN);
     let mut parts = Vec::new();
     match busiest {
-        Some((name, of)) => parts.push(format!(
-            "{} of them on {}",
-            percent(of),
-            escape_hidden(name)
-        )),
+        Some((name, of)) => {
+            let (name, of) = (escape_hidden(name), percent(of));
+            parts.push(format!("{of} of them on {name}"));
+        }
         None if instances > 1 => parts.push(format!("alike on all {instances} instances")),
         None => {}
     }
