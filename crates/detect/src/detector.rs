@@ -67,11 +67,9 @@ impl Detector {
     pub fn recall(&mut self, minute: &Minute<'_>) {
         self.instances.recall(minute.start, &minute.instances);
         let now = tick(minute.start);
-        if !self.add(now, minute) {
-            return;
-        }
+        let is_later = self.add(now, minute) && !minute.contexts.is_empty();
         let last = self.state.shared.last();
-        if last.is_none_or(|shared| shared.tick < now) && !minute.contexts.is_empty() {
+        if is_later && last.is_none_or(|shared| shared.tick < now) {
             self.state.shared.push(SharedMinute {
                 tick: now,
                 ..SharedMinute::default()

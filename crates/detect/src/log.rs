@@ -98,10 +98,9 @@ impl Log {
         while self.changes.len() > MAX_CHANGES {
             let changes = self.changes.iter().enumerate();
             let oldest = changes.min_by_key(|(_, c)| (c.ended.unwrap_or(i64::MAX), c.detected));
-            let Some((at, _)) = oldest else {
-                break;
-            };
-            difference.removed.push(self.changes.remove(at).id);
+            if let Some((at, _)) = oldest {
+                difference.removed.push(self.changes.remove(at).id);
+            }
         }
         difference
     }

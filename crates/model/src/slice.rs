@@ -101,11 +101,9 @@ impl Precisions {
 
 impl std::fmt::Display for Precisions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (at, Precision { seconds, retained }) in self.counters.iter().enumerate() {
-            let comma = if at > 0 { ", " } else { "" };
-            write!(f, "{comma}{seconds} s x {retained}")?;
-        }
-        Ok(())
+        let text = |of: &Precision| format!("{} s x {}", of.seconds, of.retained);
+        let all: Vec<_> = self.counters.iter().map(text).collect();
+        f.write_str(&all.join(", "))
     }
 }
 
