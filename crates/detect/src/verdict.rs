@@ -310,16 +310,3 @@ fn split(
     let samples = |minutes: &[Busy]| minutes.iter().map(&sample).collect();
     (samples(before), samples(since))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_confidence_is_a_bound_of_the_normal_distribution() {
-        assert_eq!(confidence(0), 0.0);
-        // Three standard deviations: 1 - exp(-4.5).
-        assert!((confidence(300) - 0.988_891).abs() < 1e-6);
-        assert!(confidence(5_000) <= 1.0);
-    }
-}

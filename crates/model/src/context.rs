@@ -281,12 +281,6 @@ mod tests {
     }
 
     #[test]
-    fn kinds_have_the_names_of_the_api() {
-        let kinds = [Kind::Timer, Kind::Http, Kind::All];
-        assert_eq!(kinds.map(Kind::as_str), ["timer", "http", "all"]);
-    }
-
-    #[test]
     fn methods_other_than_the_nine_of_http_share_a_name() {
         for name in METHODS {
             let method = http::Method::from_bytes(name.as_bytes()).expect("it is a token");
@@ -294,17 +288,6 @@ mod tests {
         }
         let other = http::Method::from_bytes(b"PROPFIND").expect("it is a token");
         assert_eq!(fold_method(&other), OTHER_METHOD);
-    }
-
-    #[test]
-    fn a_context_is_split_into_its_method_and_its_path() {
-        let (get, path) = (Some("GET"), Some("/users/{id}"));
-        assert_eq!(method_and_path("GET /users/{id}"), (get, path));
-        assert_eq!(method_and_path("/users/{id}"), (None, path));
-        assert_eq!(method_and_path("/a b"), (None, Some("/a b")));
-        for other in ["db:find_user", "find user", ""] {
-            assert_eq!(method_and_path(other), (None, None), "{other:?}");
-        }
     }
 
     #[test]

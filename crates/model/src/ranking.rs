@@ -229,12 +229,6 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_the_current_slice_and_those_before() {
-        assert_eq!(SPEC.period(), 180);
-        assert_eq!(SPEC.oldest(1_000_000_079), 999_999_900);
-    }
-
-    #[test]
     fn the_smallest_of_the_oldest_slice_go() {
         let mut delta = RankingDelta::new(SPEC);
         for (id, second, n) in [

@@ -282,33 +282,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_newest_failed_requests_are_retained_beside_the_slowest() {
-        let slow = (0..5).map(|n| (100 + n, 0, 0, n == 2));
-        let failed = (1..=7).map(|n| (10, i64::from(n), n, true));
-        let fast = (0..5).map(|n| (50, n, 0, false));
-        let all: Vec<_> = slow.chain(failed).chain(fast).map(drawn).collect();
-        let of_context = list(Kind::Http, &all);
-        let nanos: Vec<_> = of_context.slowest().map(|r| r.nanos).collect();
-        assert_eq!(nanos, [104, 103, 102, 101, 100]);
-        let ended: Vec<_> = of_context.failed().map(|r| r.ended).collect();
-        assert_eq!(ended, [7, 6, 5, 4, 3]);
-        assert_eq!((of_context.len(), of_context.threshold()), (10, Some(100)));
-
-        let of_all = list(Kind::All, &vec![drawn((10, 0, 0, true)); 150]);
-        assert_eq!((of_all.len(), of_all.slowest().len()), (100, 100));
-        assert_eq!(of_all.failed().len(), 0);
-    }
-
-    #[test]
-    fn a_slow_request_that_failed_is_in_the_list_once() {
-        let all: Vec<_> = (1..=3).map(|n| drawn((n, 0, 0, n == 2))).collect();
-        let list = list(Kind::Http, &all);
-        assert_eq!((list.len(), list.slowest().len()), (3, 3));
-        let failed: Vec<_> = list.failed().map(|r| r.nanos).collect();
-        assert_eq!(failed, [2]);
-    }
-
     proptest! {
         #[test]
         fn merging_in_any_order_and_grouping_retains_the_slowest_and_the_newest_failed(

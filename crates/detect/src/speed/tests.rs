@@ -100,22 +100,6 @@ fn what_all_pages_share_is_no_change_of_one() {
 }
 
 #[test]
-fn deviations_are_of_the_mean_of_all_minutes() {
-    let base = base(&[0.1; 4]);
-    let minutes: Vec<_> = residuals(&base, &SharedMinutes::default(), Tick::MIN).collect();
-    let (deviation, effect) = deviations(&base, minutes.iter(), RANK);
-    assert_close(effect, base.reference.expected(RANK, 0.1), 1e-6);
-    let mut window = Window::new(base.past.noise[RANK]);
-    for minute in minutes.iter().rev() {
-        minute.add_to(&mut window, RANK);
-    }
-    let variance = window.variance() + past_variance(&base, RANK);
-    let requests = 4.0 * f64::from(REQUESTS);
-    let expected = strength(&base, RANK, effect, variance, requests);
-    assert_close(deviation, expected, 1e-9);
-}
-
-#[test]
 fn a_change_begins_in_a_minute_that_the_ones_before_do_not_show() {
     let base = base(&repeated(&[(10, 0.0), (5, 0.3)]));
     let began = |since, least| began(&base, &SharedMinutes::default(), since, least);
@@ -161,20 +145,6 @@ fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
     assert!(!after_four, "four minutes are few");
     let (_, strength) = followed(&[(5, 0.0), (10, 0.3)], 0.3);
     assert!((5.0..500.0).contains(&strength), "{strength}");
-}
-
-#[test]
-fn every_window_of_the_last_minutes_is_looked_at() {
-    let base = base(&repeated(&[(4, 0.0), (3, 0.3)]));
-    let minutes: Vec<_> = residuals(&base, &SharedMinutes::default(), Tick::MIN).collect();
-    let mut ranks = Vec::new();
-    each_window(&base, &minutes, 4, |finding, window| {
-        assert_eq!(window[0].tick, finding.since);
-        if finding.score == RANK {
-            ranks.push((window.len(), finding.since));
-        }
-    });
-    assert_eq!(ranks, [(2, 5), (3, 4), (4, 3)]);
 }
 
 #[test]

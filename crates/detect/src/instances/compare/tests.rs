@@ -88,19 +88,6 @@ fn few_minutes_or_requests_are_not_compared() {
 }
 
 #[test]
-fn a_difference_is_large_by_its_ratio() {
-    let is_large = |measure, [effect, own, others]: [f64; 3]| {
-        let mut difference = Difference::default();
-        (difference.effect, difference.own, difference.others) = (effect, own, others);
-        is_large(measure, &difference)
-    };
-    assert!(is_large(Measure::Time, [1.31f64.ln(), 0.0, 0.0]));
-    assert!(!is_large(Measure::Time, [1.29f64.ln(), 0.0, 0.0]));
-    assert!(is_large(Measure::Errors, [0.0, 0.121, 0.05]));
-    assert!(!is_large(Measure::Errors, [0.0, 0.119, 0.05]));
-}
-
-#[test]
 fn an_instance_is_out_of_line_since_its_difference_turned() {
     let others = timed(100.0, 0.0, 0.3);
     let own = [0.1, -0.1, 0.0, 0.5, 0.3, 0.4].map(|log| (timed(50.0, log, 0.3), others));
