@@ -168,7 +168,7 @@ async fn three_instances_clean_what_another_program_left() {
             let p = Precision::new(*precision, 120);
             let slice = p.slice(now);
             if !slices.contains_key(&slice) {
-                slices.remove(&p.pushed_out_by(slice));
+                slices.remove(&p.cutoff(slice));
             }
             *slices.entry(slice).or_default() += 20;
         }

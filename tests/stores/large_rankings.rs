@@ -55,10 +55,9 @@ async fn filled(ids: u32, length: usize) -> Fixture {
 }
 
 fn state<const N: usize>(slots: [i64; N]) -> RankingState {
-    RankingState {
-        spec: LONGEST,
-        slices: slots.into_iter().collect(),
-    }
+    let mut state = RankingState::new(LONGEST);
+    state.slices.extend(slots);
+    state
 }
 
 /// Whether a slice of the ranking is there.

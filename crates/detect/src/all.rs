@@ -59,10 +59,8 @@ pub(crate) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
     let recent = recent.last_chunk::<LASTING>()?;
     let effect = median(recent.map(|(_, level)| level))?;
     let sign = effect.signum();
-    let stays = recent
-        .iter()
-        .filter(|(_, level)| sign * level >= 0.6 * effect.abs());
-    let stays = stays.count() + 1 >= LASTING;
+    let below = |(_, level): &&(Tick, f64)| sign * level < 0.6 * effect.abs();
+    let stays = recent.iter().filter(below).count() <= 1;
     let half = |minutes: &[(Tick, f64)]| minutes.iter().map(|(_, level)| sign * level).sum::<f64>();
     let returns = half(&recent[LASTING - 3..]) < 0.7 * half(&recent[..3]);
     let strength = effect.abs() / deviation;

@@ -210,7 +210,7 @@ impl Change {
 /// 12 ms, 98 % of the added time.`
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fmt_figures(f)?;
+        f.write_str(&self.figures())?;
         match self.explanation() {
             explanation if self.ended.is_none() && !explanation.is_empty() => {
                 write!(f, ". {explanation}")
@@ -221,69 +221,46 @@ impl fmt::Display for Change {
 }
 
 impl Change {
-    fn fmt_figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn figures(&self) -> String {
         // The sentence is logged, and another program may have written the names.
-        let (context, ratio) = (escape_hidden(&self.context), self.ratio);
+        let (context, kind) = (escape_hidden(&self.context), self.kind);
         let instance = self.instance.as_deref().map(escape_hidden);
         let is_of_queue = *self.context == *QUEUED;
         if self.ended.is_some() {
-            if is_of_queue {
-                return write!(f, "requests wait in front of the service as before");
-            }
             let again = "is like the other instances again on";
-            return match (&instance, self.kind) {
-                (Some(instance), _) => write!(f, "{instance} {again} {context}"),
-                (None, ChangeKind::Surging) => write!(f, "{context} no longer surges"),
-                (None, kind) => write!(f, "{context} is no longer {kind}"),
+            return match instance {
+                _ if is_of_queue => "requests wait in front of the service as before".to_owned(),
+                Some(instance) => format!("{instance} {again} {context}"),
+                None if kind == ChangeKind::Surging => format!("{context} no longer surges"),
+                None => format!("{context} is no longer {kind}"),
             };
         }
         let (then, now) = (self.then, self.now);
-        let times = format!("{ratio:.2} times");
-        match self.kind {
+        let times = format!("{:.2} times", self.ratio);
+        match kind {
             ChangeKind::Slower | ChangeKind::Faster if is_of_queue => {
-                let waits = match self.kind {
-                    ChangeKind::Slower => "longer",
-                    _ => "less",
-                };
-                write!(
-                    f,
-                    "requests wait {waits} in front of the service: {times} as before"
-                )
+                let waits = ["longer", "less"][usize::from(kind == ChangeKind::Faster)];
+                format!("requests wait {waits} in front of the service: {times} as before")
             }
             ChangeKind::Slower if self.is_tail => {
-                write!(
-                    f,
-                    "the slowest tenth of {context} is slower: {times} as before"
-                )
+                format!("the slowest tenth of {context} is slower: {times} as before")
             }
             ChangeKind::Slower | ChangeKind::Faster => {
-                write!(f, "{context} is {}: {times} as before", self.kind)
+                format!("{context} is {kind}: {times} as before")
             }
             ChangeKind::Failing => {
-                let (then, now) = (100.0 * then, 100.0 * now);
-                write!(
-                    f,
-                    "{context} is failing: {now:.1} % of its requests are errors, {then:.1} % before"
-                )
+                let [then, now] = [then, now].map(|share| format!("{:.1} %", 100.0 * share));
+                format!("{context} is failing: {now} of its requests are errors, {then} before")
             }
             ChangeKind::Surging => {
-                write!(
-                    f,
-                    "{context} surges: {now:.0} requests per minute, {then:.0} before"
-                )
+                format!("{context} surges: {now:.0} requests per minute, {then:.0} before")
             }
             ChangeKind::Silent => {
-                write!(
-                    f,
-                    "{context} is silent: it had {then:.0} requests per minute"
-                )
+                format!("{context} is silent: it had {then:.0} requests per minute")
             }
             ChangeKind::Instance => {
                 let instance = instance.as_deref().unwrap_or("an instance");
-                write!(
-                    f,
-                    "{instance} is worse than the other instances on {context}: {times}"
-                )
+                format!("{instance} is worse than the other instances on {context}: {times}")
             }
         }
     }

@@ -76,14 +76,15 @@ const FEWEST_MINUTES: usize = 6;
 /// The approximate relative precision of a minute's value.
 const PRECISION: f64 = 1e-6;
 
-fn mean(minutes: &[Weighted]) -> Weighted {
+/// The sum of the weights, and the mean.
+pub(crate) fn mean(minutes: &[Weighted]) -> Weighted {
     let weights: f64 = minutes.iter().map(|(weight, _)| weight).sum();
     let sum: f64 = minutes.iter().map(|(weight, value)| weight * value).sum();
     (weights, if weights > 0.0 { sum / weights } else { 0.0 })
 }
 
 /// The sum of the squared differences from the mean.
-fn squares(minutes: &[Weighted]) -> f64 {
+pub(crate) fn squares(minutes: &[Weighted]) -> f64 {
     let (_, mean) = mean(minutes);
     let minutes = minutes.iter();
     let squares = minutes.map(|(weight, value)| weight * (value - mean).powi(2));
@@ -133,29 +134,5 @@ mod tests {
         assert!((fewer.from_traffic + 9.0).abs() < 1e-9, "{fewer:?}");
         let imprecise = Cost::new(Pace::new(10.0, 0.01), Pace::new(10.0, 1.04), 10.0);
         assert!((imprecise.from_code - 10.0).abs() < 1e-9, "{imprecise:?}");
-    }
-
-    #[test]
-    fn a_ratio_is_one_of_the_figures_or_bound_from_below() {
-        assert_eq!(ratio(0.5, 2.0, 9.0), 4.0);
-        assert_eq!(ratio(0.0, 2.0, 0.5), 4.0);
-        assert_eq!(ratio(0.0, 0.0, 0.0), 1.0);
-        assert_eq!(agreeing(1.5, 1.2, false), 1.5);
-        assert_eq!(agreeing(0.9, 1.2, false), 1.2);
-        assert_eq!(agreeing(0.9, 1.2, true), 0.9);
-        assert_eq!(agreeing(f64::NAN, f64::INFINITY, false), 1.0);
-    }
-
-    #[test]
-    fn a_mean_differs_when_its_minutes_do_not_explain_it() {
-        let minutes = |values: &[f64]| -> Vec<Weighted> {
-            values.iter().map(|value| (10.0, *value)).collect()
-        };
-        let before = minutes(&[1.0, 1.2, 0.8, 1.1, 0.9, 1.0]);
-        let then = mean(&before);
-        let differs = |since: &[f64]| differs(then, &before, &minutes(since), 0.0);
-        assert!(!differs(&[1.1, 1.3, 0.9]));
-        assert!(differs(&[2.1, 2.3, 1.9]));
-        assert!(!differs(&[9.0, 0.5, 0.5]) && !differs(&[]) && !differs(&[9.0]));
     }
 }

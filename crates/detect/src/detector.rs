@@ -4,15 +4,14 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::change::ChangeKind;
-use super::find::{self, Finder};
+use super::find;
 use super::history::{Tick, tick};
 use super::instances::InstanceDetector;
 use super::minute::all_id;
 pub use super::minute::{Cost, Coverage, InstanceMinute, Minute, Verdict, Watched};
 use super::page::Page;
 pub use super::state::DetectorState;
-use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes, hundredths};
-use super::verdict::OngoingAlarms;
+use super::state::{Alarm, Ended, SharedMinute, SharedMinutes, hundredths};
 use super::{all, failing, speed, traffic};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
@@ -30,15 +29,10 @@ const MAX_WATCHED: usize = 10;
 /// ended 10 minutes ago. After 70 minutes the detector is most sensitive.
 #[derive(Default)]
 pub struct Detector {
-    state: DetectorState,
-    pages: HashMap<RecordId, Page>,
+    pub(super) state: DetectorState,
+    pub(super) pages: HashMap<RecordId, Page>,
     instances: InstanceDetector,
     last: Option<Tick>,
-}
-
-/// The number of a context, which decides in which minutes its page's past is renewed.
-fn number(id: RecordId) -> u64 {
-    u64::from_be_bytes(id.to_bytes())
 }
 
 /// All pages except `<queue>`.
@@ -73,11 +67,9 @@ impl Detector {
     pub fn recall(&mut self, minute: &Minute<'_>) {
         self.instances.recall(minute.start, &minute.instances);
         let now = tick(minute.start);
-        if !self.add(now, minute) {
-            return;
-        }
+        let is_later = self.add(now, minute) && !minute.contexts.is_empty();
         let last = self.state.shared.last();
-        if last.is_none_or(|shared| shared.tick < now) && !minute.contexts.is_empty() {
+        if is_later && last.is_none_or(|shared| shared.tick < now) {
             self.state.shared.push(SharedMinute {
                 tick: now,
                 ..SharedMinute::default()
@@ -95,15 +87,11 @@ impl Detector {
         if is_later && !minute.contexts.is_empty() {
             self.share(now, minute);
             self.follow(now);
-            let finder = Finder {
-                pages: &mut self.pages,
-                state: &mut self.state,
-            };
-            finder.search(now);
+            self.search(now);
         }
         let mut verdicts = self.verdicts(now);
         let of_instances = self.instances.judge(minute.start, &minute.instances);
-        self.state.instances = self.instances.state().clone();
+        self.state.instances = self.instances.state.clone();
         self.state.sort();
         // A slowdown that one instance explains is reported only as a change of that instance.
         verdicts.retain(|verdict| {
@@ -119,11 +107,11 @@ impl Detector {
             return Vec::new();
         };
         let alone = find::are_alone(&self.pages);
-        let has_ongoing = |id: RecordId| self.state.has_ongoing(id, &AlarmKind::SPEED);
+        let has_ongoing = |id: RecordId| self.state.has_ongoing(id, &ChangeKind::SPEED);
         let pages = self.pages.iter().filter(|(id, _)| !has_ongoing(**id));
         let mut likely: Vec<_> = pages
             .filter_map(|(id, page)| {
-                let after = self.state.last_end(*id, &AlarmKind::SPEED);
+                let after = self.state.last_end(*id, &ChangeKind::SPEED);
                 let base = page.base.as_ref()?;
                 let shared = self.state.shared.of(*id);
                 let alone = alone || *id == queue();
@@ -193,30 +181,29 @@ impl Detector {
         let oldest = now - super::history::STORED + 1;
         self.pages.retain(|_, page| {
             page.history.prune(oldest);
-            !page.history.is_empty()
+            !page.history.minutes.is_empty()
         });
         true
     }
 
     /// Renews the pasts that are due, and scores the minute.
     fn refresh(&mut self, now: Tick) {
-        let mut pages = std::mem::take(&mut self.pages);
-        for (id, page) in &mut pages {
-            let alarms = self.state.ongoing(*id, &AlarmKind::SPEED);
+        for (id, page) in &mut self.pages {
+            let alarms = self.state.ongoing(*id, &ChangeKind::SPEED);
             match alarms.max_by_key(|alarm| alarm.since) {
                 Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
                 None => {
-                    let excluded = self.state.excluded(*id, &AlarmKind::SPEED, now);
-                    let ended = self.state.ended(*id, &AlarmKind::SPEED).next_back();
+                    let excluded = self.state.excluded(*id, &ChangeKind::SPEED, now);
+                    let ended = self.state.ended(*id, &ChangeKind::SPEED).next_back();
                     let before = ended.map(|ended| (ended.to, &ended.past));
                     let shared = self.state.shared.of(*id);
-                    page.renew(number(*id), now, &shared, &excluded, before);
+                    let number = u64::from_be_bytes(id.to_bytes());
+                    page.renew(number, now, &shared, &excluded, before);
                 }
             }
             page.score_last(now);
         }
-        self.pages = pages;
     }
 
     /// Estimates the level and the traffic that all pages share in the minute.
@@ -287,52 +274,48 @@ impl Detector {
         if alarm.context == all_id() {
             let then = alarm.past.level as f64 * 1e-6;
             return match alarm.kind {
-                AlarmKind::Silent => shared.last().is_some_and(|last| last.traffic > -1_000_000),
+                ChangeKind::Silent => shared.last().is_some_and(|last| last.traffic > -1_000_000),
                 _ => all::is_over(shared, then, effect),
             };
         }
         let Some(page) = self.pages.get(&alarm.context) else {
             // A page without requests is removed after a while. Only its alarm of silence then continues.
-            return alarm.kind != AlarmKind::Silent;
+            return alarm.kind != ChangeKind::Silent;
         };
         let seen = page.history.last().map_or(alarm.since, |last| last.tick);
-        if alarm.kind != AlarmKind::Silent && shared.judged_after(seen) > UNSEEN {
+        if alarm.kind != ChangeKind::Silent && shared.judged_after(seen) > UNSEEN {
             return true;
         }
         match alarm.kind {
-            AlarmKind::Slower | AlarmKind::Faster => {
+            ChangeKind::Slower | ChangeKind::Faster => {
                 let Some(base) = page.base.as_ref().filter(|_| seen == now) else {
                     return false;
                 };
                 let shared = shared.of(alarm.context);
-                let progress = speed::follow(base, &shared, alarm.score, alarm.since, effect);
-                alarm.strength = alarm.strength.max(hundredths(progress.strength));
-                progress.is_over
+                let (is_over, strength) =
+                    speed::follow(base, &shared, alarm.score, alarm.since, effect);
+                alarm.strength = alarm.strength.max(hundredths(strength));
+                is_over
             }
-            AlarmKind::Surging => {
+            ChangeKind::Surging => {
                 let counts = traffic::recent(&page.history, shared, 3);
                 traffic::surge_is_over(&counts, alarm.past.rate(), effect)
             }
-            AlarmKind::Silent => {
+            ChangeKind::Silent | ChangeKind::Instance => {
                 let counts = traffic::recent(&page.history, shared, 2);
                 counts.iter().map(|(_, count)| count).sum::<f64>()
                     >= (0.3 * alarm.past.rate()).max(1.0)
             }
-            AlarmKind::Failing => {
+            ChangeKind::Failing => {
                 failing::is_over(&page.history, now, alarm.past.error_share(), effect)
             }
         }
     }
 
     fn verdicts(&self, now: Tick) -> Vec<Verdict> {
-        let ongoing = OngoingAlarms {
-            state: &self.state,
-            pages: &self.pages,
-            now,
-        };
         let alarms = self.state.alarms.iter();
         let alarms = alarms.filter(|alarm| self.state.is_reported(alarm, now));
-        let mut verdicts: Vec<_> = alarms.map(|alarm| ongoing.verdict(alarm)).collect();
+        let mut verdicts: Vec<_> = alarms.map(|alarm| self.verdict(alarm, now)).collect();
         verdicts.order_by_key(|verdict| (verdict.context, verdict.kind as u8));
         verdicts
     }

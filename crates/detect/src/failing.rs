@@ -11,28 +11,24 @@ use tower_pulse_model::order::InOrder;
 
 /// The numbers of errors and of requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Share {
-    pub(crate) errors: f64,
-    pub(crate) requests: f64,
+struct Share {
+    errors: f64,
+    requests: f64,
 }
 
 impl Share {
-    fn of<'a>(minutes: impl IntoIterator<Item = &'a PageMinute>) -> Self {
+    fn of(minutes: &[&PageMinute]) -> Self {
         let mut share = Self::default();
-        minutes.into_iter().for_each(|minute| share.add(minute));
+        minutes.iter().for_each(|minute| share.add(minute));
         share
     }
 
     fn add(&mut self, minute: &PageMinute) {
-        self.count(f64::from(minute.errors), f64::from(minute.requests));
+        self.errors += f64::from(minute.errors);
+        self.requests += f64::from(minute.requests);
     }
 
-    pub(crate) fn count(&mut self, errors: f64, requests: f64) {
-        self.errors += errors;
-        self.requests += requests;
-    }
-
-    pub(crate) fn share(self) -> f64 {
+    fn share(self) -> f64 {
         self.errors / self.requests.max(1.0)
     }
 
@@ -76,7 +72,7 @@ pub(crate) fn search(
     after: Tick,
     excluded: &[Span],
 ) -> Option<Increase> {
-    let minutes = history.minutes();
+    let minutes = &history.minutes;
     let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors at present, and need no test.
     let mut lately = minutes.iter().rev().take(3);
@@ -85,17 +81,14 @@ pub(crate) fn search(
     }
     let quiet = minutes.iter();
     let quiet = quiet.filter(|minute| !is_in(excluded, minute.tick));
-    let until = |ends: Tick| {
-        quiet
-            .clone()
-            .filter(move |minute| minute.tick <= now - ends)
-    };
-    let ends = match until(PAST_ENDS).count() {
+    let quiet: Vec<_> = quiet.collect();
+    let until = |ends: Tick| &quiet[..quiet.partition_point(|minute| minute.tick <= now - ends)];
+    let ends = match until(PAST_ENDS).len() {
         30.. => PAST_ENDS,
         _ => YOUNG_PAST_ENDS,
     };
     let past = Share::of(until(ends));
-    if until(ends).count() < FEWEST_MINUTES as usize || past.requests < FEWEST_REQUESTS as f64 {
+    if until(ends).len() < FEWEST_MINUTES as usize || past.requests < FEWEST_REQUESTS as f64 {
         return None;
     }
     let usual = past.share();
@@ -135,22 +128,17 @@ pub(crate) fn search(
         }
     }
     let mut best = best?;
-    let since = |tick: Tick| {
-        recent
-            .iter()
-            .copied()
-            .filter(move |minute| minute.tick >= tick)
-    };
+    let since = |tick: Tick| &recent[..recent.partition_point(|minute| minute.tick >= tick)];
     let between = (usual + Share::of(since(best.since)).share()) / 2.0;
     best.since = turning_point(recent.iter().map(|minute| {
         let expected = between * f64::from(minute.requests);
         (minute.tick, f64::from(minute.errors) - expected)
     }));
-    (since(best.since).count() >= MIN_MINUTES).then_some(best)
+    (since(best.since).len() >= MIN_MINUTES).then_some(best)
 }
 
 /// Twice the logarithm of the likelihood ratio between two separate shares and one common share.
-pub(crate) fn deviance(a: Share, b: Share) -> f64 {
+fn deviance(a: Share, b: Share) -> f64 {
     let common = (a.errors + b.errors) / (a.requests + b.requests).max(1.0);
     2.0 * (a.likelihood(a.share()) + b.likelihood(b.share())
         - a.likelihood(common)
@@ -158,22 +146,20 @@ pub(crate) fn deviance(a: Share, b: Share) -> f64 {
 }
 
 /// Whether the errors continue, and whether the increase also shows without the two worst minutes. Both are judged by
-/// the likelihood ratio between the share since the change and the usual share.
+/// the likelihood ratio between the share since the change and the usual share. There are at least [`MIN_MINUTES`].
 fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;
     let mut order = recent.to_vec();
     order.order_by_key(|minute| minute.errors);
-    let without_worst = &order[..order.len() - 2.min(order.len() - 1)];
-    let last = recent.iter().copied().take(2);
-    evidence(Share::of(last)) > 0.0
-        && evidence(Share::of(without_worst.iter().copied())) >= EVIDENCE
+    let without_worst = &order[..order.len() - 2];
+    evidence(Share::of(&recent[..2])) > 0.0 && evidence(Share::of(without_worst)) >= EVIDENCE
 }
 
 /// Whether an increase from `then` to `now` has ended.
 pub(crate) fn is_over(history: &History, now_tick: Tick, then: f64, now: f64) -> bool {
     let mut last = Share::default();
-    for minute in history.minutes().iter().rev().take(12) {
+    for minute in history.minutes.iter().rev().take(12) {
         let enough = last.requests * now >= 12.0;
         if minute.tick < now_tick - 2 && enough {
             break;

@@ -3,14 +3,15 @@
 
 use std::collections::HashMap;
 
-use super::detector::pages_of;
+use super::change::ChangeKind;
+use super::detector::{Detector, pages_of};
 use super::figures::median;
 use super::history::Tick;
 use super::minute::all_id;
 use super::page::Page;
 use super::past::find_changed_past;
 use super::reference::Past;
-use super::state::{Alarm, AlarmKind, DetectorState};
+use super::state::Alarm;
 use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
 use super::{all, failing, speed, step};
@@ -20,7 +21,7 @@ use tower_pulse_model::timer_sums::queue;
 
 /// Standard deviations that a page needs to count as changed together with others.
 const CROWD: f64 = 3.0;
-/// A change this many times as large as the median change of its [crowd](Finder::crowd) is reported separately.
+/// A change this many times as large as the median change of its [crowd](Detector::crowd) is reported separately.
 const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
@@ -34,34 +35,28 @@ pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
     compared.count() < all::FEWEST_PAGES
 }
 
-/// The pages to search, and the state to which the alarms are added.
-pub(crate) struct Finder<'a> {
-    pub(crate) pages: &'a mut HashMap<RecordId, Page>,
-    pub(crate) state: &'a mut DetectorState,
-}
-
-impl Finder<'_> {
+impl Detector {
     /// Opens the new alarms of minute `now`.
-    pub(crate) fn search(mut self, now: Tick) {
-        let alone = are_alone(self.pages);
+    pub(super) fn search(&mut self, now: Tick) {
+        let alone = are_alone(&self.pages);
         self.step(now);
         let mut begun = Vec::new();
         let mut silent = Vec::new();
         let mut steady = 0;
         let queue = queue();
-        for (id, page) in &*self.pages {
-            let state = &*self.state;
+        for (id, page) in &self.pages {
+            let state = &self.state;
             let seen = page.history.last().is_some_and(|last| last.tick == now);
-            let has_ongoing = |kinds: &[AlarmKind]| state.has_ongoing(*id, kinds);
+            let has_ongoing = |kinds: &[ChangeKind]| state.has_ongoing(*id, kinds);
             if let Some(base) = &page.base
                 && seen
-                && !has_ongoing(&AlarmKind::SPEED)
+                && !has_ongoing(&ChangeKind::SPEED)
             {
                 let (shared, after) =
-                    (state.shared.of(*id), state.last_end(*id, &AlarmKind::SPEED));
+                    (state.shared.of(*id), state.last_end(*id, &ChangeKind::SPEED));
                 let found = speed::search(base, &shared, now, after, alone || *id == queue);
                 begun.extend(found.map(|found| {
-                    let subject = (*id, AlarmKind::of_speed(found.faster));
+                    let subject = (*id, ChangeKind::of_speed(found.effect < 0.0));
                     let (times, size) = ((found.since, now), (found.strength, found.effect));
                     Alarm {
                         score: found.score,
@@ -73,7 +68,7 @@ impl Finder<'_> {
             if *id == queue {
                 continue;
             }
-            let excluded = state.excluded(*id, &[AlarmKind::Surging, AlarmKind::Silent], now);
+            let excluded = state.excluded(*id, &[ChangeKind::Surging, ChangeKind::Silent], now);
             let traffic = Traffic::of(&page.history, &state.shared, now, &excluded);
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
@@ -90,19 +85,19 @@ impl Finder<'_> {
                     let size = (change.strength, change.now);
                     Alarm::new((*id, kind), (change.since, now), size, past)
                 };
-                if seen && !has_ongoing(&[AlarmKind::Surging]) {
-                    let after = state.last_end(*id, &[AlarmKind::Surging]);
+                if seen && !has_ongoing(&[ChangeKind::Surging]) {
+                    let after = state.last_end(*id, &[ChangeKind::Surging]);
                     let surge = traffic::surge(&traffic, &state.shared, after);
-                    begun.extend(surge.map(|surge| alarm(AlarmKind::Surging, surge)));
+                    begun.extend(surge.map(|surge| alarm(ChangeKind::Surging, surge)));
                 }
-                if !seen && !has_ongoing(&[AlarmKind::Silent]) {
+                if !seen && !has_ongoing(&[ChangeKind::Silent]) {
                     let silence = traffic::silence(&traffic);
-                    silent.extend(silence.map(|silence| alarm(AlarmKind::Silent, silence)));
+                    silent.extend(silence.map(|silence| alarm(ChangeKind::Silent, silence)));
                 }
             }
-            if seen && !has_ongoing(&[AlarmKind::Failing]) {
-                let excluded = state.excluded(*id, &[AlarmKind::Failing], now);
-                let after = state.last_end(*id, &[AlarmKind::Failing]);
+            if seen && !has_ongoing(&[ChangeKind::Failing]) {
+                let excluded = state.excluded(*id, &[ChangeKind::Failing], now);
+                let after = state.last_end(*id, &[ChangeKind::Failing]);
                 let failing = failing::search(&page.history, now, after, &excluded);
                 begun.extend(failing.map(|failing| {
                     let sums = Sums::of(&page.history, failing.since, now + 1);
@@ -111,7 +106,7 @@ impl Finder<'_> {
                         errors: (failing.then * before.requests as f64).round() as u64,
                         ..before.past()
                     };
-                    let (subject, times) = ((*id, AlarmKind::Failing), (failing.since, now));
+                    let (subject, times) = ((*id, ChangeKind::Failing), (failing.since, now));
                     Alarm::new(subject, times, (failing.strength, sums.error_share()), past)
                 }));
             }
@@ -122,7 +117,7 @@ impl Finder<'_> {
     /// Opens the alarms of further steps of pages that are slower already.
     fn step(&mut self, now: Tick) {
         let alarms = self.state.alarms.iter();
-        let slower = alarms.filter(|alarm| alarm.kind == AlarmKind::Slower);
+        let slower = alarms.filter(|alarm| alarm.kind == ChangeKind::Slower);
         let mut steps = Vec::new();
         for alarm in slower.filter(|alarm| !self.state.is_covered(alarm)) {
             let shared = self.state.shared.of(alarm.context);
@@ -145,7 +140,7 @@ impl Finder<'_> {
             let shared = self.state.shared.of(context);
             let effect =
                 (page.base.as_ref()).map_or(0.0, |base| speed::effect_since(base, &shared, since));
-            let (subject, size) = ((context, AlarmKind::Slower), (strength, effect));
+            let (subject, size) = ((context, ChangeKind::Slower), (strength, effect));
             let alarm = Alarm::new(subject, (since, now), size, past);
             self.state.alarms.push(alarm);
         }
@@ -157,7 +152,7 @@ impl Finder<'_> {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         begun.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
-            let may_pass = alarm.kind.is_speed() || alarm.kind == AlarmKind::Failing;
+            let may_pass = alarm.kind.is_speed() || alarm.kind == ChangeKind::Failing;
             if !may_pass || lasts {
                 return true;
             }
@@ -167,10 +162,10 @@ impl Finder<'_> {
             !self.is_of_crowd(alarm, crowd)
         });
         let silences = self.state.alarms.iter();
-        let silences = silences.filter(|alarm| alarm.kind == AlarmKind::Silent);
+        let silences = silences.filter(|alarm| alarm.kind == ChangeKind::Silent);
         if silent.len() < 2 || 2 * (silent.len() + silences.count()) < steady {
             begun.extend(silent);
-        } else if !self.state.has_ongoing(all_id(), &[AlarmKind::Silent]) {
+        } else if !self.state.has_ongoing(all_id(), &[ChangeKind::Silent]) {
             let first = silent.into_iter().min_by_key(|alarm| alarm.since);
             begun.extend(first.map(|alarm| Alarm {
                 context: all_id(),
@@ -179,17 +174,17 @@ impl Finder<'_> {
             }));
         }
         if let Some(level) = all::search(&self.state.shared, now)
-            && !self.state.has_ongoing(all_id(), &AlarmKind::SPEED)
+            && !self.state.has_ongoing(all_id(), &ChangeKind::SPEED)
         {
             let past = Past {
                 level: (level.then * 1e6) as i64,
                 ..self.past_of_all(level.since)
             };
-            let subject = (all_id(), AlarmKind::of_speed(level.effect < 0.0));
+            let subject = (all_id(), ChangeKind::of_speed(level.effect < 0.0));
             let (times, size) = ((level.since, now), (level.strength, level.effect));
             begun.push(Alarm::new(subject, times, size, past));
         }
-        begun.order_by_key(|alarm| (alarm.context, alarm.kind));
+        begun.order_by_key(|alarm| (alarm.context, alarm.kind as u8));
         for alarm in begun {
             if let Some(page) = self.pages.get_mut(&alarm.context)
                 && alarm.kind.is_speed()
@@ -203,7 +198,7 @@ impl Finder<'_> {
     /// The median change of the pages that changed together in this minute (a crowd), as a logarithm of time; 0 if
     /// there is no crowd. A crowd may have a passing cause, such as a deploy, a batch job or a slow database.
     fn crowd(&self, since: Tick) -> f64 {
-        let bases = pages_of(self.pages).filter_map(|(_, page)| page.base.as_ref());
+        let bases = pages_of(&self.pages).filter_map(|(_, page)| page.base.as_ref());
         let (mut all, mut sizes) = (0, Vec::new());
         for base in bases {
             all += 1;

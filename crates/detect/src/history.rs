@@ -61,7 +61,7 @@ pub(crate) struct PageMinute {
 /// The last minutes of a page, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    minutes: VecDeque<PageMinute>,
+    pub(crate) minutes: VecDeque<PageMinute>,
     packed: Vec<u8>,
 }
 
@@ -106,14 +106,6 @@ impl History {
         if self.packed.capacity() > 2 * self.packed.len() + 256 {
             self.packed.shrink_to(self.packed.len() + 128);
         }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.minutes.is_empty()
-    }
-
-    pub(crate) fn minutes(&self) -> &VecDeque<PageMinute> {
-        &self.minutes
     }
 
     pub(crate) fn last(&self) -> Option<&PageMinute> {

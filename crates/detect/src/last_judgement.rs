@@ -19,14 +19,3 @@ packed! {
         pub watched: Vec<(std::sync::Arc<str>, Watched)>,
     }
 }
-
-packed!(Watched {
-    since,
-    ratio,
-    is_tail
-});
-packed!(Coverage {
-    contexts,
-    compared,
-    gaps
-});

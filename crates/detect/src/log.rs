@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use tower_pulse_model::order::InOrder;
 
-use super::change::{Change, ChangeKind};
+use super::change::Change;
 use super::minute::Verdict;
 use tower_pulse_model::context::fnv1a;
 
@@ -53,17 +53,14 @@ impl Log {
 
     /// Whether a change with the kind and subject of a verdict is ongoing.
     pub fn has_ongoing(&self, context: &str, verdict: &Verdict) -> bool {
-        let mut ongoing = self.changes.iter().filter(|c| c.ended.is_none());
-        ongoing.any(|change| is_about(change, verdict.kind, context, verdict.instance.as_deref()))
+        let mut changes = self.changes.iter();
+        changes.any(|change| is_ongoing(change, context, verdict))
     }
 
     /// The ongoing change for a verdict. A verdict that begins after the change's detection is another step.
     fn ongoing(&mut self, context: &str, verdict: &Verdict) -> Option<&mut Change> {
-        let mut ongoing = self.changes.iter_mut().filter(|c| c.ended.is_none());
-        ongoing.find(|change| {
-            is_about(change, verdict.kind, context, verdict.instance.as_deref())
-                && verdict.since < change.detected
-        })
+        let mut changes = self.changes.iter_mut();
+        changes.find(|of| is_ongoing(of, context, verdict) && verdict.since < of.detected)
     }
 
     /// Applies the verdicts ongoing at `end`, the end of a minute in Unix seconds. A change without a verdict ends.
@@ -101,18 +98,18 @@ impl Log {
         while self.changes.len() > MAX_CHANGES {
             let changes = self.changes.iter().enumerate();
             let oldest = changes.min_by_key(|(_, c)| (c.ended.unwrap_or(i64::MAX), c.detected));
-            let Some((at, _)) = oldest else {
-                break;
-            };
-            difference.removed.push(self.changes.remove(at).id);
+            if let Some((at, _)) = oldest {
+                difference.removed.push(self.changes.remove(at).id);
+            }
         }
         difference
     }
 }
 
-/// Whether a change has this kind and subject.
-fn is_about(change: &Change, kind: ChangeKind, context: &str, instance: Option<&str>) -> bool {
-    change.kind == kind && *change.context == *context && change.instance.as_deref() == instance
+/// Whether a change is ongoing, and has the kind and subject of a verdict.
+fn is_ongoing(change: &Change, context: &str, verdict: &Verdict) -> bool {
+    let is_same = change.kind == verdict.kind && change.instance == verdict.instance;
+    change.ended.is_none() && is_same && *change.context == *context
 }
 
 /// The change of a new verdict, without the details that come from the store.
@@ -167,6 +164,7 @@ fn update(change: &mut Change, verdict: &Verdict) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::change::ChangeKind;
     use crate::minute::Cost;
     use tower_pulse_model::context::{Kind, RecordId};
 

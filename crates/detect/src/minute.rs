@@ -6,6 +6,7 @@ use super::change::ChangeKind;
 pub use super::cost::Cost;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, Kind};
+use tower_pulse_model::pack::packed;
 use tower_pulse_model::records::RecordId;
 
 /// The sums of all contexts in one minute. Contexts without requests are absent.
@@ -65,30 +66,32 @@ pub struct Verdict {
     pub mean_now: f64,
 }
 
-/// A context that is likely slower, but not certainly. The detector reports no change for it.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Watched {
-    /// The start of the first minute that is different, in Unix seconds.
-    pub since: i64,
-    /// How many times as long the successful responses take.
-    pub ratio: f64,
-    /// Only the slowest tenth of the responses is slower; `ratio` is about that tenth.
-    pub is_tail: bool,
-}
+packed! {
+    /// A context that is likely slower, but not certainly. The detector reports no change for it.
+    #[derive(Clone, Debug, PartialEq)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+    #[non_exhaustive]
+    pub struct Watched {
+        /// The start of the first minute that is different, in Unix seconds.
+        pub since: i64,
+        /// How many times as long the successful responses take.
+        pub ratio: f64,
+        /// Only the slowest tenth of the responses is slower; `ratio` is about that tenth.
+        pub is_tail: bool,
+    }
 
-/// How much of the traffic a detector can compare.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Coverage {
-    /// Contexts with requests in the last hour.
-    pub contexts: usize,
-    /// Contexts with enough requests, for long enough, to be compared with their past.
-    pub compared: usize,
-    /// Minutes of the last hour without a request.
-    pub gaps: usize,
+    /// How much of the traffic a detector can compare.
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+    #[non_exhaustive]
+    pub struct Coverage {
+        /// Contexts with requests in the last hour.
+        pub contexts: usize,
+        /// Contexts with enough requests, for long enough, to be compared with their past.
+        pub compared: usize,
+        /// Minutes of the last hour without a request.
+        pub gaps: usize,
+    }
 }
 
 /// The id of all contexts together.

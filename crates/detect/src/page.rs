@@ -30,12 +30,6 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The last minute up to `now` in which the past of this page is renewed. Pages take turns.
-    fn epoch(number: u64, now: Tick) -> Tick {
-        let phase = (number % RENEWED as u64) as Tick;
-        now - (now - phase).rem_euclid(RENEWED)
-    }
-
     /// Renews the baseline, if a new epoch has begun. The minutes in `excluded` are not part of a past. `before` is the
     /// end of the last alarm that has ended, and the past that the alarm was compared with. That past is used again if
     /// no other is found and the alarm ended within the stored minutes.
@@ -47,7 +41,9 @@ impl Page {
         excluded: &[Span],
         before: Option<(Tick, &Past)>,
     ) {
-        let epoch = Self::epoch(number, now);
+        // The last minute up to `now` in which the past of this page is renewed. Pages take turns.
+        let phase = (number % RENEWED as u64) as Tick;
+        let epoch = now - (now - phase).rem_euclid(RENEWED);
         let current = self.base.as_ref().map(|base| base.epoch).or(self.missing);
         if current == Some(epoch) {
             return;

@@ -168,7 +168,7 @@ impl<'a> Search<'a> {
             let shift = self.shared.level(minute.tick) - past.level as f64 * 1e-6;
             for (kind, residuals) in residuals.iter_mut().enumerate() {
                 let residual = f64::from(scored.scores[kind]) - reference.expected(kind, shift);
-                residuals.push((minute.tick, residual, reference.variance(kind) / count));
+                residuals.push((minute.tick, residual, reference.variance[kind] / count));
             }
         });
         residuals

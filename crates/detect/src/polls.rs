@@ -2,7 +2,7 @@
 
 use super::change::Suspect;
 use super::suspects::{MIN_REQUESTS, Sides};
-use super::words::duration;
+use super::words::{duration, instead};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::measures::Measure;
 
@@ -13,18 +13,17 @@ const MIN_SHARE: f64 = 0.5;
 /// the change. `is_delayed` says that the scheduling delay of an instance is high: a long poll may then have waited for
 /// a CPU. `is_brief` leaves out the figures, for a sentence that has those of a timer.
 pub fn computing_or_waiting(sides: &Sides, is_delayed: bool, is_brief: bool) -> Option<Suspect> {
-    let (then, now) = (PolledTime::of(&sides.then)?, PolledTime::of(&sides.now)?);
-    let (computing, waiting) = (now.computing - then.computing, now.waiting - then.waiting);
+    let (then, now) = (polled(&sides.then)?, polled(&sides.now)?);
+    let (computing, waiting) = (now.0 - then.0, now.1 - then.1);
     let change = computing + waiting;
     if change == 0.0 {
         return None;
     }
     let in_words = |longer: [&str; 2], then: f64, now: f64| {
         let word = longer[usize::from(change < 0.0)];
-        let (then, now) = (duration(then), duration(now));
         match is_brief {
             true => word.to_owned(),
-            false => format!("{word}, {now} a request instead of {then}"),
+            false => format!("{word}, {}", instead(now, " a request", then)),
         }
     };
     let share = computing / change;
@@ -35,10 +34,10 @@ pub fn computing_or_waiting(sides: &Sides, is_delayed: bool, is_brief: bool) -> 
             false => String::new(),
         };
         let longer = ["it computes longer", "it computes less"];
-        let text = in_words(longer, then.computing, now.computing);
+        let text = in_words(longer, then.0, now.0);
         return (!is_delayed).then(|| Suspect::Computing {
-            then: then.computing,
-            now: now.computing,
+            then: then.0,
+            now: now.0,
             share: share.min(1.0),
             longest,
             text: format!("{text}{of_longest}").into(),
@@ -46,36 +45,26 @@ pub fn computing_or_waiting(sides: &Sides, is_delayed: bool, is_brief: bool) -> 
     }
     let longer = ["it waits longer", "it waits less"];
     Some(Suspect::Waiting {
-        then: then.waiting,
-        now: now.waiting,
+        then: then.1,
+        now: now.1,
         share: (1.0 - share).min(1.0),
-        text: in_words(longer, then.waiting, now.waiting).into(),
+        text: in_words(longer, then.1, now.1).into(),
     })
 }
 
-/// The seconds of a request within its polls, and outside of them.
-struct PolledTime {
-    computing: f64,
-    waiting: f64,
-}
-
-impl PolledTime {
-    /// The means of the requests of a slice; `None` if there are too few requests, or no measured polls.
-    fn of(sums: &Aggregate) -> Option<Self> {
-        let seconds = |measure| sums.measures.get(measure) as f64 / 1e9;
-        let (computing, waiting) = (seconds(Measure::PollTime), seconds(Measure::Waited));
-        let whole = computing + waiting;
-        if sums.times.count < MIN_REQUESTS || whole == 0.0 {
-            return None;
-        }
-        // Requests that the application recorded itself have no polls, so the mean of all requests is divided in the
-        // ratio of the measured ones.
-        let mean = sums.times.sum as f64 / 1e9 / sums.times.count as f64;
-        Some(Self {
-            computing: mean * computing / whole,
-            waiting: mean * waiting / whole,
-        })
+/// The mean seconds of a request within its polls, and outside of them; `None` if there are too few requests, or no
+/// measured polls.
+fn polled(sums: &Aggregate) -> Option<(f64, f64)> {
+    let seconds = |measure| sums.measures.get(measure) as f64 / 1e9;
+    let (computing, waiting) = (seconds(Measure::PollTime), seconds(Measure::Waited));
+    let whole = computing + waiting;
+    if sums.times.count < MIN_REQUESTS || whole == 0.0 {
+        return None;
     }
+    // Requests that the application recorded itself have no polls, so the mean of all requests is divided in the ratio
+    // of the measured ones.
+    let mean = sums.times.sum as f64 / 1e9 / sums.times.count as f64;
+    Some((mean * computing / whole, mean * waiting / whole))
 }
 
 #[cfg(test)]

@@ -87,16 +87,16 @@ pub(crate) struct Reference {
     first: usize,
     scores: Vec<[f32; SCORES]>,
     /// The bucket up to which a censored request says nothing.
-    median: usize,
+    pub(crate) median: usize,
     /// The expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
     shifted: Vec<[f32; SCORES]>,
     /// The variance of the scores of one request.
-    variance: [f64; SCORES],
+    pub(crate) variance: [f64; SCORES],
     /// The third central moment of the scores of one request, divided by the variance.
-    skew: [f64; SCORES],
+    pub(crate) skew: [f64; SCORES],
     /// The share of the requests in the tail: a tenth or more, as the tail begins at the start of a bucket.
-    tail_share: f64,
-    count: f64,
+    pub(crate) tail_share: f64,
+    pub(crate) count: f64,
     /// The mean bucket of the requests.
     pub(crate) bucket: f64,
 }
@@ -258,11 +258,6 @@ impl Reference {
         self.scores[bucket.saturating_sub(self.first).min(last)]
     }
 
-    /// Whether a request that was censored in this bucket took longer than most.
-    pub(crate) fn is_late(&self, bucket: usize) -> bool {
-        bucket > self.median
-    }
-
     /// The expected score if all times are multiplied by `exp(shift)`.
     pub(crate) fn expected(&self, kind: usize, shift: f64) -> f64 {
         let at = (shift / WIDTH + FARTHEST as f64).clamp(0.0, (SHIFTS - 1) as f64);
@@ -294,26 +289,10 @@ impl Reference {
     pub(crate) fn slope(&self, kind: usize) -> f64 {
         let step = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
         let least = match kind {
-            TAIL => self.tail_share(),
+            TAIL => self.tail_share,
             _ => 1e-3,
         };
         (step / (2.0 * WIDTH)).max(least)
-    }
-
-    pub(crate) fn variance(&self, kind: usize) -> f64 {
-        self.variance[kind]
-    }
-
-    pub(crate) fn skew(&self, kind: usize) -> f64 {
-        self.skew[kind]
-    }
-
-    pub(crate) fn tail_share(&self) -> f64 {
-        self.tail_share.max(0.01)
-    }
-
-    pub(crate) fn count(&self) -> f64 {
-        self.count
     }
 }
 

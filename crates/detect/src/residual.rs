@@ -11,10 +11,9 @@ use super::state::SharedMinutes;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) score: usize,
-    pub(crate) faster: bool,
     /// The strength in standard deviations.
     pub(crate) strength: f64,
-    /// The change of the mean score.
+    /// The change of the mean score; negative if the page is faster.
     pub(crate) effect: f64,
     pub(crate) since: Tick,
 }
@@ -61,7 +60,7 @@ fn residual(scored: &Scored, base: &Baseline, shared: &SharedMinutes) -> Residua
     for kind in 0..SCORES {
         residual.scores[kind] =
             f64::from(scored.scores[kind]) - base.reference.expected(kind, shift);
-        residual.sampling[kind] = base.reference.variance(kind) / f64::from(scored.count);
+        residual.sampling[kind] = base.reference.variance[kind] / f64::from(scored.count);
         let (more, less) = (shift * (1.0 + LOADING), shift * (1.0 - LOADING));
         residual.answer[kind] =
             (base.reference.expected(kind, more) - base.reference.expected(kind, less)) / 2.0;
@@ -85,7 +84,7 @@ pub(crate) fn past_variance(base: &Baseline, kind: usize) -> f64 {
     let noise = base.past.noise[kind];
     let correlation = noise.correlation();
     let lasting = (1.0 + correlation) / (1.0 - correlation);
-    base.reference.variance(kind) / base.reference.count()
+    base.reference.variance[kind] / base.reference.count
         + noise.variance() * lasting / f64::from(base.past.minutes.max(1))
 }
 
@@ -93,6 +92,6 @@ pub(crate) fn past_variance(base: &Baseline, kind: usize) -> f64 {
 /// easily than a normal deviate, so the skewness is part of the variance, as in the deviance of a Poisson count or in
 /// Bernstein's inequality.
 pub(crate) fn strength(base: &Baseline, kind: usize, effect: f64, variance: f64, n: f64) -> f64 {
-    let skewed = effect * base.reference.skew(kind) / (3.0 * n.max(1.0));
+    let skewed = effect * base.reference.skew[kind] / (3.0 * n.max(1.0));
     effect.abs() / (variance + skewed.max(0.0)).sqrt()
 }

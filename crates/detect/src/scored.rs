@@ -18,7 +18,7 @@ pub(crate) fn score(tick: Tick, packed: PackedMinute<'_>, reference: &Reference)
     let mut sums = [0.0f64; SCORES];
     let (mut total, mut buckets) = (0.0f64, 0.0);
     packed.buckets(|bucket, count, censored| {
-        if censored && !reference.is_late(bucket) {
+        if censored && bucket <= reference.median {
             return;
         }
         total += f64::from(count);
@@ -36,41 +36,33 @@ pub(crate) fn score(tick: Tick, packed: PackedMinute<'_>, reference: &Reference)
 }
 
 /// The counts of successes and of censored requests, by bucket.
-pub(crate) struct Tally {
-    successes: Box<Counts>,
-    censored: Box<Counts>,
-}
+pub(crate) struct Tally([Box<Counts>; 2]);
 
 impl Tally {
     pub(crate) fn new() -> Self {
-        Self {
-            successes: Box::new([0; BUCKETS]),
-            censored: Box::new([0; BUCKETS]),
-        }
+        Self([(); 2].map(|()| Box::new([0; BUCKETS])))
     }
 
     pub(crate) fn add(&mut self, packed: PackedMinute<'_>) {
         packed.buckets(|bucket, count, censored| {
-            let side = match censored {
-                true => &mut self.censored,
-                false => &mut self.successes,
-            };
-            side[bucket] = side[bucket].saturating_add(count);
+            let sum = &mut self.0[usize::from(censored)][bucket];
+            *sum = sum.saturating_add(count);
         });
     }
 
     /// Adds the censored requests above the median to the successes. The whole request would have taken at least the
     /// recorded time, which says nothing below the median.
-    pub(crate) fn finish(mut self) -> Box<Counts> {
-        let half = self.successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;
+    pub(crate) fn finish(self) -> Box<Counts> {
+        let [mut successes, censored] = self.0;
+        let half = successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;
         let mut below = 0;
-        for (mine, censored) in self.successes.iter_mut().zip(self.censored.iter()) {
+        for (mine, censored) in successes.iter_mut().zip(censored.iter()) {
             below += u64::from(*mine);
             if below > half {
                 *mine = mine.saturating_add(*censored);
             }
         }
-        self.successes
+        successes
     }
 }
 
@@ -92,9 +84,9 @@ mod tests {
     #[test]
     fn a_request_that_was_cut_off_above_the_median_counts_as_a_success() {
         let mut tally = Tally::new();
-        (tally.successes[20], tally.successes[40]) = (10, 10);
+        (tally.0[0][20], tally.0[0][40]) = (10, 10);
         for bucket in [10, 20, 30, 40, 50] {
-            tally.censored[bucket] = 5;
+            tally.0[1][bucket] = 5;
         }
         let counts = tally.finish();
         let counted = [10, 20, 30, 40, 50].map(|bucket| counts[bucket]);

@@ -24,12 +24,11 @@ pub struct Versions {
 #[derive(Clone, Debug, Default)]
 struct Sides {
     minutes: usize,
-    new: Aggregate,
-    old: Aggregate,
+    /// The sums of the other versions, and those of the new one.
+    sums: [Aggregate; 2],
 }
 
 /// A new version compared with the others, in the same minutes.
-#[cfg_attr(test, derive(PartialEq))]
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -46,7 +45,6 @@ pub struct SideBySide {
 }
 
 /// The figures of a version.
-#[cfg_attr(test, derive(PartialEq))]
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -82,44 +80,39 @@ impl Side {
 impl Versions {
     /// Approximate bytes in memory.
     pub fn bytes(&self) -> usize {
-        let sides = self.contexts.values();
-        let bytes = sides.map(|sides| sides.new.bytes() + sides.old.bytes());
-        bytes.sum()
+        let sums = self.contexts.values().flat_map(|sides| &sides.sums);
+        sums.map(Aggregate::bytes).sum()
     }
 
     /// Adds a minute of the `new` version and of each of the others.
     pub fn add_minute(&mut self, new: &str, versions: &[(Arc<str>, Vec<ReportedContext>)]) {
-        let mut minute: HashMap<RecordId, (Aggregate, Aggregate)> = HashMap::new();
+        let mut minute: HashMap<RecordId, [Aggregate; 2]> = HashMap::new();
         for (version, records) in versions {
             for (id, sums) in records {
-                let (new_sums, old_sums) = minute.entry(*id).or_default();
-                let side = if **version == *new {
-                    new_sums
-                } else {
-                    old_sums
-                };
-                side.merge(sums);
+                let of_both = minute.entry(*id).or_default();
+                of_both[usize::from(**version == *new)].merge(sums);
             }
         }
-        for (id, (new, old)) in minute {
-            if new.times.count > 0 && old.times.count > 0 {
+        for (id, of_both) in minute {
+            if of_both.iter().all(|sums| sums.times.count > 0) {
                 let sides = self.contexts.entry(id).or_default();
                 sides.minutes += 1;
-                sides.new.merge(&new);
-                sides.old.merge(&old);
+                for (sums, added) in sides.sums.iter_mut().zip(&of_both) {
+                    sums.merge(added);
+                }
             }
         }
     }
 
     /// Compares the versions on a context. `None` if they never had requests of it in the same minute.
     pub fn compare(&self, id: RecordId) -> Option<SideBySide> {
-        let sides = self.contexts.get(&id)?;
-        let (new, old) = (Side::new(&sides.new), Side::new(&sides.old));
+        let Sides { minutes, sums } = self.contexts.get(&id)?;
+        let [old, new] = sums.each_ref().map(Side::new);
         let is_enough = |sums: &Aggregate| sums.successes().count() >= MIN_RESPONSES;
         let ratio = new.mean.zip(old.mean).map(|(new, old)| new / old);
         Some(SideBySide {
-            minutes: sides.minutes,
-            ratio: ratio.filter(|_| is_enough(&sides.new) && is_enough(&sides.old)),
+            minutes: *minutes,
+            ratio: ratio.filter(|_| sums.iter().all(is_enough)),
             new,
             old,
         })
@@ -156,7 +149,8 @@ mod tests {
         assert_eq!((both.minutes, both.new.count, both.old.count), (2, 21, 34));
         let ratio = both.ratio.expect("there are enough");
         assert!((ratio / 2.0 - 1.0).abs() < 0.03, "{ratio}");
-        assert_eq!(versions.compare(RecordId::new(Kind::Http, "GET /a")), None);
+        let other = RecordId::new(Kind::Http, "GET /a");
+        assert!(versions.compare(other).is_none());
     }
 
     #[test]

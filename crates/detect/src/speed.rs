@@ -89,7 +89,7 @@ pub(crate) fn effect_since(base: &Baseline, shared: &SharedMinutes, since: Tick)
 /// The size of an effect on the mean score, as a logarithm of time.
 pub(crate) fn log_size(base: &Baseline, kind: usize, effect: f64) -> f64 {
     match kind {
-        TAIL => effect / base.reference.tail_share(),
+        TAIL => effect / base.reference.tail_share,
         RANK => base.reference.shift_of(effect),
         MIX => (1.0 + 2.0 * base.reference.mixed_share(effect)).ln(),
         _ => effect / base.reference.slope(kind),
@@ -137,7 +137,6 @@ fn each_window(
             let variance = window.variance() + past[kind];
             let finding = Finding {
                 score: kind,
-                faster: effect < 0.0,
                 strength: strength(base, kind, effect, variance, count),
                 effect,
                 since: minute.tick,
@@ -177,7 +176,7 @@ pub(crate) fn search(
             _ => 0.0,
         };
         let bar = bar(length, alone, young) + mixed;
-        let least = if finding.faster { FASTER_BAR } else { 0.0 };
+        let least = if effect < 0.0 { FASTER_BAR } else { 0.0 };
         let over = finding.strength / bar.max(least);
         if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
             return;
@@ -252,25 +251,18 @@ fn is_large(base: &Baseline, kind: usize, effect: f64) -> bool {
     }
 }
 
-/// The remaining size of an earlier finding.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
-    pub(crate) is_over: bool,
-    /// The strength in standard deviations.
-    pub(crate) strength: f64,
-}
-
 /// A change is over once less than this part of it is left.
 const OVER: f64 = 0.45;
 
-/// Follows an ongoing change. `since` and `effect` are those of its finding.
+/// Follows an ongoing change: whether it is over, and its strength in standard deviations. `since` and `effect` are
+/// those of its finding.
 pub(crate) fn follow(
     base: &Baseline,
     shared: &SharedMinutes,
     kind: usize,
     since: Tick,
     effect: f64,
-) -> Progress {
+) -> (bool, f64) {
     let minutes: Vec<_> = residuals(base, shared, since).collect();
     let mut recent = Window::new(base.past.noise[kind]);
     let mut taken = 0;
@@ -293,10 +285,9 @@ pub(crate) fn follow(
     };
     let sign = effect.signum();
     let size = (sign * now).max(0.7 * effect.abs());
-    Progress {
-        is_over: taken >= 3 && sign * recent.mean() < OVER * size,
-        strength: size / (all.variance() + past_variance(base, kind)).sqrt(),
-    }
+    let is_over = taken >= 3 && sign * recent.mean() < OVER * size;
+    let strength = size / (all.variance() + past_variance(base, kind)).sqrt();
+    (is_over, strength)
 }
 
 /// The size of a page's change, from the minutes since it began.
@@ -344,7 +335,7 @@ pub(crate) fn level_of(base: &Baseline, now: Tick) -> Option<(f64, f64)> {
     let reference = &base.reference;
     let shift = reference.shift_of(f64::from(scored.scores[RANK]));
     let slope = reference.slope(RANK);
-    let sampling = reference.variance(RANK) / f64::from(scored.count) / (slope * slope);
+    let sampling = reference.variance[RANK] / f64::from(scored.count) / (slope * slope);
     let wobble = (base.past.noise[RANK].variance() / (slope * slope)).min(0.04);
     let level = base.past.level as f64 * 1e-6 + shift;
     Some((level, 1.0 / (sampling + wobble)))

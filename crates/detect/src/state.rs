@@ -10,23 +10,11 @@ use super::history::{STORED, Span, Tick};
 use super::instances::InstanceState;
 use super::reference::{Past, RANK};
 use tower_pulse_model::order::InOrder;
-use tower_pulse_model::pack::{packed, packed_enum};
+use tower_pulse_model::pack::packed;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
-/// The kinds of changes of a context: all except [`ChangeKind::Instance`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum AlarmKind {
-    Slower,
-    Faster,
-    Failing,
-    Surging,
-    Silent,
-}
-
-packed_enum!(AlarmKind { 0 => Slower, 1 => Faster, 2 => Failing, 3 => Surging, 4 => Silent });
-
-impl AlarmKind {
+impl ChangeKind {
     /// The kinds that are about times.
     pub(crate) const SPEED: [Self; 2] = [Self::Slower, Self::Faster];
 
@@ -39,24 +27,13 @@ impl AlarmKind {
     }
 }
 
-impl From<AlarmKind> for ChangeKind {
-    fn from(kind: AlarmKind) -> Self {
-        match kind {
-            AlarmKind::Slower => Self::Slower,
-            AlarmKind::Faster => Self::Faster,
-            AlarmKind::Failing => Self::Failing,
-            AlarmKind::Surging => Self::Surging,
-            AlarmKind::Silent => Self::Silent,
-        }
-    }
-}
-
 packed! {
     /// An ongoing change.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Alarm {
         pub(crate) context: RecordId,
-        pub(crate) kind: AlarmKind,
+        /// Any kind but [`ChangeKind::Instance`].
+        pub(crate) kind: ChangeKind,
         /// The first minute that is different.
         pub(crate) since: Tick,
         /// The minute in which the change was detected.
@@ -75,7 +52,7 @@ packed! {
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Ended {
         pub(crate) context: RecordId,
-        pub(crate) kind: AlarmKind,
+        pub(crate) kind: ChangeKind,
         pub(crate) from: Tick,
         /// The last minute.
         pub(crate) to: Tick,
@@ -106,7 +83,7 @@ impl SharedMinute {
 impl Alarm {
     /// An alarm that is detected in minute `now`, with its strength in standard deviations.
     pub(crate) fn new(
-        (context, kind): (RecordId, AlarmKind),
+        (context, kind): (RecordId, ChangeKind),
         (since, now): (Tick, Tick),
         (strength, effect): (f64, f64),
         past: Past,
@@ -214,13 +191,13 @@ impl DetectorState {
     pub(crate) fn ongoing(
         &self,
         id: RecordId,
-        kinds: &[AlarmKind],
+        kinds: &[ChangeKind],
     ) -> impl Iterator<Item = &Alarm> {
         let alarms = self.alarms.iter();
         alarms.filter(move |alarm| alarm.context == id && kinds.contains(&alarm.kind))
     }
 
-    pub(crate) fn has_ongoing(&self, id: RecordId, kinds: &[AlarmKind]) -> bool {
+    pub(crate) fn has_ongoing(&self, id: RecordId, kinds: &[ChangeKind]) -> bool {
         self.ongoing(id, kinds).next().is_some()
     }
 
@@ -228,7 +205,7 @@ impl DetectorState {
     pub(crate) fn ended(
         &self,
         id: RecordId,
-        kinds: &[AlarmKind],
+        kinds: &[ChangeKind],
     ) -> impl DoubleEndedIterator<Item = &Ended> {
         let ended = self.ended.iter();
         ended.filter(move |ended| ended.context == id && kinds.contains(&ended.kind))
@@ -244,28 +221,28 @@ impl DetectorState {
 
     /// Whether a further step of the same page is ongoing.
     pub(crate) fn is_covered(&self, alarm: &Alarm) -> bool {
-        let mut others = self.ongoing(alarm.context, &[AlarmKind::Slower]);
-        alarm.kind == AlarmKind::Slower && others.any(|other| other.since > alarm.since)
+        let mut others = self.ongoing(alarm.context, &[ChangeKind::Slower]);
+        alarm.kind == ChangeKind::Slower && others.any(|other| other.since > alarm.since)
     }
 
     /// Sorts alarms: by their detection or end, then by context.
     pub(crate) fn sort(&mut self) {
         self.alarms
-            .order_by_key(|alarm| (alarm.detected, alarm.context, alarm.kind));
+            .order_by_key(|alarm| (alarm.detected, alarm.context, alarm.kind as u8));
         self.ended
-            .order_by_key(|ended| (ended.to, ended.context, ended.kind, ended.from));
+            .order_by_key(|ended| (ended.to, ended.context, ended.kind as u8, ended.from));
         self.instances.sort();
     }
 
     /// The times of a context that may not be part of its past.
-    pub(crate) fn excluded(&self, id: RecordId, kinds: &[AlarmKind], now: Tick) -> Vec<Span> {
+    pub(crate) fn excluded(&self, id: RecordId, kinds: &[ChangeKind], now: Tick) -> Vec<Span> {
         let alarms = self.ongoing(id, kinds).map(|alarm| (alarm.since, now));
         let ended = self.ended(id, kinds).map(|ended| (ended.from, ended.to));
         alarms.chain(ended).collect()
     }
 
     /// The end of the last alarm of a context. Minutes before this end are not part of a new alarm.
-    pub(crate) fn last_end(&self, id: RecordId, kinds: &[AlarmKind]) -> Tick {
+    pub(crate) fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
         let ends = self.ended(id, kinds).map(|ended| ended.to);
         ends.max().unwrap_or(Tick::MIN)
     }

@@ -1,7 +1,7 @@
 //! The packed forms of a change, and of the detector's state. The state consists of small parts: one for each alarm,
 //! and one for the figures that all contexts share.
 
-use super::change::Suspect;
+use super::change::{ChangeKind, Suspect};
 use super::instances::OutOfLine;
 use super::reference::SCORES;
 use super::state::{Alarm, DetectorState, Ended, SharedMinute, SharedMinutes};
@@ -44,10 +44,8 @@ impl DetectorState {
             let name = ((ended.context, ended.kind), (ended.from, ended.to));
             (named(ENDED, &name), pack::pack(ended))
         }));
-        parts.extend((self.instances.ongoing.iter()).map(|one| {
-            let name = [&[OUT_OF_LINE][..], &one.name()].concat();
-            (name, pack::pack(one))
-        }));
+        let ongoing = self.instances.ongoing.iter();
+        parts.extend(ongoing.map(|one| (named(OUT_OF_LINE, &one.name()), pack::pack(one))));
         let on_many = self.instances.on_many.iter();
         parts.extend(on_many.map(|one| (named(OUT_OF_LINE_ON_MANY, &one.0), pack::pack(one))));
         parts
@@ -59,8 +57,9 @@ impl DetectorState {
         for (name, part) in parts {
             match name.first().copied() {
                 Some(ALARM) => {
-                    let alarm = pack::unpack::<Alarm>(part);
-                    let alarm = alarm.filter(|alarm| alarm.score < SCORES);
+                    let alarm = pack::unpack::<Alarm>(part).filter(|alarm| {
+                        alarm.score < SCORES && alarm.kind != ChangeKind::Instance
+                    });
                     state.alarms.extend(alarm);
                 }
                 Some(ENDED) => state.ended.extend(pack::unpack::<Ended>(part)),
@@ -88,7 +87,6 @@ mod tests {
     use crate::change::{Change, Earlier};
     use crate::detector::{Detector, Minute};
     use crate::reference::Past;
-    use crate::state::AlarmKind;
 
     /// The change of `tests::frozen`, with the other suspects and with extreme figures.
     fn change() -> Change {
@@ -153,7 +151,7 @@ mod tests {
     /// A state with numbers that no detector writes.
     fn extreme(number: i32) -> DetectorState {
         let context = crate::minute::all_id();
-        use AlarmKind::{Failing, Faster, Silent, Slower, Surging};
+        use ChangeKind::{Failing, Faster, Silent, Slower, Surging};
         let kinds = [Slower, Faster, Failing, Surging, Silent];
         let alarm = |kind| Alarm {
             context,

@@ -13,7 +13,7 @@ pub use self::traffic::traffic;
 use super::change::{Change, ChangeKind, Suspect};
 use super::figures::median;
 use super::side_by_side::SideBySide;
-use super::words::{against, duration};
+use super::words::{against, duration, instead};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::machine::{MachineMinute, was_delayed};
@@ -211,11 +211,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
                 "{runs:.0} times a request instead of {old_runs:.0}, {}",
                 each(&old, sums)
             ),
-            false => format!(
-                "{} a request instead of {}",
-                duration(after),
-                duration(before)
-            ),
+            false => instead(after, " a request", before),
         };
         let suspect = Suspect::Timer {
             text: format!("{}, {words}, {}", escape_hidden(&timer), of_time(share)).into(),
@@ -247,11 +243,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
 fn each(then: &TimerSums, now: &TimerSums) -> String {
     let mean = |sums: &TimerSums| sums.sum as f64 / 1e9 / sums.count.max(1) as f64;
     match then.count > 0 && mean(now) > SLOWER_RUNS * mean(then) {
-        true => format!(
-            "{} each instead of {}",
-            duration(mean(now)),
-            duration(mean(then))
-        ),
+        true => instead(mean(now), " each", mean(then)),
         false => format!("{} each: more runs, not slower ones", duration(mean(now))),
     }
 }

@@ -36,7 +36,7 @@ impl Traffic {
         now: Tick,
         excluded: &[Span],
     ) -> Option<Self> {
-        let oldest = history.minutes().front()?.tick.max(now - STORED + 1);
+        let oldest = history.minutes.front()?.tick.max(now - STORED + 1);
         let counts = requests(history, shared.within(oldest..now + 1));
         let past = match counts.len() {
             0..=50 => counts.len().saturating_sub(YOUNG_PAST_ENDS),
@@ -62,10 +62,6 @@ impl Traffic {
             rate,
             dispersion: dispersion.clamp(1.0, 1e6),
         })
-    }
-
-    fn last(&self, minutes: usize) -> &[Count] {
-        &self.counts[self.counts.len() - minutes.min(self.counts.len())..]
     }
 }
 
@@ -99,7 +95,7 @@ pub(crate) fn surge(
     let lower_mean = |minutes: &[Count]| lower_mean(minutes.iter().map(|(_, count)| *count));
     let mut best: Option<TrafficChange> = None;
     for length in SHORTEST_SURGE..=recent.min(20) {
-        let window = traffic.last(length);
+        let window = &traffic.counts[traffic.counts.len() - length..];
         let all = window
             .iter()
             .map(|(tick, _)| shared.traffic(*tick).max(0.0).exp());
@@ -147,9 +143,8 @@ fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
         && evidence(without_largest.iter().sum(), without_largest.len() as f64) >= EVIDENCE
 }
 
-/// Whether a surge from `then` to `now` requests per minute has ended.
-pub(crate) fn surge_is_over(counts: &[Count], then: f64, now: f64) -> bool {
-    let last = &counts[counts.len().saturating_sub(3)..];
+/// Whether a surge from `then` to `now` requests per minute has ended in these minutes.
+pub(crate) fn surge_is_over(last: &[Count], then: f64, now: f64) -> bool {
     let mean = last.iter().map(|(_, count)| count).sum::<f64>() / last.len().max(1) as f64;
     mean < then + 0.45 * (now - then)
 }
@@ -193,7 +188,7 @@ pub(crate) fn recent(history: &History, shared: &SharedMinutes, last: usize) -> 
 
 /// The requests of judged minutes.
 fn requests<'a>(history: &History, judged: impl Iterator<Item = &'a SharedMinute>) -> Vec<Count> {
-    let mut seen = history.minutes().iter().peekable();
+    let mut seen = history.minutes.iter().peekable();
     let count = |SharedMinute { tick, .. }: &SharedMinute| {
         while seen.next_if(|minute| minute.tick < *tick).is_some() {}
         let minute = seen.next_if(|minute| minute.tick == *tick);

@@ -1,15 +1,14 @@
 //! A verdict, derived from an ongoing alarm and the minutes since it began.
 
-use std::collections::HashMap;
-
+use super::change::ChangeKind;
 use super::cost::{Cost, Pace, Weighted, agreeing, differs, ratio};
+use super::detector::Detector;
 use super::history::{Counts, History, STORED, Tick};
 use super::minute::{Verdict, all_id};
-use super::page::Page;
 use super::reference::{Means, Past};
 use super::scored::Tally;
 use super::speed;
-use super::state::{Alarm, AlarmKind, DetectorState, SharedMinutes};
+use super::state::{Alarm, SharedMinutes};
 use tower_pulse_model::records::RecordId;
 
 impl Past {
@@ -41,7 +40,7 @@ impl Sums {
     /// Adds up a page's minutes from `from` to before `to`.
     pub(crate) fn of(history: &History, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
-        let minutes = history.minutes().iter();
+        let minutes = history.minutes.iter();
         for minute in minutes.filter(|minute| (from..to).contains(&minute.tick)) {
             sums.minutes += 1;
             sums.requests = sums.requests.saturating_add(u64::from(minute.requests));
@@ -85,7 +84,7 @@ impl Sums {
 
 /// The confidence of a strength in hundredths of a standard deviation. A normal deviate exceeds `z` standard deviations
 /// with a probability of at most `exp(-z²/2)`.
-fn confidence(strength: u32) -> f64 {
+pub(crate) fn confidence(strength: u32) -> f64 {
     let z = f64::from(strength) / 100.0;
     1.0 - (-z * z / 2.0).exp()
 }
@@ -97,13 +96,6 @@ const TAIL_SHARE: f64 = 0.1;
 
 /// The standard deviations by which two means may differ by chance.
 const MAY_BE_CHANCE: f64 = 3.0;
-
-/// The ongoing alarms at the end of minute `now`, with their subjects.
-pub(crate) struct OngoingAlarms<'a> {
-    pub(crate) state: &'a DetectorState,
-    pub(crate) pages: &'a HashMap<RecordId, Page>,
-    pub(crate) now: Tick,
-}
 
 /// A minute with requests: their number, and their seconds.
 type Busy = (Tick, f64, f64);
@@ -121,12 +113,14 @@ struct Times {
     mean_now: f64,
 }
 
-impl OngoingAlarms<'_> {
-    /// The verdict of an alarm.
-    pub(crate) fn verdict(&self, alarm: &Alarm) -> Verdict {
-        let from = alarm.since.max(self.now - STORED + 1);
-        let since = self.sums(alarm.context, from);
-        let minutes = self.judged(from).max(since.minutes);
+impl Detector {
+    /// The verdict of an alarm that is ongoing at the end of minute `now`.
+    pub(super) fn verdict(&self, alarm: &Alarm, now: Tick) -> Verdict {
+        let from = alarm.since.max(now - STORED + 1);
+        let until = now + 1;
+        let since = self.sums(alarm.context, from, until);
+        let judged = self.state.shared.within(from..until).count();
+        let minutes = since.minutes.max(judged.try_into().unwrap_or(u32::MAX));
         let per_minute = 1.0 / f64::from(minutes.max(1));
         let past = &alarm.past;
         let mut now = Pace::new(since.requests as f64 * per_minute, since.mean());
@@ -137,8 +131,8 @@ impl OngoingAlarms<'_> {
         let has_other_traffic = || self.has_other_traffic(alarm);
         let mut is_tail = false;
         let (before, figure, least) = match alarm.kind {
-            AlarmKind::Slower | AlarmKind::Faster => {
-                let times = self.times(alarm, &since);
+            ChangeKind::Slower | ChangeKind::Faster => {
+                let times = self.times(alarm, &since, until);
                 is_tail = times.is_tail;
                 now = Pace::new(times.count_now * per_minute, times.mean_now);
                 then = Pace::new(now.rate, times.mean_then);
@@ -147,7 +141,7 @@ impl OngoingAlarms<'_> {
                 }
                 (times.then, times.now, 0.0)
             }
-            AlarmKind::Failing => {
+            ChangeKind::Failing => {
                 if has_other_traffic() {
                     then.rate = busy * past.rate();
                 }
@@ -158,11 +152,11 @@ impl OngoingAlarms<'_> {
                 let least = 0.5 / past.requests.max(1) as f64;
                 (past.error_share(), since.error_share(), least)
             }
-            AlarmKind::Surging => {
-                then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context));
+            ChangeKind::Surging => {
+                then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context, until));
                 (past.rate(), now.rate, LEAST_RATE)
             }
-            AlarmKind::Silent => {
+            ChangeKind::Silent | ChangeKind::Instance => {
                 now = Pace::new(0.0, past.mean());
                 then = Pace::new(past.rate(), past.mean());
                 (past.rate(), 0.0, LEAST_RATE)
@@ -170,7 +164,7 @@ impl OngoingAlarms<'_> {
         };
         Verdict {
             context: alarm.context,
-            kind: alarm.kind.into(),
+            kind: alarm.kind,
             instance: None,
             since: i64::from(alarm.since) * 60,
             detected: (i64::from(alarm.detected) + 1) * 60,
@@ -187,25 +181,19 @@ impl OngoingAlarms<'_> {
         }
     }
 
-    /// The sums of a context from a minute on.
-    fn sums(&self, context: RecordId, from: Tick) -> Sums {
+    /// The sums of a context between two minutes, the second excluded.
+    fn sums(&self, context: RecordId, from: Tick, to: Tick) -> Sums {
         match self.pages.get(&context) {
-            Some(page) => Sums::of(&page.history, from, self.now + 1),
-            None if context == all_id() => Sums::of_all(&self.state.shared, from, self.now + 1),
+            Some(page) => Sums::of(&page.history, from, to),
+            None if context == all_id() => Sums::of_all(&self.state.shared, from, to),
             None => Sums::default(),
         }
-    }
-
-    /// The number of judged minutes from a minute on.
-    fn judged(&self, from: Tick) -> u32 {
-        let judged = self.state.shared.within(from..self.now + 1);
-        judged.count().try_into().unwrap_or(u32::MAX)
     }
 
     /// The minutes in which a context had requests.
     fn busy(&self, context: RecordId) -> Vec<Busy> {
         let of_page = self.pages.get(&context).into_iter();
-        let of_page = of_page.flat_map(|page| page.history.minutes());
+        let of_page = of_page.flat_map(|page| &page.history.minutes);
         let of_page =
             of_page.map(|minute| (minute.tick, minute.requests.into(), minute.seconds.into()));
         let is_all = context == all_id();
@@ -234,20 +222,20 @@ impl OngoingAlarms<'_> {
     }
 
     /// The factor by which a context's requests take longer; 1 if no slowdown is ongoing.
-    fn slowness(&self, context: RecordId) -> f64 {
-        let slower = self.state.ongoing(context, &[AlarmKind::Slower]).next();
-        let times = slower.map(|alarm| self.times(alarm, &Sums::default()));
+    fn slowness(&self, context: RecordId, until: Tick) -> f64 {
+        let slower = self.state.ongoing(context, &[ChangeKind::Slower]).next();
+        let times = slower.map(|alarm| self.times(alarm, &Sums::default(), until));
         let ratio = times.map_or(1.0, |times| times.mean_now / times.mean_then);
         agreeing(ratio, 1.0, false)
     }
 
     /// Compares the times of a context that is slower or faster. `then` includes the shift that all contexts share: it
     /// is the mean expected now without the change.
-    fn times(&self, alarm: &Alarm, since: &Sums) -> Times {
-        let is_faster = alarm.kind == AlarmKind::Faster;
+    fn times(&self, alarm: &Alarm, since: &Sums, until: Tick) -> Times {
+        let is_faster = alarm.kind == ChangeKind::Faster;
         let page = self.pages.get(&alarm.context);
         let Some((page, base)) = page.and_then(|page| Some((page, page.base.as_ref()?))) else {
-            return self.times_of_all(alarm, since);
+            return self.times_of_all(alarm, since, until);
         };
         let mut tally = Tally::new();
         let history = &page.history;
@@ -283,13 +271,13 @@ impl OngoingAlarms<'_> {
     }
 
     /// Compares the times of all contexts by their shared level, because a mean also changes with the mix of requests.
-    fn times_of_all(&self, alarm: &Alarm, since: &Sums) -> Times {
+    fn times_of_all(&self, alarm: &Alarm, since: &Sums, until: Tick) -> Times {
         let effect = (alarm.effect as f64 * 1e-6).exp();
-        let level = self.state.shared.median_level(alarm.since, self.now + 1);
+        let level = self.state.shared.median_level(alarm.since, until);
         let then = alarm.past.level as f64 * 1e-6;
         let level = level.map_or(effect, |level| (level - then).exp());
         let ratio = match alarm.context == all_id() {
-            true => agreeing(level, effect, alarm.kind == AlarmKind::Faster),
+            true => agreeing(level, effect, alarm.kind == ChangeKind::Faster),
             false => 1.0,
         };
         let now = match since.requests {
@@ -321,17 +309,4 @@ fn split(
     let (before, since) = busy.split_at(busy.partition_point(|minute| minute.0 < since));
     let samples = |minutes: &[Busy]| minutes.iter().map(&sample).collect();
     (samples(before), samples(since))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_confidence_is_a_bound_of_the_normal_distribution() {
-        assert_eq!(confidence(0), 0.0);
-        // Three standard deviations: 1 - exp(-4.5).
-        assert!((confidence(300) - 0.988_891).abs() < 1e-6);
-        assert!(confidence(5_000) <= 1.0);
-    }
 }

@@ -17,6 +17,11 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
+/// A duration compared with an earlier one, such as `62 ms a request instead of 2.1 ms`.
+pub(crate) fn instead(now: f64, of_what: &str, then: f64) -> String {
+    format!("{}{of_what} instead of {}", duration(now), duration(then))
+}
+
 /// A share, such as `25 %` or `0.8 %`.
 pub(crate) fn percent(share: f64) -> String {
     let percent = 100.0 * share;

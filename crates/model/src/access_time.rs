@@ -5,6 +5,8 @@
 //! that stores hold. The first is added to the second once per flush, so that floats are rounded once per flush instead
 //! of once per request.
 
+use super::slices::Merge;
+
 /// Sums of the durations that a process has collected, in nanoseconds, without rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationSums {
@@ -45,21 +47,22 @@ impl DurationSums {
         self.max = self.max.max(nanos);
     }
 
-    /// Adds all of `other`. Associative and commutative.
-    pub fn merge(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.sum = self.sum.saturating_add(other.sum);
-        self.sumsq = self.sumsq.saturating_add(other.sumsq);
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-    }
-
     /// Removes all of `other`, which was merged before. The smallest and the largest value stay, as they cannot be
     /// removed.
     pub fn subtract(&mut self, other: &Self) {
         self.count = self.count.saturating_sub(other.count);
         self.sum = self.sum.saturating_sub(other.sum);
         self.sumsq = self.sumsq.saturating_sub(other.sumsq);
+    }
+}
+
+impl Merge for DurationSums {
+    fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.sumsq = self.sumsq.saturating_add(other.sumsq);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
     }
 }
 

@@ -8,23 +8,20 @@ use super::pack::packed;
 use super::slices::{Merge, summed};
 use super::timer_sums::Timers;
 
-/// Additions to the counters of a context within a slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestCounts {
-    /// Number of samples.
-    pub hits: u64,
-    /// Number of samples that were errors.
-    pub errors: u64,
-    /// Sum of the samples' durations, in microseconds.
-    pub micros: u64,
+packed! {
+    /// Additions to the counters of a context within a slice.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RequestCounts {
+        /// Number of samples.
+        pub hits: u64,
+        /// Number of samples that were errors.
+        pub errors: u64,
+        /// Sum of the samples' durations, in microseconds.
+        pub micros: u64,
+    }
 }
 
 summed!(RequestCounts {
-    hits,
-    errors,
-    micros
-});
-packed!(RequestCounts {
     hits,
     errors,
     micros
@@ -56,27 +53,27 @@ pub const MAX_PART_BUCKETS: usize = BUCKETS >> (SCALE - COARSE_SCALE);
 
 impl Merge for Aggregate {
     fn merge(&mut self, other: &Self) {
-        self.times.merge(&other.times);
-        self.outcomes.merge(&other.outcomes);
         self.histogram.merge(&other.histogram);
-        self.merge_parts(&other.failures, &other.censored);
-        self.timers.merge(&other.timers);
-        self.measures.merge(&other.measures);
+        self.merge_beside_histogram(other);
     }
 }
 
 impl Aggregate {
     /// Merges several aggregates, faster than one after the other.
     pub fn merge_all(&mut self, others: &[&Self]) {
-        for other in others {
-            self.times.merge(&other.times);
-            self.outcomes.merge(&other.outcomes);
-            self.merge_parts(&other.failures, &other.censored);
-            self.timers.merge(&other.timers);
-            self.measures.merge(&other.measures);
-        }
         let histograms: Vec<&Histogram> = others.iter().map(|other| &other.histogram).collect();
         self.histogram.merge_all(&histograms);
+        for other in others {
+            self.merge_beside_histogram(other);
+        }
+    }
+
+    fn merge_beside_histogram(&mut self, other: &Self) {
+        self.times.merge(&other.times);
+        self.outcomes.merge(&other.outcomes);
+        self.merge_parts(&other.failures, &other.censored);
+        self.timers.merge(&other.timers);
+        self.measures.merge(&other.measures);
     }
 
     /// Removes all of `other`, which was merged before. Minima and maxima stay.
@@ -108,7 +105,7 @@ impl Aggregate {
         }
     }
 
-    fn parts(&self) -> [&Histogram; 2] {
+    pub(crate) fn parts(&self) -> [&Histogram; 2] {
         [&self.failures, &self.censored]
     }
 

@@ -23,26 +23,10 @@ summed!(Amounts {
 });
 
 impl Amounts {
-    /// An amount of this many samples.
-    pub fn of_requests(requests: u64) -> Self {
-        Self {
-            requests,
-            ..Self::default()
-        }
-    }
-
     /// An amount of these additions to counters and rankings.
     pub fn of_additions(additions: u64) -> Self {
         Self {
             additions,
-            ..Self::default()
-        }
-    }
-
-    /// An amount of this many details.
-    pub fn of_details(details: u64) -> Self {
-        Self {
-            details,
             ..Self::default()
         }
     }

@@ -16,18 +16,18 @@ use super::aggregate::Aggregate;
 use super::amounts::Amounts;
 use super::context::{ContextId, Kind};
 use super::context_delta::{ContextDelta, MAX_HOURS};
-use super::counter::CounterDelta;
-use super::mark::{self, Mark, TooManyMarks};
-use super::minute_report::{self, MinuteReport};
-use super::ranking::RankingDelta;
+use super::counter::{self, CounterDelta};
+use super::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
+use super::minute_report::{MAX_PENDING_REPORTS, MinuteReport};
+use super::ranking::{self, RankingDelta};
 use super::section::Section;
 use super::slice::{Precisions, hour_of};
-use super::slices::Slices;
+use super::slices::{Slices, merge_all};
 use super::slow_request::SlowRequests;
 use super::sorted::Map;
 
 /// Additions by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// The precisions of its counters. A store refuses a batch whose precisions differ from its own.
     precisions: Precisions,
@@ -52,13 +52,7 @@ impl Batch {
     pub fn new(precisions: Precisions) -> Self {
         Self {
             precisions,
-            contexts: Map::default(),
-            counters: Map::default(),
-            rankings: Map::default(),
-            reports: Vec::new(),
-            marks: Map::default(),
-            late: 0,
-            since: None,
+            ..Self::default()
         }
     }
 
@@ -81,14 +75,6 @@ impl Batch {
         let late = delta.add(&self.precisions, second, aggregate);
         if kind != Kind::All {
             self.late += late;
-        }
-    }
-
-    /// Adds requests that were lost, and ended at about this second.
-    pub fn add_missing(&mut self, second: i64, requests: u64) {
-        if requests > 0 {
-            let all = self.seen(&ContextId::all(), second);
-            all.add_missing(second, requests);
         }
     }
 
@@ -136,11 +122,20 @@ impl Batch {
                 self.late += if is_all { 0 } else { late };
             });
         }
-        let counters = &self.precisions.counters;
-        Section::merge(&mut self.counters, other.counters, counters);
-        Section::merge(&mut self.rankings, other.rankings, counters);
-        Section::merge(&mut self.reports, other.reports, counters);
-        Section::merge(&mut self.marks, other.marks, counters);
+        for (counter, theirs) in other.counters {
+            self.counters.merge(counter, theirs, |mine, theirs| {
+                merge_all(mine, theirs, &self.precisions.counters);
+            });
+        }
+        for (ranking, delta) in other.rankings {
+            self.add_ranking(ranking, delta);
+        }
+        for report in other.reports {
+            self.add_report(report);
+        }
+        for (id, mark) in other.marks {
+            self.marks.or_insert_with(id, || mark);
+        }
     }
 
     /// The sections after the contexts, in the order of an entry.
@@ -151,21 +146,34 @@ impl Batch {
     /// Adds a mark. A mark that is already there is not added again.
     ///
     /// # Errors
-    /// The batch has [`MAX_PENDING_MARKS`](super::mark::MAX_PENDING_MARKS) other marks.
+    /// The batch has [`MAX_PENDING_MARKS`] other marks.
     pub fn add_mark(&mut self, mark: Mark) -> Result<(), TooManyMarks> {
-        mark::add(&mut self.marks, mark)
+        if self.marks.len() >= MAX_PENDING_MARKS && !self.marks.contains_key(&mark.id) {
+            return Err(TooManyMarks);
+        }
+        self.marks.or_insert_with(mark.id.clone(), || mark);
+        Ok(())
     }
 
     /// Adds a minute report. If there are too many, the oldest are dropped.
     pub fn add_report(&mut self, report: MinuteReport) {
-        minute_report::add(&mut self.reports, report);
+        let reports = &mut self.reports;
+        if let Some(mine) = reports.iter_mut().find(|mine| mine.is_of_same(&report)) {
+            return mine.merge(report);
+        }
+        let at = reports.partition_point(|mine| mine.minute <= report.minute);
+        reports.insert(at, report);
+        if reports.len() > MAX_PENDING_REPORTS {
+            reports.remove(0);
+        }
     }
 
     /// Merges additions to a ranking that were collected later.
     pub fn add_ranking(&mut self, ranking: Arc<str>, delta: RankingDelta) {
-        let mut later = Map::default();
-        later.insert(ranking, delta);
-        Section::merge(&mut self.rankings, later, &self.precisions.counters);
+        self.rankings.merge(ranking, delta, |mine, delta| {
+            mine.merge(delta);
+            mine.limit();
+        });
     }
 
     /// Whether the batch is empty.
@@ -175,9 +183,8 @@ impl Batch {
 
     /// The number of contexts, counters, rankings, reports and marks.
     pub fn len(&self) -> usize {
-        let sections = self.sections();
-        let names = sections.iter().map(|section| section.len());
-        self.contexts.len() + names.sum::<usize>()
+        let details = self.reports.len() + self.marks.len();
+        self.contexts.len() + self.counters.len() + self.rankings.len() + details
     }
 
     /// The amounts of all kinds.
@@ -193,9 +200,12 @@ impl Batch {
         let contexts = self.contexts.iter().filter(|(id, _)| id.kind != Kind::All);
         let listed = contexts.flat_map(|(_, delta)| delta.slowest.iter());
         let listed: usize = listed.map(|(_, list)| list.len()).sum();
-        let sections = self.sections();
-        let amounts = sections.iter().map(|section| section.amounts());
-        amounts.fold(Amounts::of_details(listed as u64), |a, b| a + b)
+        let of_counters = counter::additions(&self.counters);
+        Amounts {
+            requests: 0,
+            additions: of_counters.saturating_add(ranking::additions(&self.rankings)),
+            details: (listed + self.reports.len() + self.marks.len()) as u64,
+        }
     }
 
     /// The number of samples, each counted once.

@@ -23,15 +23,6 @@ const HOURS: Precision = Precision::new(HOUR as u32, MAX_HOURS as u32);
 /// quarter of their size.
 const FINE_KEPT: usize = 2;
 
-impl Slices<Aggregate> {
-    /// Reduces the histograms of all but the newest slices to the coarse scale.
-    fn coarsen(&mut self) {
-        for (_, aggregate) in self.iter_mut().rev().skip(FINE_KEPT) {
-            aggregate.coarsen(COARSE_SCALE);
-        }
-    }
-}
-
 /// Adds to the records of a tier. A slice that no longer fits is added to a slice of the next coarser tier, so that
 /// pending records grow coarser during a long outage and their number stays bounded.
 pub(super) fn add_record(
@@ -53,7 +44,9 @@ pub(super) fn add_record(
         if let Some(sums) = slices.get_mut(start) {
             sums.timers.limit();
         }
-        slices.coarsen();
+        for (_, older) in slices.iter_mut().rev().skip(FINE_KEPT) {
+            older.coarsen(COARSE_SCALE);
+        }
     }
 }
 

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use super::amounts::Amounts;
 use super::pack::{Budget, Reader, Writer};
 use super::section::{EntryHead, PER_NAME, Room, Section};
-use super::slice::Precision;
-use super::slices::{Slices, merge_all};
+use super::slices::Slices;
 use super::sorted::Map;
 
 /// Additions to one of the user's counters, in the order of
@@ -22,6 +20,15 @@ pub(super) fn sum_without_signs(slices: &Slices<i64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
+/// The sum of the additions to counters, without their signs.
+pub(super) fn additions(counters: &CounterDeltas) -> u64 {
+    // In a coarse slice, +1 and -1 may cancel out; in finer slices they may be in different slices. But the finest
+    // series may lack old slices. So the series with the largest sum is used.
+    let sums = counters.values();
+    let sums = sums.map(|series| series.iter().map(sum_without_signs).max().unwrap_or(0));
+    sums.fold(0, u64::saturating_add)
+}
+
 /// Reads a counter, and subtracts its slices from the budget.
 pub(super) fn read(
     from: &mut Reader<'_>,
@@ -35,14 +42,6 @@ pub(super) fn read(
 }
 
 impl Section for CounterDeltas {
-    fn merge(&mut self, later: Self, precisions: &[Precision]) {
-        for (counter, theirs) in later {
-            self.merge(counter, theirs, |mine, theirs| {
-                merge_all(mine, theirs, precisions)
-            });
-        }
-    }
-
     fn split(&mut self, room: &mut Room) -> Self {
         let mut part = Self::default();
         while let Some((counter, delta)) = self.pop_first() {
@@ -57,10 +56,6 @@ impl Section for CounterDeltas {
         part
     }
 
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
     fn bytes(&self) -> usize {
         const PER_SLICE: usize = 32;
         let counters = self.iter().map(|(name, delta)| {
@@ -68,15 +63,6 @@ impl Section for CounterDeltas {
             PER_NAME + name.len() + slices.sum::<usize>() * PER_SLICE
         });
         counters.sum()
-    }
-
-    fn amounts(&self) -> Amounts {
-        // In a coarse slice, +1 and -1 may cancel out; in finer slices they may be in different slices. But the finest
-        // series may lack old slices. So the series with the largest sum is used.
-        let counters = self
-            .values()
-            .map(|series| series.iter().map(sum_without_signs).max().unwrap_or(0));
-        Amounts::of_additions(counters.fold(0, u64::saturating_add))
     }
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {

@@ -110,10 +110,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self {
-            scale: SCALE,
-            buckets: Vec::new(),
-        }
+        Self::from_sorted(SCALE, Vec::new())
     }
 }
 
@@ -149,15 +146,9 @@ impl Histogram {
 
     /// A histogram of counts at [`SCALE`], from bucket `first` on.
     pub fn from_counts(first: u16, counts: &[u32]) -> Self {
-        let buckets = (first..)
-            .zip(counts)
-            .filter(|(_, n)| **n > 0)
-            .map(|(index, n)| (index, u64::from(*n)))
-            .collect();
-        Self {
-            scale: SCALE,
-            buckets,
-        }
+        let counts = (first..).zip(counts).filter(|(_, n)| **n > 0);
+        let buckets = counts.map(|(index, n)| (index, u64::from(*n)));
+        Self::from_sorted(SCALE, buckets.collect())
     }
 
     /// The scale: an octave has `2^scale` buckets.

@@ -65,43 +65,11 @@ pub fn was_delayed<'a>(minutes: impl IntoIterator<Item = &'a MachineMinute>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::{pack, unpack};
 
     fn delayed(micros: Option<u64>) -> MachineMinute {
         MachineMinute {
             delay_micros: micros,
             ..MachineMinute::default()
-        }
-    }
-
-    #[test]
-    fn a_minute_is_the_same_after_packing_and_bounded() {
-        let most = Some(u64::MAX);
-        for minute in [
-            MachineMinute::default(),
-            MachineMinute {
-                cpus: u64::MAX,
-                cpu_millis: most,
-                resident_bytes: most,
-                open_files: most,
-                max_open_files: most,
-                threads: most,
-                workers: u64::MAX,
-                busy_millis: most,
-                queued_tasks: u64::MAX,
-                alive_tasks: u64::MAX,
-                delay_micros: most,
-                worst_delay_micros: most,
-            },
-        ] {
-            let packed = pack(&minute);
-            // Twelve numbers of at most ten bytes. The eight optional ones have one more byte each.
-            assert!(packed.len() <= 12 * 10 + 8, "{}", packed.len());
-            assert_eq!(unpack(&packed), Some(minute));
-            // Reading a prefix fails, without a panic.
-            for end in 0..packed.len() {
-                assert_eq!(unpack::<MachineMinute>(&packed[..end]), None);
-            }
         }
     }
 

@@ -4,11 +4,9 @@ use super::sorted::Map;
 use crate::order::InOrder;
 use std::sync::Arc;
 
-use super::amounts::Amounts;
 use super::context::escape_hidden;
 use super::pack::{self, Packed, Writer, is_name, packed};
 use super::section::{EntryHead, Room, Section};
-use super::slice::Precision;
 
 /// The most marks with a version that a store retains, and the most without one.
 pub const MAX_MARKS: usize = 50;
@@ -138,34 +136,10 @@ impl StoredMark {
     }
 }
 
-impl From<Mark> for StoredMark {
-    fn from(mark: Mark) -> Self {
-        Self {
-            mark,
-            is_removed: false,
-        }
-    }
-}
-
 /// Waiting marks, by id.
 type PendingMarks = Map<Arc<str>, Mark>;
 
-/// Adds a mark to the waiting ones. A mark that is already there is not added again.
-pub(super) fn add(waiting: &mut PendingMarks, mark: Mark) -> Result<(), TooManyMarks> {
-    if waiting.len() >= MAX_PENDING_MARKS && !waiting.contains_key(&mark.id) {
-        return Err(TooManyMarks);
-    }
-    waiting.or_insert_with(mark.id.clone(), || mark);
-    Ok(())
-}
-
 impl Section for PendingMarks {
-    fn merge(&mut self, later: Self, _: &[Precision]) {
-        for (id, mark) in later {
-            self.or_insert_with(id, || mark);
-        }
-    }
-
     fn split(&mut self, room: &mut Room) -> Self {
         let mut part = Self::default();
         while room.has(1)
@@ -178,18 +152,10 @@ impl Section for PendingMarks {
         part
     }
 
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
     fn bytes(&self) -> usize {
         let marks = self.values();
         let marks = marks.map(|mark| PER_MARK + mark.id.len() + mark.text.len());
         marks.sum()
-    }
-
-    fn amounts(&self) -> Amounts {
-        Amounts::of_details(self.len() as u64)
     }
 
     fn write(&self, out: &mut Writer, _: &EntryHead) {
@@ -248,7 +214,8 @@ impl Marks {
             place.map(|place| self.0.remove(place));
         }
         let at = self.place_of(&mark);
-        self.0.insert(at, mark.into());
+        let is_removed = false;
+        self.0.insert(at, StoredMark { mark, is_removed });
     }
 
     /// Whether adding a mark changes nothing: the store has or had the mark, the mark repeats the version of the mark
@@ -278,6 +245,7 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::stored;
 
     #[test]
     fn a_text_is_trimmed_and_bounded() {
@@ -337,7 +305,7 @@ mod tests {
         marks.add(plain(0));
         assert_eq!(marks, before);
         let unordered = marks.as_slice().iter().rev().cloned();
-        let others = (0..3).map(plain).map(StoredMark::from);
+        let others = (0..3).map(plain).map(stored);
         assert_eq!(Marks::new(unordered.chain(others)), before);
     }
 
@@ -389,17 +357,5 @@ mod tests {
         marks.add(plain(0));
         assert_eq!(marks.shown().next().map(|mark| mark.at), Some(0));
         assert!(marks.settles(&plain(-1)));
-    }
-
-    #[test]
-    fn a_mark_is_the_same_after_packing() {
-        for mark in [plain(7), of_version(8, "1")] {
-            let mut stored = StoredMark::from(mark);
-            for is_removed in [false, true] {
-                stored.is_removed = is_removed;
-                let read = StoredMark::unpack(stored.mark.id.as_bytes(), &pack::pack(&stored));
-                assert_eq!(read.as_ref(), Some(&stored));
-            }
-        }
     }
 }

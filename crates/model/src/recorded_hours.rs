@@ -43,9 +43,8 @@ impl RecordedHours {
 
     /// The recorded minutes of an hour; 0 if the hour is not known.
     pub fn minutes(&self, hour: i64) -> u8 {
-        let at = hour.checked_sub(self.since()).map(|after| after / HOUR);
-        let at = at.filter(|_| hour >= self.since());
-        let at = at.and_then(|at| usize::try_from(at).ok());
+        let after = hour.saturating_sub(self.since()).div_euclid(HOUR);
+        let at = usize::try_from(after).ok();
         at.and_then(|at| self.minutes.get(at)).map_or(0, |m| *m)
     }
 

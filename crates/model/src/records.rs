@@ -168,10 +168,8 @@ pub fn combine<R: Borrow<Record>>(
             }
         }
     }
-    let slices = slices.into_iter();
-    slices
-        .map(|(start, sums)| SliceSums { start, sums })
-        .collect()
+    let of_slice = |(start, sums)| SliceSums { start, sums };
+    slices.into_iter().map(of_slice).collect()
 }
 
 #[cfg(test)]

@@ -1,33 +1,21 @@
 //! A section of a batch: the data of a feature, besides the contexts. Each feature has its section in its own file;
 //! [`Batch::sections`](super::batch::Batch::sections) lists them.
 
-use super::amounts::Amounts;
 use super::pack::Writer;
-use super::slice::{Precision, Precisions};
+use super::slice::Precisions;
 
 /// The approximate bytes of a name in memory, without its text and its data.
 pub(crate) const PER_NAME: usize = 400;
 
 /// The additions of one feature, by name.
 pub(crate) trait Section {
-    /// Merges additions that were collected later. The precisions are those of the counters.
-    fn merge(&mut self, later: Self, precisions: &[Precision])
-    where
-        Self: Sized;
-
     /// Moves out as much as a call has room for.
     fn split(&mut self, room: &mut Room) -> Self
     where
         Self: Sized;
 
-    /// The number of names.
-    fn len(&self) -> usize;
-
     /// The approximate bytes in memory.
     fn bytes(&self) -> usize;
-
-    /// The amounts of all kinds.
-    fn amounts(&self) -> Amounts;
 
     /// Packs the additions into an entry.
     fn write(&self, out: &mut Writer, head: &EntryHead);

@@ -1,6 +1,5 @@
 //! Values by slice. Only the newest slices are retained, which bounds the size of a batch.
 
-use super::access_time::DurationSums;
 use super::slice::Precision;
 
 /// A value that can be merged.
@@ -33,12 +32,6 @@ macro_rules! summed {
     };
 }
 pub(crate) use summed;
-
-impl Merge for DurationSums {
-    fn merge(&mut self, other: &Self) {
-        DurationSums::merge(self, other);
-    }
-}
 
 /// Values by the start of their slice, oldest first. Only the newest slices are retained.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::context::{Kind, RecordId};
 use super::outcome::Outcome;
-use super::pack::{Packed, Reader, Writer, is_name, packed};
+use super::pack::{Packed, Reader, Writer, is_name, pack, packed};
 use super::slices::Merge;
 use crate::order::InOrder;
 
@@ -66,7 +66,7 @@ packed! {
     }
 
     /// The parts of a request's time, in nanoseconds. Packed, they take at most 267 bytes.
-    #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct RequestParts {
         /// The wait in front of the process, before the request's own time; `None` if it is unknown.
         pub queue: Option<u64>,
@@ -81,7 +81,7 @@ packed! {
     }
 
     /// A timer within one request.
-    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct TimerPart {
         /// The id of the timer's own records.
         pub timer: RecordId,
@@ -96,18 +96,7 @@ impl SlowRequest {
     /// Orders requests by duration, slowest first. Equally slow requests are ordered by all of their other properties,
     /// so that every instance retains the same ones.
     pub fn order(&self, other: &Self) -> Ordering {
-        fn key(r: &SlowRequest) -> impl Ord + '_ {
-            let ending = (r.is_error, r.status, r.outcome as u8);
-            (
-                r.ended,
-                &r.context,
-                &r.instance,
-                &r.trace_id,
-                &r.path,
-                &r.parts,
-                ending,
-            )
-        }
+        let key = |of: &Self| (of.ended, of.context.clone(), of.instance.clone(), pack(of));
         let of_equals = || key(self).cmp(&key(other));
         other.nanos.cmp(&self.nanos).then_with(of_equals)
     }
@@ -224,9 +213,7 @@ impl SlowRequests {
 
     /// Packs the list.
     pub fn pack(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        self.write(&mut out);
-        out.0
+        pack(&self.requests)
     }
 
     /// Unpacks the list of a context of this kind; `None` if the bytes are not one.
@@ -293,33 +280,6 @@ mod tests {
             is_error,
             ..slow(nanos)
         }
-    }
-
-    #[test]
-    fn the_newest_failed_requests_are_retained_beside_the_slowest() {
-        let slow = (0..5).map(|n| (100 + n, 0, 0, n == 2));
-        let failed = (1..=7).map(|n| (10, i64::from(n), n, true));
-        let fast = (0..5).map(|n| (50, n, 0, false));
-        let all: Vec<_> = slow.chain(failed).chain(fast).map(drawn).collect();
-        let of_context = list(Kind::Http, &all);
-        let nanos: Vec<_> = of_context.slowest().map(|r| r.nanos).collect();
-        assert_eq!(nanos, [104, 103, 102, 101, 100]);
-        let ended: Vec<_> = of_context.failed().map(|r| r.ended).collect();
-        assert_eq!(ended, [7, 6, 5, 4, 3]);
-        assert_eq!((of_context.len(), of_context.threshold()), (10, Some(100)));
-
-        let of_all = list(Kind::All, &vec![drawn((10, 0, 0, true)); 150]);
-        assert_eq!((of_all.len(), of_all.slowest().len()), (100, 100));
-        assert_eq!(of_all.failed().len(), 0);
-    }
-
-    #[test]
-    fn a_slow_request_that_failed_is_in_the_list_once() {
-        let all: Vec<_> = (1..=3).map(|n| drawn((n, 0, 0, n == 2))).collect();
-        let list = list(Kind::Http, &all);
-        assert_eq!((list.len(), list.slowest().len()), (3, 3));
-        let failed: Vec<_> = list.failed().map(|r| r.nanos).collect();
-        assert_eq!(failed, [2]);
     }
 
     proptest! {

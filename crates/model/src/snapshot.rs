@@ -1,5 +1,6 @@
 //! Snapshots: the data of each context as a store returns it.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::access_time::AccessTimeStats;
@@ -119,10 +120,7 @@ impl AliveInstance {
     /// Merges instances of the same name, and sorts them. The result has the data of the last heartbeat, and the sum of
     /// the requests in flight.
     pub fn by_name(mut instances: Vec<Self>) -> Vec<Self> {
-        instances.order_by(|a, b| {
-            let order = a.instance.cmp(&b.instance);
-            order.then_with(|| b.last_seen.cmp(&a.last_seen))
-        });
+        instances.order_by_key(|of| (of.instance.clone(), Reverse(of.last_seen)));
         // The removed instance has the earlier heartbeat.
         instances.dedup_by(|earlier, last| {
             let is_same = earlier.instance == last.instance;

@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow;
 
-use super::pack::{Packed, Reader, Writer};
+use super::pack::{Packed, Reader, Writer, packed};
 
 /// The value of a key in a sorted list. A missing key is inserted with a default value.
 pub fn entry<K: Ord, V>(list: &mut Vec<(K, V)>, key: K, default: impl FnOnce() -> V) -> &mut V {
@@ -279,6 +279,8 @@ impl<K: Ord + Borrow<Q>, V, Q: Ord + ?Sized> std::ops::Index<&Q> for Map<K, V> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set(Vec<i64>);
 
+packed!(Set { 0 } if |set| set.0.is_sorted_by(|a, b| a < b));
+
 impl Set {
     /// Inserts a number.
     pub fn insert(&mut self, number: i64) {
@@ -316,24 +318,6 @@ impl std::ops::Deref for Set {
 impl Extend<i64> for Set {
     fn extend<T: IntoIterator<Item = i64>>(&mut self, numbers: T) {
         numbers.into_iter().for_each(|number| self.insert(number));
-    }
-}
-
-impl FromIterator<i64> for Set {
-    fn from_iter<T: IntoIterator<Item = i64>>(numbers: T) -> Self {
-        let mut set = Self::default();
-        set.extend(numbers);
-        set
-    }
-}
-
-impl Packed for Set {
-    fn write(&self, out: &mut Writer) {
-        self.0.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        Some(Vec::read(from)?.into_iter().collect())
     }
 }
 

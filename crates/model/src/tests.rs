@@ -6,6 +6,7 @@ use crate::aggregate::Aggregate;
 use crate::amounts::Amounts;
 use crate::context::{ContextId, Kind, RecordId};
 use crate::histogram::{Histogram, SCALE, bucket_of};
+use crate::mark::{Mark, StoredMark};
 use crate::minute_report::{MinuteReport, ReportedContext};
 use crate::outcome::Outcome;
 use crate::ranking::RankingSpec;
@@ -67,6 +68,13 @@ pub(crate) fn report(minute: i64, contexts: Vec<ReportedContext>) -> MinuteRepor
         is_side_by_side: false,
         contexts,
         machine: None,
+    }
+}
+
+pub(crate) fn stored(mark: Mark) -> StoredMark {
+    StoredMark {
+        mark,
+        is_removed: false,
     }
 }
 

@@ -44,31 +44,26 @@ impl History {
         now: i64,
         begins: i64,
     ) -> Option<Self> {
-        let (stored, days) = match (stored, wanted) {
-            (stored, None) => return stored.filter(|stored| stored.was_renewed(HONORED_FOR, now)),
-            (None, Some(days)) => {
-                return Some(Self {
-                    days,
-                    since: begins,
-                    asked_at: now,
-                });
-            }
-            (Some(stored), Some(days)) => (stored, days),
+        let Some(days) = wanted else {
+            return stored.filter(|stored| stored.was_renewed(HONORED_FOR, now));
         };
-        let is_outlived = days < stored.days && stored.was_renewed(HONORED_FOR, now);
-        let is_fresh = days == stored.days && stored.was_renewed(RENEWED_AFTER, now);
-        if is_outlived || is_fresh {
-            return Some(stored);
+        let mut since = begins;
+        if let Some(stored) = stored {
+            let is_outlived = days < stored.days && stored.was_renewed(HONORED_FOR, now);
+            let is_fresh = days == stored.days && stored.was_renewed(RENEWED_AFTER, now);
+            if is_outlived || is_fresh {
+                return Some(stored);
+            }
+            since = stored.since;
+            if days > stored.days {
+                // A longer history begins with the oldest day that the shorter one still has.
+                let kept = stored.tier();
+                since = since.max(kept.slice(kept.cutoff(now)) + i64::from(DAY));
+            }
         }
-        // A longer history begins with the oldest day that the shorter one still has.
-        let kept = Precision::new(DAY, stored.days);
-        let oldest = kept.slice(kept.cutoff(now)) + i64::from(DAY);
         Some(Self {
             days,
-            since: match days > stored.days {
-                true => stored.since.max(oldest),
-                false => stored.since,
-            },
+            since,
             asked_at: now,
         })
     }

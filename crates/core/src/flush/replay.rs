@@ -310,7 +310,10 @@ mod tests {
     }
 
     fn requests(n: u64) -> Amounts {
-        Amounts::of_requests(n)
+        Amounts {
+            requests: n,
+            ..Amounts::default()
+        }
     }
 
     fn plan(seq: Option<u64>, lost: u64) -> GapPlan {

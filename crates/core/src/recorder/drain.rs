@@ -378,8 +378,7 @@ impl Recorder {
         state.taken_marks = state.taken_marks.saturating_sub(batch.marks.len());
         let later = std::mem::replace(&mut state.pending, batch);
         state.pending.merge(later);
-        let details = state.pending.compact(self.limits.pending_bytes);
-        state.flush.lost += Amounts::of_details(details);
+        state.flush.lost.details += state.pending.compact(self.limits.pending_bytes);
     }
 
     /// Adds the number of requests that the store has lost to the pending batch. They count as missing in `second`, the
@@ -388,7 +387,8 @@ impl Recorder {
         if requests > 0 {
             let mut state = lock(&self.drain.state);
             let drained_at = state.drained_at.div_euclid(SECOND);
-            state.pending.add_missing(second, requests);
+            let all = state.pending.seen(&ContextId::all(), second);
+            all.add_missing(second, requests);
             state.pending.since.get_or_insert(drained_at);
         }
     }
@@ -441,7 +441,7 @@ impl State {
         limits: &Limits,
     ) {
         let count = aggregate.times.count;
-        self.flush.recorded += Amounts::of_requests(count);
+        self.flush.recorded.requests += count;
         if matches!(&*entry.name, OVERFLOW | TIMER_OVERFLOW) {
             self.overflowed += count;
         }

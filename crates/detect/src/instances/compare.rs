@@ -1,5 +1,7 @@
 //! Compares an instance on a context with all others in the same minutes.
 
+use crate::cost::{mean, squares};
+use crate::figures;
 use crate::history::Tick;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::histogram::lower_bound;
@@ -50,11 +52,7 @@ impl Moments {
         *self = self.plus(1.0, other);
     }
 
-    pub(super) fn without(&self, other: &Self) -> Self {
-        self.plus(-1.0, other)
-    }
-
-    fn plus(&self, sign: f64, other: &Self) -> Self {
+    pub(super) fn plus(&self, sign: f64, other: &Self) -> Self {
         Self {
             requests: self.requests + sign * other.requests,
             errors: self.errors + sign * other.errors,
@@ -84,10 +82,6 @@ impl Moments {
     pub(super) fn mean_seconds(&self) -> f64 {
         self.seconds / self.requests.max(1.0)
     }
-
-    pub(super) fn error_share(&self) -> f64 {
-        self.errors / self.requests.max(1.0)
-    }
 }
 
 /// The figure that is compared.
@@ -108,11 +102,11 @@ pub(super) struct Difference {
     pub(super) others: f64,
 }
 
-/// The sums of an instance and of all others on a context, minute by minute.
-pub(super) type Sides = Vec<(Tick, Moments, Moments)>;
+/// The sums of an instance and of all others on a context in a minute.
+pub(super) type Sides = (Tick, Moments, Moments);
 
 /// The total sums of an instance and of the others.
-pub(super) fn total(sides: &Sides) -> (Moments, Moments) {
+pub(super) fn total(sides: &[Sides]) -> (Moments, Moments) {
     let (mut own, mut others) = (Moments::default(), Moments::default());
     for (_, mine, theirs) in sides {
         own.add(mine);
@@ -122,51 +116,40 @@ pub(super) fn total(sides: &Sides) -> (Moments, Moments) {
 }
 
 /// Compares an instance with the others in the minutes from `from` on; `None` if both have requests in fewer than
-/// `fewest` minutes, or too few requests.
+/// `fewest` minutes, or too few requests. The oldest minute comes first.
 pub(super) fn compare(
-    sides: &Sides,
+    sides: &[Sides],
     measure: Measure,
     from: Tick,
     fewest: usize,
 ) -> Option<Difference> {
-    let (mut weights, mut weighted, mut spread) = (0.0, 0.0, 0.0);
+    let window = &sides[sides.partition_point(|(at, ..)| *at < from)..];
     let (mut deviations, mut samples) = (0.0, 0.0);
     let mut minutes = Vec::new();
-    for (_, own, others) in sides.iter().filter(|(at, ..)| *at >= from) {
+    for (_, own, others) in window {
         let (n, level, own_deviations) = own.samples(measure);
         let (m, other, other_deviations) = others.samples(measure);
         if n < 1.0 || m < 1.0 {
             continue;
         }
-        let weight = n * m / (n + m);
-        weights += weight;
-        weighted += weight * (level - other);
         deviations += own_deviations + other_deviations;
         samples += n + m - 2.0;
-        minutes.push((weight, level - other));
+        minutes.push((n * m / (n + m), level - other));
     }
-    let window: Sides = sides
-        .iter()
-        .filter(|(at, ..)| *at >= from)
-        .copied()
-        .collect();
-    let (own, others) = total(&window);
+    let (own, others) = total(window);
     let (n, level, _) = own.samples(measure);
     let (m, other, _) = others.samples(measure);
     if minutes.len() < fewest || n < MIN_SAMPLES || m < MIN_SAMPLES {
         return None;
     }
-    let effect = weighted / weights;
-    for (weight, difference) in &minutes {
-        spread += weight * (difference - effect) * (difference - effect);
-    }
+    let (weights, effect) = mean(&minutes);
     // A share of errors without any error gets the variance of half an error.
     let least = match measure {
         Measure::Time => 1e-6,
         Measure::Errors => 0.5 / (n + m),
     };
     let variance = (deviations / f64::max(samples, 1.0)).max(least);
-    let dispersion = (spread / (minutes.len() - 1) as f64 / variance).max(1.0);
+    let dispersion = (squares(&minutes) / (minutes.len() - 1) as f64 / variance).max(1.0);
     Some(Difference {
         effect,
         z: effect / (variance * dispersion / weights).sqrt(),
@@ -183,22 +166,14 @@ pub(super) fn is_large(measure: Measure, difference: &Difference) -> bool {
 }
 
 /// The minute since which an instance is out of line. From this minute to the end, the sum of the instance's excess
-/// over half of the effect is largest (Page, 1954).
-pub(super) fn turning_point(sides: &Sides, measure: Measure, effect: f64) -> Tick {
-    let (mut sum, mut best) = (0.0, f64::NEG_INFINITY);
-    let mut since = sides.last().map_or(0, |(at, ..)| *at);
-    for (at, own, others) in sides.iter().rev() {
+/// over half of the effect is largest.
+pub(super) fn turning_point(sides: &[Sides], measure: Measure, effect: f64) -> Tick {
+    figures::turning_point(sides.iter().rev().filter_map(|(at, own, others)| {
         let (n, level, _) = own.samples(measure);
         let (m, other, _) = others.samples(measure);
-        if n < 1.0 || m < 1.0 {
-            continue;
-        }
-        sum += n * m / (n + m) * (level - other - effect / 2.0);
-        if sum >= best {
-            (best, since) = (sum, *at);
-        }
-    }
-    since
+        let excess = n * m / (n + m) * (level - other - effect / 2.0);
+        (n >= 1.0 && m >= 1.0).then_some((*at, excess))
+    }))
 }
 
 #[cfg(test)]

@@ -108,7 +108,8 @@ struct Reported {
 #[derive(Debug, Default)]
 pub struct InstanceDetector {
     minutes: VecDeque<(Tick, HashMap<RecordId, Reported>)>,
-    state: InstanceState,
+    /// The state from which another detector can resume.
+    pub(super) state: InstanceState,
 }
 
 /// The distance of an instance from the others.
@@ -130,11 +131,6 @@ impl InstanceDetector {
             state,
             ..Self::default()
         }
-    }
-
-    /// The state from which another detector can resume.
-    pub fn state(&self) -> &InstanceState {
-        &self.state
     }
 
     /// Adds a minute that another detector has judged.
@@ -217,24 +213,24 @@ impl InstanceDetector {
     }
 
     /// The sums of an instance and of all others on a context from a minute on.
-    fn sides(&self, instance: &str, context: RecordId, from: Tick) -> Sides {
+    fn sides(&self, instance: &str, context: RecordId, from: Tick) -> Vec<Sides> {
         let minutes = self.minutes.iter().filter(|(at, _)| *at >= from);
         let sides = minutes.map(|(at, of)| {
             let reported = of.get(&context);
             let own = reported.and_then(|reported| reported.instances.get(instance));
             let own = own.copied().unwrap_or_default();
             let all = reported.map_or(Moments::default(), |reported| reported.all);
-            (*at, own, all.without(&own))
+            (*at, own, all.plus(-1.0, &own))
         });
         sides.collect()
     }
 
     /// Like [`sides`](Self::sides), but only minutes in which both had requests; empty if there is only one such
     /// minute, because a process and its replacement both have requests in the minute of a restart.
-    fn together(&self, instance: &str, context: RecordId, from: Tick) -> Sides {
+    fn together(&self, instance: &str, context: RecordId, from: Tick) -> Vec<Sides> {
         let mut sides = self.sides(instance, context, from);
         sides.retain(|(_, own, others)| own.requests > 0.0 && others.requests > 0.0);
-        if sides.len() < 2 { Sides::new() } else { sides }
+        if sides.len() < 2 { Vec::new() } else { sides }
     }
 
     /// The additional seconds of an instance per request of the whole fleet, from a minute on. The seconds are computed

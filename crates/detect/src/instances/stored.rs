@@ -2,15 +2,15 @@
 
 use super::{InstanceState, Measure, OutOfLine};
 use tower_pulse_model::order::InOrder;
-use tower_pulse_model::pack::{pack, packed_enum};
+use tower_pulse_model::pack::{Packed, packed_enum};
 
 packed_enum!(Measure { 0 => Time, 1 => Errors });
 
 impl OutOfLine {
-    /// The packed name, which is unique within the state.
-    pub(crate) fn name(&self) -> Vec<u8> {
+    /// The name, which is unique within the state.
+    pub(crate) fn name(&self) -> impl Packed {
         let subject = (self.instance.clone(), self.context);
-        pack(&(subject, (self.measure, self.detected)))
+        (subject, (self.measure, self.detected))
     }
 }
 
@@ -22,10 +22,9 @@ impl InstanceState {
 
     /// Sorts the state into the order that the detector keeps.
     pub(crate) fn sort(&mut self) {
-        self.ongoing.order_by(|a, b| {
-            let key = |one: &OutOfLine| (one.detected, one.context);
-            let order = key(a).cmp(&key(b));
-            order.then_with(|| (&a.instance, a.measure).cmp(&(&b.instance, b.measure)))
+        self.ongoing.order_by_key(|one| {
+            let subject = (one.context, one.instance.clone());
+            (one.detected, subject, one.measure)
         });
         self.on_many.order_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
     }

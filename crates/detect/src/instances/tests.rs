@@ -218,7 +218,7 @@ fn another_detector_goes_on_with_the_same_verdicts() {
         fleet.pass(40, &fine);
         let before = fleet.pass(8, &slow);
         assert!(before.iter().any(|of| !of.is_empty()));
-        let mut other = InstanceDetector::new(fleet.detector.state().clone());
+        let mut other = InstanceDetector::new(fleet.detector.state.clone());
         assert_eq!(fleet.past.len(), 48);
         for (start, reports) in &fleet.past[10..] {
             other.recall(*start, &borrowed(reports));

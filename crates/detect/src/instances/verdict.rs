@@ -6,6 +6,7 @@ use crate::change::ChangeKind;
 use crate::cost::{Cost, Pace, agreeing, differs, ratio};
 use crate::history::Tick;
 use crate::minute::{Verdict, all_id};
+use crate::verdict::confidence;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
@@ -65,7 +66,6 @@ impl InstanceDetector {
         }
         let is_time = parts.iter().any(|part| part.measure == Measure::Time);
         let strength = parts.iter().map(|part| part.strength).max().unwrap_or(0);
-        let z = f64::from(strength) / 100.0;
         let (mean_then, mean_now) = (expected / own.requests.max(1.0), own.mean_seconds());
         let mut mean = mean_now;
         let (then, now, least) = match is_time {
@@ -81,7 +81,8 @@ impl InstanceDetector {
                     mean = mean_then;
                 }
                 let least = 0.5 / others.requests.max(1.0);
-                (others.error_share(), own.error_share(), least)
+                let share = |of: &Moments| of.samples(Measure::Errors).1;
+                (share(&others), share(&own), least)
             }
         };
         let per_minute = 1.0 / f64::from(minutes.max(1));
@@ -96,7 +97,7 @@ impl InstanceDetector {
             now,
             ratio: ratio(then, now, least),
             is_tail: false,
-            confidence: 1.0 - (-z * z / 2.0).exp(),
+            confidence: confidence(strength),
             requests: own.requests as u64,
             minutes,
             cost: Cost::new(pace(mean), pace(mean_now), own.seconds * per_minute),

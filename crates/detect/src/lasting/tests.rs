@@ -32,29 +32,6 @@ fn base() -> Baseline {
 }
 
 #[test]
-fn a_mean_is_weighted_by_what_is_certain() {
-    let mut two = minutes(&[1.0, 4.0]);
-    two[0].sampling[RANK] = 1.0;
-    two[1].sampling[RANK] = 0.25;
-    two[1].answer[RANK] = 0.5;
-    assert_eq!(weighted_mean(two.iter(), RANK), 3.0);
-    assert_eq!(weighted_mean([].iter(), RANK), 0.0);
-}
-
-#[test]
-fn the_largest_minute_is_left_out_of_a_mean() {
-    assert_eq!(lower_mean([1.0, 5.0, 3.0].into_iter()), 2.0);
-    assert_eq!(lower_mean([-1.0, -5.0, -3.0].into_iter()), -4.0);
-    assert_eq!(lower_mean([1.0, 5.0].into_iter()), 1.0);
-}
-
-#[test]
-fn a_longer_window_spares_more_minutes() {
-    let spared = [1, 4, 5, 9, 10, 30].map(spared);
-    assert_eq!(spared, [1, 1, 2, 2, 3, 3]);
-}
-
-#[test]
 fn a_change_goes_on_while_nearly_all_minutes_show_it() {
     let goes_on = |scores: &[f64]| {
         let opposite: Vec<_> = scores.iter().map(|score| -score).collect();
@@ -113,7 +90,6 @@ fn a_change_fades_whose_last_minutes_are_much_less() {
     let fades = |scores: &[f64], effect: f64| {
         let finding = Finding {
             score: RANK,
-            faster: effect < 0.0,
             strength: 9.0,
             effect,
             since: 2,

@@ -53,9 +53,9 @@ fn found(parts: &[(usize, f64)]) -> Option<Finding> {
 #[test]
 fn a_page_is_slower_or_faster_since_its_scores_moved() {
     let slower = found(&[(20, 0.0), (6, 0.3)]).expect("it is slower by a third");
-    assert_eq!((slower.since, slower.faster), (20, false));
+    assert!(slower.since == 20 && slower.effect > 0.0);
     let faster = found(&[(20, 0.0), (6, -0.3)]).expect("it is faster by a quarter");
-    assert_eq!((faster.since, faster.faster), (20, true));
+    assert!(faster.since == 20 && faster.effect < 0.0);
 }
 
 #[test]
@@ -100,22 +100,6 @@ fn what_all_pages_share_is_no_change_of_one() {
 }
 
 #[test]
-fn deviations_are_of_the_mean_of_all_minutes() {
-    let base = base(&[0.1; 4]);
-    let minutes: Vec<_> = residuals(&base, &SharedMinutes::default(), Tick::MIN).collect();
-    let (deviation, effect) = deviations(&base, minutes.iter(), RANK);
-    assert_close(effect, base.reference.expected(RANK, 0.1), 1e-6);
-    let mut window = Window::new(base.past.noise[RANK]);
-    for minute in minutes.iter().rev() {
-        minute.add_to(&mut window, RANK);
-    }
-    let variance = window.variance() + past_variance(&base, RANK);
-    let requests = 4.0 * f64::from(REQUESTS);
-    let expected = strength(&base, RANK, effect, variance, requests);
-    assert_close(deviation, expected, 1e-9);
-}
-
-#[test]
 fn a_change_begins_in_a_minute_that_the_ones_before_do_not_show() {
     let base = base(&repeated(&[(10, 0.0), (5, 0.3)]));
     let began = |since, least| began(&base, &SharedMinutes::default(), since, least);
@@ -136,7 +120,7 @@ fn the_size_of_an_effect_is_a_shift() {
         }
     }
     // In the tail, the size is the shift of the tail's requests.
-    let share = base.reference.tail_share();
+    let share = base.reference.tail_share;
     assert_close(log_size(&base, TAIL, 0.5 * share), 0.5, 1e-12);
     assert!(is_large(&base, TAIL, 0.31 * share) && !is_large(&base, TAIL, 0.29 * share));
     let is_shorter_news = is_large(&base, TAIL, -0.5 * share);
@@ -148,8 +132,7 @@ fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
     let followed = |parts: &[(usize, f64)], effect: f64| {
         let base = base(&repeated(parts));
         let effect = base.reference.expected(RANK, effect);
-        let progress = follow(&base, &SharedMinutes::default(), RANK, 5, effect);
-        (progress.is_over, progress.strength)
+        follow(&base, &SharedMinutes::default(), RANK, 5, effect)
     };
     let over = |parts: &[(usize, f64)], effect| followed(parts, effect).0;
     assert!(!over(&[(5, 0.0), (10, 0.3)], 0.3) && !over(&[(5, 0.0), (10, -0.3)], -0.3));
@@ -165,20 +148,6 @@ fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
 }
 
 #[test]
-fn every_window_of_the_last_minutes_is_looked_at() {
-    let base = base(&repeated(&[(4, 0.0), (3, 0.3)]));
-    let minutes: Vec<_> = residuals(&base, &SharedMinutes::default(), Tick::MIN).collect();
-    let mut ranks = Vec::new();
-    each_window(&base, &minutes, 4, |finding, window| {
-        assert_eq!(window[0].tick, finding.since);
-        if finding.score == RANK {
-            ranks.push((window.len(), finding.since, finding.faster));
-        }
-    });
-    assert_eq!(ranks, [(2, 5, false), (3, 4, false), (4, 3, false)]);
-}
-
-#[test]
 fn a_page_is_watched_after_two_minutes() {
     let likely = |parts: &[(usize, f64)]| {
         let shifts = repeated(parts);
@@ -186,7 +155,7 @@ fn a_page_is_watched_after_two_minutes() {
         watch(&base(&shifts), &SharedMinutes::default(), now, -1, false)
     };
     let found = likely(&[(20, 0.0), (2, 0.3)]).expect("it is likely slower");
-    assert_eq!((found.since, found.faster), (20, false));
+    assert!(found.since == 20 && found.effect > 0.0);
     for (parts, why) in [
         (&[(20, 0.0), (2, -0.3)][..], "faster is not urgent"),
         (&[(20, 0.0), (1, 0.3)], "one minute"),

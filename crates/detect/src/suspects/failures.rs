@@ -57,11 +57,8 @@ pub fn failures(timers: &[(Arc<str>, Sides)], mut failed: Vec<SlowRequest>) -> O
         }
     }
     let of_timer = failing.map(|(timer, of)| {
-        let (name, then, now) = (
-            escape_hidden(timer),
-            percent(share(&of.then)),
-            percent(share(&of.now)),
-        );
+        let name = escape_hidden(timer);
+        let [then, now] = [&of.then, &of.now].map(|of| percent(share(of)));
         format!("{name}, which fails in {now} of its runs instead of {then}")
     });
     let newest = statuses.join(", ");

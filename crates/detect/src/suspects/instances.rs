@@ -71,9 +71,8 @@ pub fn instances(
         }
     }
     let fewest = MIN_REQUESTS as f64;
-    let all = served
-        .iter()
-        .map(|(name, of)| (Counted::sum(of), *name, of));
+    let all = served.iter();
+    let all = all.map(|(name, of)| (Counted::sum(of), *name, of));
     let mut all: Vec<_> = all.filter(|(sum, ..)| sum.requests >= fewest).collect();
     all.order_by(|(a, ..), (b, ..)| b.mean().total_cmp(&a.mean()));
     // The worst instances and the others, in the minutes in which both had requests.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Sides, fails_more};
 use crate::change::Suspect;
-use crate::words::{duration, percent};
+use crate::words::{instead, percent};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::outcome::Outcome;
@@ -23,21 +23,17 @@ pub fn traffic(sides: &Sides, minutes: &[Vec<(&Arc<str>, &Aggregate)>]) -> Suspe
     for (instance, sums) in minutes.iter().flatten() {
         *counts.or_insert_with(instance, || 0) += sums.times.count;
     }
-    let (instances, all) = (
-        counts.iter().count(),
-        counts.iter().map(|(_, n)| *n).sum::<u64>(),
-    );
+    let (instances, all) = (counts.len(), counts.values().sum::<u64>());
     let most = counts.iter().max_by_key(|(_, count)| **count);
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let busiest = most.map(|(instance, count)| (*instance, share(*count, all)));
     let busiest = busiest.filter(|(_, of)| instances > 1 && of * instances as f64 >= UNEVEN);
     let mut parts = Vec::new();
     match busiest {
-        Some((name, of)) => parts.push(format!(
-            "{} of them on {}",
-            percent(of),
-            escape_hidden(name)
-        )),
+        Some((name, of)) => {
+            let (name, of) = (escape_hidden(name), percent(of));
+            parts.push(format!("{of} of them on {name}"));
+        }
         None if instances > 1 => parts.push(format!("alike on all {instances} instances")),
         None => {}
     }
@@ -59,7 +55,7 @@ pub fn traffic(sides: &Sides, minutes: &[Vec<(&Arc<str>, &Aggregate)>]) -> Suspe
     if let (Some(before), Some(after)) = (p95(&sides.then), p95(&sides.now)) {
         parts.push(match ALIKE.contains(&(after / before)) {
             true => "latency as before".to_owned(),
-            false => format!("p95 {} instead of {}", duration(after), duration(before)),
+            false => format!("p95 {}", instead(after, "", before)),
         });
     }
     Suspect::Traffic {

@@ -10,7 +10,7 @@ use crate::detector::{Coverage, DetectorState, Watched};
 use crate::last_judgement::LastJudgement;
 use crate::noise::Noise;
 use crate::reference::Past;
-use crate::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes};
+use crate::state::{Alarm, Ended, SharedMinute, SharedMinutes};
 use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::pack::{Packed, pack, unpack};
 
@@ -162,7 +162,7 @@ fn state() -> DetectorState {
         judged_until: 1_700_000_400,
         alarms: vec![Alarm {
             context,
-            kind: AlarmKind::Failing,
+            kind: ChangeKind::Failing,
             since: 28_333_341,
             detected: 28_333_343,
             score: 2,
@@ -172,7 +172,7 @@ fn state() -> DetectorState {
         }],
         ended: vec![Ended {
             context,
-            kind: AlarmKind::Silent,
+            kind: ChangeKind::Silent,
             from: 28_333_300,
             to: 28_333_320,
             past,

@@ -101,7 +101,7 @@ fn a_surge_is_over_when_less_than_half_of_it_is_left() {
         let counts: Vec<_> = (0..).zip(counts.iter().copied()).collect();
         surge_is_over(&counts, 10.0, 30.0)
     };
-    assert!(over(&[30.0, 30.0, 18.9, 18.9, 18.9]) && !over(&[10.0, 10.0, 19.1, 19.1, 19.1]));
+    assert!(over(&[18.9; 3]) && !over(&[19.1; 3]));
     assert!(over(&[]) && over(&[18.0]) && !over(&[20.0]));
 }
 

@@ -3,7 +3,6 @@
 use super::Batch;
 use crate::access_time::DurationSums;
 use crate::context_delta::{ContextDelta, add_record};
-use crate::minute_report;
 use crate::section::{PER_NAME, Section};
 use crate::slices::Slices;
 use crate::tier::TIERS;
@@ -42,16 +41,16 @@ impl Batch {
     /// of dropped reports.
     pub fn compact(&mut self, bytes: usize) -> u64 {
         let surplus = self.record_bytes().saturating_sub(bytes);
-        let reports = minute_report::drop_oldest(&mut self.reports, surplus);
-        self.compact_records(bytes);
-        reports
-    }
-
-    /// Compacts the records until they take about `bytes`, or as far as possible.
-    fn compact_records(&mut self, bytes: usize) {
+        let (before, mut freed) = (self.reports.len(), 0);
+        self.reports.retain(|report| {
+            let is_retained = freed >= surplus;
+            freed += if is_retained { 0 } else { report.bytes() };
+            is_retained
+        });
+        let dropped = (before - self.reports.len()) as u64;
         for tier in 1..TIERS.len() {
             if self.record_bytes() <= bytes {
-                return;
+                return dropped;
             }
             for delta in self.contexts.values_mut() {
                 let newest = delta.records[tier - 1].split_newest(SLICES_NOT_COMPACTED);
@@ -62,7 +61,7 @@ impl Batch {
             }
         }
         if self.record_bytes() <= bytes {
-            return;
+            return dropped;
         }
         for delta in self.contexts.values_mut() {
             let newest = delta.records[0].len();
@@ -71,5 +70,6 @@ impl Batch {
                 sums.coarsen(COARSEST_SCALE);
             }
         }
+        dropped
     }
 }

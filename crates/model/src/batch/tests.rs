@@ -213,16 +213,6 @@ fn delta_of_two_hours(start: i64) -> ContextDelta {
 }
 
 #[test]
-fn a_context_that_is_split_completely_is_gone() {
-    let mut batch = Batch::new(Precisions::new([60], 120));
-    add_request(&mut batch, 0);
-    let whole = batch.clone();
-    // The context costs more than the call may, so the context is cut, after its only slice.
-    assert_eq!(batch.split(1), whole);
-    assert!(batch.is_empty());
-}
-
-#[test]
 fn what_begins_after_the_latest_moment_is_dropped_and_counted() {
     let start = hour_of(NOW);
     let mut delta = delta_of_two_hours(start);

@@ -12,13 +12,10 @@ use super::*;
 use crate::aggregate::Aggregate;
 use crate::context::Kind;
 use crate::histogram::Histogram;
-use crate::machine::MachineMinute;
 use crate::mark::StoredMark;
-use crate::minute_report::{InstanceMinute, MinuteReport};
+use crate::minute_report::MinuteReport;
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
-use crate::pack::{
-    CENSORED, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section, unpack,
-};
+use crate::pack::{CENSORED, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section};
 use crate::ranking::RankingDelta;
 use crate::slice::{Precision, Precisions};
 use crate::slices::Slices;
@@ -99,20 +96,6 @@ fn failures_and_cut_off_requests_have_sections_only_where_there_are_any() {
 }
 
 #[test]
-fn sections_are_found_by_their_tag() {
-    let one = record_of(aggregate(&[5], vec![(0, 1)], 1));
-    let mut packed = record(&one);
-    assert_eq!(section(&packed, 99), None);
-    for (tag, body) in [(98, &b"other"[..]), (99, b"body")] {
-        let mut out = Writer(packed);
-        out.section(tag, |out| out.0.extend(body));
-        packed = out.0;
-    }
-    assert_eq!(section(&packed, 99), Some(&b"body"[..]));
-    assert_eq!(read_record(&packed), Some(one));
-}
-
-#[test]
 fn only_records_of_the_coarser_tiers_say_what_they_include() {
     let mut one = record_of(aggregate(&[5], vec![(0, 1)], 1));
     assert_eq!(section(&record(&one), ROLLED_UNTIL), None);
@@ -140,45 +123,6 @@ fn report(minute: i64, instance: &str, count: u64, parts: &Aggregate) -> MinuteR
         is_side_by_side: count > 2,
         ..crate::tests::report(minute, contexts.collect())
     }
-}
-
-#[test]
-fn a_minute_of_an_instance_comes_back() {
-    let parts = aggregate(&[5], vec![(1, 2)], 1);
-    for version in [None, Some("1.4.2".into())] {
-        let minute = InstanceMinute {
-            version,
-            contexts: report(0, "a", 4, &parts).contexts,
-            ..InstanceMinute::default()
-        };
-        let packed = crate::pack::pack(&minute);
-        assert_eq!(unpack(&packed), Some(minute));
-        for length in 0..packed.len() {
-            assert_eq!(unpack::<InstanceMinute>(&packed[..length]), None);
-        }
-    }
-}
-
-#[test]
-fn the_machine_of_a_minute_comes_back() {
-    let machine = MachineMinute {
-        cpus: 2,
-        cpu_millis: Some(1_500),
-        delay_micros: Some(0),
-        ..MachineMinute::default()
-    };
-    let mut batch = Batch::new(Precisions::default());
-    for (instance, machine) in [("a", Some(machine)), ("b", None)] {
-        let mut report = report(1_700_000_040, instance, 2, &Aggregate::default());
-        report.machine = machine;
-        batch.reports.push(report);
-    }
-    assert_eq!(unpacked(&pack(&batch)), Ok(batch));
-    let minute = InstanceMinute {
-        machine: Some(machine),
-        ..InstanceMinute::default()
-    };
-    assert_eq!(unpack(&crate::pack::pack(&minute)), Some(minute));
 }
 
 #[test]
@@ -287,18 +231,6 @@ fn slow(nanos: u64, number: u64) -> SlowRequest {
         path: text,
         parts: parts(number as usize),
         ..crate::tests::slow(nanos)
-    }
-}
-
-#[test]
-fn a_list_of_slow_and_failed_requests_comes_back() {
-    let requests = (0..5).flat_map(|number| [slow(1 << 40 | number, 1), slow(number, 2)]);
-    let list = list(Kind::Http, &requests.collect::<Vec<_>>());
-    assert_eq!((list.len(), list.failed().len()), (10, 5));
-    let packed = list.pack();
-    assert_eq!(SlowRequests::unpack(&packed, Kind::Http), Some(list));
-    for length in 0..packed.len() {
-        assert_eq!(SlowRequests::unpack(&packed[..length], Kind::Http), None);
     }
 }
 

@@ -18,6 +18,49 @@ const FINEST_SCALE: u8 = 20;
 /// The most timers of a record that are accepted, more than a record has.
 const MAX_TIMERS_READ: usize = 4 * MAX_TIMERS;
 
+/// Packs the sections of an aggregate.
+pub fn aggregate(aggregate: &Aggregate) -> Vec<u8> {
+    let buckets = aggregate.histogram.buckets().len();
+    let mut out = Writer(Vec::with_capacity(48 + 3 * buckets));
+    out.section(TIMES, |out| aggregate.times.write(out));
+    out.section(OUTCOMES, |out| out.outcomes(&aggregate.outcomes));
+    out.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
+    for (tag, part) in [FAILURES, CENSORED].into_iter().zip(aggregate.parts()) {
+        if !part.is_empty() {
+            out.section(tag, |out| out.histogram(part));
+        }
+    }
+    if !aggregate.timers.is_empty() {
+        out.section(TIMERS, |out| out.timers(&aggregate.timers));
+    }
+    if !aggregate.measures.is_empty() {
+        out.section(MEASURES, |out| out.measures(&aggregate.measures));
+    }
+    out.0
+}
+
+/// Unpacks an aggregate; `None` if the bytes are not one.
+pub fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
+    let mut reader = Reader(bytes);
+    let (mut aggregate, mut sections) = (Aggregate::default(), 0);
+    while !reader.0.is_empty() {
+        let tag = reader.uint()?;
+        let mut body = Reader(reader.bytes()?);
+        match tag {
+            TIMES => aggregate.times = Packed::read(&mut body)?,
+            OUTCOMES => aggregate.outcomes = body.outcomes()?,
+            HISTOGRAM => aggregate.histogram = body.histogram()?,
+            FAILURES => aggregate.failures = body.histogram()?,
+            CENSORED => aggregate.censored = body.histogram()?,
+            TIMERS => aggregate.timers = body.timers()?,
+            MEASURES => aggregate.measures = body.measures()?,
+            _ => continue,
+        }
+        sections += 1;
+    }
+    (sections > 0).then_some(aggregate)
+}
+
 impl Writer {
     pub(crate) fn outcomes(&mut self, outcomes: &OutcomeCounts) {
         self.uint(outcomes.errors);
@@ -36,25 +79,6 @@ impl Writer {
             self.uint(u64::from(index - next));
             self.uint(*n);
             next = index.saturating_add(1);
-        }
-    }
-
-    pub(crate) fn aggregate(&mut self, aggregate: &Aggregate) {
-        self.section(TIMES, |out| aggregate.times.write(out));
-        self.section(OUTCOMES, |out| out.outcomes(&aggregate.outcomes));
-        self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
-        let parts = [
-            (FAILURES, &aggregate.failures),
-            (CENSORED, &aggregate.censored),
-        ];
-        for (tag, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
-            self.section(tag, |out| out.histogram(part));
-        }
-        if !aggregate.timers.is_empty() {
-            self.section(TIMERS, |out| out.timers(&aggregate.timers));
-        }
-        if !aggregate.measures.is_empty() {
-            self.section(MEASURES, |out| out.measures(&aggregate.measures));
         }
     }
 
@@ -108,26 +132,6 @@ impl Reader<'_> {
             }
         }
         Some(Histogram::from_sorted(scale, buckets))
-    }
-
-    pub(crate) fn aggregate(&mut self) -> Option<Aggregate> {
-        let (mut aggregate, mut sections) = (Aggregate::default(), 0);
-        while !self.0.is_empty() {
-            let tag = self.uint()?;
-            let mut body = Reader(self.bytes()?);
-            match tag {
-                TIMES => aggregate.times = Packed::read(&mut body)?,
-                OUTCOMES => aggregate.outcomes = body.outcomes()?,
-                HISTOGRAM => aggregate.histogram = body.histogram()?,
-                FAILURES => aggregate.failures = body.histogram()?,
-                CENSORED => aggregate.censored = body.histogram()?,
-                TIMERS => aggregate.timers = body.timers()?,
-                MEASURES => aggregate.measures = body.measures()?,
-                _ => continue,
-            }
-            sections += 1;
-        }
-        (sections > 0).then_some(aggregate)
     }
 
     fn measures(&mut self) -> Option<Measures> {
@@ -195,10 +199,10 @@ impl Packed for DurationSums {
 /// Packs the length, and the sections.
 impl Packed for Aggregate {
     fn write(&self, out: &mut Writer) {
-        out.bytes(&super::aggregate(self));
+        out.bytes(&aggregate(self));
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
-        Reader(from.bytes()?).aggregate()
+        read_aggregate(from.bytes()?)
     }
 }

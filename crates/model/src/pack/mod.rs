@@ -9,13 +9,13 @@ mod fields;
 mod reader;
 mod writer;
 
+pub use self::aggregate::{aggregate, read_aggregate};
 pub use self::fields::{
     Packed, from_hex, named, pack, packed, packed_enum, passes, to_hex, unpack,
 };
 pub(crate) use self::reader::is_name;
 pub use self::reader::{Budget, Reader};
 pub use self::writer::Writer;
-use super::aggregate::Aggregate;
 use super::records::Record;
 use super::slice::Precision;
 use super::slices::{Merge, Slices};
@@ -43,26 +43,12 @@ pub fn record(record: &Record) -> Vec<u8> {
 
 /// Unpacks a record; `None` if the bytes are not one.
 pub fn read_record(bytes: &[u8]) -> Option<Record> {
-    let sums = Reader(bytes).aggregate()?;
+    let sums = read_aggregate(bytes)?;
     let rolled_until = section(bytes, ROLLED_UNTIL).and_then(|body| Reader(body).int());
     Some(Record {
         sums,
         rolled_until: rolled_until.unwrap_or(i64::MIN),
     })
-}
-
-/// Packs the sections of an aggregate.
-pub fn aggregate(aggregate: &Aggregate) -> Vec<u8> {
-    let mut out = Writer(Vec::with_capacity(
-        48 + 3 * aggregate.histogram.buckets().len(),
-    ));
-    out.aggregate(aggregate);
-    out.0
-}
-
-/// Unpacks an aggregate; `None` if the bytes are not one.
-pub fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
-    Reader(bytes).aggregate()
 }
 
 /// The body of the section with this tag; `None` if the record has none.

@@ -39,14 +39,10 @@ impl Writer {
 
     /// Writes a section: its tag, the length of its body, and the body.
     pub fn section(&mut self, tag: u64, body: impl FnOnce(&mut Self)) {
+        let mut packed = Self(Vec::with_capacity(64));
+        body(&mut packed);
         self.uint(tag);
-        let at = self.0.len();
-        body(self);
-        let length = self.0.len() - at;
-        // The length comes before the body. Nearly all bodies are so short that their length takes one byte.
-        let mut prefix = Self(Vec::new());
-        prefix.uint(length as u64);
-        self.0.splice(at..at, prefix.0);
+        self.bytes(&packed.0);
     }
 
     pub(crate) fn slices<V: Merge>(

@@ -3,23 +3,12 @@
 use std::sync::Arc;
 
 use super::{IdDelta, MAX_RANKING_SLICES, RankingDelta, RankingSpec};
-use crate::amounts::Amounts;
 use crate::counter::sum_without_signs;
 use crate::pack::{Budget, Packed, Reader, Writer};
 use crate::section::{EntryHead, PER_NAME, Room, Section};
-use crate::slice::Precision;
 use crate::sorted::Map;
 
 impl Section for Map<Arc<str>, RankingDelta> {
-    fn merge(&mut self, later: Self, _: &[Precision]) {
-        for (ranking, delta) in later {
-            self.merge(ranking, delta, |mine, delta| {
-                mine.merge(delta);
-                mine.limit();
-            });
-        }
-    }
-
     fn split(&mut self, room: &mut Room) -> Self {
         let mut part = Self::default();
         while room.has(1)
@@ -36,24 +25,10 @@ impl Section for Map<Arc<str>, RankingDelta> {
         part
     }
 
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
     fn bytes(&self) -> usize {
         let rankings = self.iter();
         let rankings = rankings.map(|(name, delta)| PER_NAME + name.len() + delta.bytes());
         rankings.sum()
-    }
-
-    fn amounts(&self) -> Amounts {
-        let additions = self.values().map(|delta| {
-            let ids = delta.ids.values();
-            let ids = ids
-                .map(|id| sum_without_signs(&id.slices).saturating_add(u64::from(id.is_removed)));
-            ids.fold(delta.dropped, u64::saturating_add)
-        });
-        Amounts::of_additions(additions.fold(0, u64::saturating_add))
     }
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {
@@ -65,14 +40,21 @@ impl Section for Map<Arc<str>, RankingDelta> {
     }
 }
 
+/// The sum of the additions to rankings, without their signs. A removal counts as 1.
+pub(crate) fn additions(rankings: &Map<Arc<str>, RankingDelta>) -> u64 {
+    let of_rankings = rankings.values().map(|delta| {
+        let of_ids = delta.ids.values().map(|id| {
+            sum_without_signs(&id.slices).saturating_add(u64::from(id.is_removed))
+        });
+        of_ids.fold(delta.dropped, u64::saturating_add)
+    });
+    of_rankings.fold(0, u64::saturating_add)
+}
+
 impl RankingDelta {
     /// The approximate number of commands that a store needs to merge an id.
     fn cost(&self, delta: &IdDelta) -> usize {
-        let removed = if delta.is_removed {
-            self.spec.slices as usize / 8
-        } else {
-            0
-        };
+        let removed = usize::from(delta.is_removed) * (self.spec.slices as usize / 8);
         1 + 2 * delta.slices.len() + removed
     }
 

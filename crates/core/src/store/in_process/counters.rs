@@ -149,7 +149,7 @@ impl Counters {
 
 /// Drops the slices that a new slice pushes out.
 fn drop_pushed_out(slices: &mut SliceCounts, precision: Precision, new: i64) {
-    let pushed_out = precision.pushed_out_by(new);
+    let pushed_out = precision.cutoff(new);
     // Most new slices are the newest, and push out at most the oldest slice. A search for the slices to drop would take
     // as long as the addition.
     if slices.first().is_some_and(|oldest| *oldest <= pushed_out) {

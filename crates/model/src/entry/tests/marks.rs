@@ -5,6 +5,7 @@ use crate::batch::MAX_CALL_COST;
 use crate::context::MAX_NAME;
 use crate::fleet::MAX_VERSION_BYTES;
 use crate::mark::{MAX_ESCAPED_BYTES, MAX_MARK_BYTES, MAX_PENDING_MARKS, StoredMark};
+use crate::tests::stored;
 
 const NOW: i64 = 1_700_000_000;
 
@@ -54,9 +55,8 @@ fn the_most_pending_marks_of_the_greatest_length_are_read_back() {
 #[test]
 fn marks_that_no_sender_makes_are_refused() {
     let refused = |mark: Mark| {
-        let stored = StoredMark::from(mark.clone());
-        let packed = crate::pack::pack(&stored);
-        let is_mark = StoredMark::unpack(mark.id.as_bytes(), &packed) == Some(stored);
+        let packed = crate::pack::pack(&stored(mark.clone()));
+        let is_mark = StoredMark::unpack(mark.id.as_bytes(), &packed).is_some();
         let is_read = unpacked(&pack(&batch_of([mark]))).is_ok();
         assert_eq!(is_mark, is_read);
         !is_read
@@ -69,7 +69,7 @@ fn marks_that_no_sender_makes_are_refused() {
     assert!(refused(with_text(MAX_ESCAPED_BYTES + 1)));
     assert!(refused(of("", NOW, 1)));
     assert!(refused(of(&"x".repeat(MAX_NAME + 2), NOW, 1)));
-    let packed = crate::pack::pack(&StoredMark::from(of("a", NOW, 1)));
+    let packed = crate::pack::pack(&stored(of("a", NOW, 1)));
     assert_eq!(StoredMark::unpack(b"\xff", &packed), None);
     for garbage in [&b""[..], b"garbage", b"{}", &[0xff; 40]] {
         assert_eq!(StoredMark::unpack(b"a", garbage), None);
