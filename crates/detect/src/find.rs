@@ -52,8 +52,10 @@ impl Detector {
                 && seen
                 && !has_ongoing(&ChangeKind::SPEED)
             {
-                let (shared, after) =
-                    (state.shared.of(*id), state.last_end(*id, &ChangeKind::SPEED));
+                let (shared, after) = (
+                    state.shared.of(*id),
+                    state.last_end(*id, &ChangeKind::SPEED),
+                );
                 let found = speed::search(base, &shared, now, after, alone || *id == queue);
                 begun.extend(found.map(|found| {
                     let subject = (*id, ChangeKind::of_speed(found.effect < 0.0));

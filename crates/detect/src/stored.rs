@@ -57,9 +57,8 @@ impl DetectorState {
         for (name, part) in parts {
             match name.first().copied() {
                 Some(ALARM) => {
-                    let alarm = pack::unpack::<Alarm>(part).filter(|alarm| {
-                        alarm.score < SCORES && alarm.kind != ChangeKind::Instance
-                    });
+                    let alarm = pack::unpack::<Alarm>(part)
+                        .filter(|alarm| alarm.score < SCORES && alarm.kind != ChangeKind::Instance);
                     state.alarms.extend(alarm);
                 }
                 Some(ENDED) => state.ended.extend(pack::unpack::<Ended>(part)),

@@ -43,9 +43,10 @@ impl Section for Map<Arc<str>, RankingDelta> {
 /// The sum of the additions to rankings, without their signs. A removal counts as 1.
 pub(crate) fn additions(rankings: &Map<Arc<str>, RankingDelta>) -> u64 {
     let of_rankings = rankings.values().map(|delta| {
-        let of_ids = delta.ids.values().map(|id| {
-            sum_without_signs(&id.slices).saturating_add(u64::from(id.is_removed))
-        });
+        let of_ids = delta
+            .ids
+            .values()
+            .map(|id| sum_without_signs(&id.slices).saturating_add(u64::from(id.is_removed)));
         of_ids.fold(delta.dropped, u64::saturating_add)
     });
     of_rankings.fold(0, u64::saturating_add)
