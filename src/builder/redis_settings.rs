@@ -140,12 +140,13 @@ impl<Of> Builder<Of> {
     pub(super) fn open_redis(&self, options: RedisOptions) -> Result<Arc<dyn Store>, BuildError> {
         let prefix = self.key_prefix(options.is_cluster());
         let mut options = options
-            .prefix(prefix)?
+            .prefix(prefix)
             .precisions(self.all_precisions())
             .expire_idle_keys(self.expire_idle_keys)
             .book_keys(self.book_keys)
             .journal_bytes(self.journal_bytes)
-            .timeouts(self.redis_connection_timeout, self.redis_response_timeout);
+            .connection_timeout(self.redis_connection_timeout)
+            .response_timeout(self.redis_response_timeout);
         let settings = &self.redis_settings;
         let changes = [&settings.credentials, &settings.address_map];
         for change in changes.into_iter().flatten() {

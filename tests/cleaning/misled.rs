@@ -27,7 +27,7 @@ fn now() -> i64 {
 
 fn store(server: &RedisServer) -> RedisStore {
     let options = RedisOptions::new(&server.url()).unwrap();
-    let options = options.prefix(PREFIX).unwrap();
+    let options = options.prefix(PREFIX);
     RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap()
 }
 
@@ -164,10 +164,7 @@ async fn idle_keys_expire_and_the_cleaner_removes_them_from_the_list() {
     let mut precisions = Precisions::default();
     precisions.counters = vec![Precision::new(1, 2), Precision::new(86_400, 2)];
     let options = RedisOptions::new(&server.url()).unwrap();
-    let options = options
-        .prefix(PREFIX)
-        .unwrap()
-        .precisions(precisions.clone());
+    let options = options.prefix(PREFIX).precisions(precisions.clone());
     let store = RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     let writer = Writer::new(store.clone(), Clock::system());

@@ -403,7 +403,6 @@ pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
     let options = RedisOptions::new(url)
         .unwrap()
         .prefix(prefix)
-        .unwrap()
         .response_timeout(PATIENCE)
         .connection_timeout(PATIENCE);
     RedisStore::open(options).unwrap()

@@ -98,8 +98,9 @@ impl Topology {
     pub(crate) fn new(options: &RedisOptions, dialer: &Arc<Dialer>) -> Self {
         let dialer = match &options.sentinel_info {
             Some(info) => {
-                let server_info = ServerInfo::of_sentinel(info);
-                Arc::new(Dialer::new(info, None, options, server_info))
+                let mut of_sentinel = options.clone();
+                (of_sentinel.info, of_sentinel.credentials) = (info.clone(), None);
+                Arc::new(Dialer::new(of_sentinel, ServerInfo::of_sentinel(info)))
             }
             None => dialer.clone(),
         };
@@ -223,15 +224,14 @@ impl Topology {
 
     /// The redirect in an answer of a cluster, with the reachable address of the node. Fails if the address map is
     /// wrong.
-    pub(crate) fn redirect(
-        &self,
-        (code, detail): (&str, &str),
-        connection: &Connection,
-    ) -> Option<Result<Redirect>> {
-        let node = connection.node.as_ref().filter(|_| self.is_cluster())?;
-        let redirect = Redirect::parse(code, detail, self.slot, &node.host)?;
-        let reached = self.reach(redirect.node);
-        Some(reached.map(|node| Redirect { node, ..redirect }))
+    pub(crate) fn redirect(&self, reply: &Value, from: &Connection) -> Result<Option<Redirect>> {
+        let node = from.node.as_ref().filter(|_| self.is_cluster());
+        let redirect = node.and_then(|node| Redirect::parse(reply, self.slot, &node.host));
+        let reached = redirect.map(|Redirect { node, is_asking }| {
+            let node = self.reach(node)?;
+            Ok(Redirect { node, is_asking })
+        });
+        reached.transpose()
     }
 
     /// Notes that the slot has another owner, unless the owner has changed since `connection` was made.
@@ -310,14 +310,11 @@ impl Topology {
     async fn ask_one(&self, asked: Address) -> Result<(Address, Address, Vec<Address>)> {
         let mut connection = self.dialer.dial(Some(&asked), Role::Read).await?;
         let server_info = self.dialer.server_info.of_node(&asked);
-        let mut question = Cmd::new();
-        match &self.layout {
-            Layout::Sentinel(service) => question
-                .arg("SENTINEL")
-                .arg("GET-MASTER-ADDR-BY-NAME")
-                .arg(service),
-            Layout::Cluster | Layout::Standalone => question.arg("CLUSTER").arg("SLOTS"),
+        let question = match &self.layout {
+            Layout::Sentinel(service) => &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service][..],
+            Layout::Cluster | Layout::Standalone => &["CLUSTER", "SLOTS"],
         };
+        let question = Cmd::new().arg(question).take();
         let (server, nodes) = match question.query_async(&mut connection.commands).await {
             Ok(reply) if self.is_cluster() => named_by_node(&reply, self.slot, &asked.host),
             Ok(reply) => (named_by_sentinel(&reply), Vec::new()),
@@ -375,7 +372,7 @@ mod tests {
         let options = RedisOptions::cluster(["redis://a:1", "redis://b:2"]).expect("URLs");
         let options = options.address_map(map);
         let server_info = ServerInfo::new(&options, &Keys::new("".into()));
-        let dialer = Dialer::new(&options.info, None, &options, server_info);
+        let dialer = Dialer::new(options.clone(), server_info);
         Topology::new(&options, &Arc::new(dialer))
     }
 
