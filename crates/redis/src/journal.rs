@@ -74,7 +74,7 @@ impl RedisStore {
     }
 
     /// A script call with the keys of the state, the journal and the lease to fold.
-    fn lease_script(&self, args: impl ToRedisArgs) -> Invocation {
+    pub(super) fn lease_script(&self, args: impl ToRedisArgs) -> Invocation {
         let keys = &self.keys;
         Invocation::new((keys.state(), keys.journal(), keys.fold_lease()), args)
     }
