@@ -2,6 +2,8 @@
 
 use redis::{Arg, Cmd};
 
+use super::call_keys::words;
+
 /// The commands that write, each in a form that only checks the permission when a connection is made. In this form they
 /// change nothing: an argument is not a number, or the key (`P`) never exists. `C`, `K`, `S` and `W` stand for a
 /// counter, `known:`, a set of statistics and the ranking. Without this check, a script would stop half-way at the
@@ -73,10 +75,8 @@ pub(super) fn commands(is_read_only: bool) -> impl Iterator<Item = &'static str>
 
 /// Whether a command is in [`READS`].
 pub(super) fn is_read(command: &Cmd) -> bool {
-    let Some(Arg::Simple(name)) = command.args_iter().next() else {
-        return false;
-    };
-    let is_it = |read: &str| read.split(' ').next().map(str::as_bytes) == Some(name);
+    let name = words(command).first().copied();
+    let is_it = |read: &str| read.split(' ').next().map(str::as_bytes) == name;
     READS.into_iter().any(is_it) || is_time(command)
 }
 

@@ -206,7 +206,8 @@ impl Connections {
     async fn connect(&self, role: Role, state: &mut SlotState) -> Result<Connection> {
         let mut kept = state.connection.take().zip(state.denied.take());
         if let Some((connection, denied)) = &mut kept {
-            let checked = self.permissions.check(denied.clone(), connection).await;
+            let commands = &mut connection.commands;
+            let checked = self.permissions.check(denied.clone(), commands).await;
             if let Ok(Some(denied)) = checked {
                 return Err(self.deny(state, kept.map(|(it, _)| it), denied));
             }
@@ -244,7 +245,7 @@ impl Connections {
     async fn probe(&self, connection: &mut Connection) -> RedisResult<Option<(usize, String)>> {
         let info = server_info(&mut connection.commands).await?;
         self.set_server(&info);
-        self.permissions.check(ALL, connection).await
+        self.permissions.check(ALL, &mut connection.commands).await
     }
 
     /// Converts an error of the client or the server to a [`StoreError`], and drops an unusable connection. If a key of
@@ -269,12 +270,11 @@ impl Connections {
         let detail = error.detail().unwrap_or_default();
         let is_denied = is_denial(&error);
         // The error of a script does not always name the denied command.
-        let mut denied = None;
+        let (mut denied, mut commands) = (None, connection.commands.clone());
         if is_script
             && is_denied
             && !detail.contains("permissions to run")
-            && let Ok(Some((at, detail))) =
-                self.permissions.check(ALL, &mut connection.clone()).await
+            && let Ok(Some((at, detail))) = self.permissions.check(ALL, &mut commands).await
         {
             explained = self.server_info.answered("NOPERM", &detail);
             denied = Some(at..at + 1);

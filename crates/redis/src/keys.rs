@@ -59,14 +59,11 @@ use tower_pulse_model::slowest::ACCESS_TIME;
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
-    /// `{prefix}count:`, which precedes `{p}:{name}` in a counter's key.
-    count: String,
 }
 
 impl Keys {
     pub(super) fn new(prefix: String) -> Self {
-        let count = format!("{prefix}count:");
-        Self { prefix, count }
+        Self { prefix }
     }
 
     pub(super) fn prefix(&self) -> &str {
@@ -74,13 +71,13 @@ impl Keys {
     }
 
     /// `{prefix}count:`, which precedes `{p}:{name}` in a counter's key.
-    pub(super) fn count_prefix(&self) -> &str {
-        &self.count
+    pub(super) fn count_prefix(&self) -> String {
+        format!("{}count:", self.prefix)
     }
 
     /// The key of a counter at a precision.
     pub(super) fn count(&self, precision: u32, name: &str) -> String {
-        format!("{}{precision}:{name}", self.count)
+        format!("{}count:{precision}:{name}", self.prefix)
     }
 
     pub(super) fn known(&self) -> String {
@@ -142,7 +139,7 @@ impl Keys {
     }
 
     pub(super) fn instance(&self, id: &str) -> String {
-        format!("{}pulse:instance:{id}", self.prefix)
+        self.own(&format!("instance:{id}"))
     }
 
     /// A command that fails if a key of a script has a type other than the one that this crate gives it.

@@ -94,12 +94,6 @@ pub struct RedisStore {
     clock: Option<Clock>,
 }
 
-impl std::fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RedisStore").field(&self.describe()).finish()
-    }
-}
-
 impl RedisStore {
     /// Opens a store in the server that `options` describe. The store connects on first use.
     ///

@@ -112,10 +112,7 @@ fn is_tls(url: &str) -> bool {
 
 /// A URL without the text between the scheme and the last `@`, and without the query: both could contain a password.
 fn without_password(url: &str) -> String {
-    let (scheme, address) = match url.split_once("://") {
-        Some((scheme, address)) => (format!("{scheme}://"), address),
-        None => (String::new(), url),
-    };
+    let (scheme, address) = url.split_at(url.find("://").map_or(0, |at| at + 3));
     let (user, host) = match address.rsplit_once('@') {
         Some((_, host)) => ("***@", host),
         None => ("", address),
@@ -124,7 +121,7 @@ fn without_password(url: &str) -> String {
         Some((host, _)) => (host, "?***"),
         None => (host, ""),
     };
-    format!("`{}{user}{}{query}`", cut(&scheme), cut(host))
+    format!("`{}{user}{}{query}`", cut(scheme), cut(host))
 }
 
 /// The first 80 characters of a text, escaped.
