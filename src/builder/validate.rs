@@ -29,7 +29,7 @@ const SECONDS: RangeInclusive<u32> = 1..=365 * 24 * 3_600;
 
 impl<Of> Builder<Of> {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
-        if let [Some(first), Some(second)] = self.store_named_by {
+        if let [first, .., second] = self.store_named_by[..] {
             let allowed = format!("one store, and `{first}` has named one before: remove either");
             return Err(BuildError::new(second, "a second store", allowed));
         }
@@ -154,19 +154,16 @@ impl<Of> Builder<Of> {
     }
 
     fn validate_precisions(&self) -> Result<(), BuildError> {
-        let refuse = |value: &dyn std::fmt::Debug| {
-            let allowed = "1 to 16 different numbers of seconds, each 1 to 31,536,000 (a year)";
-            Err(BuildError::new("precisions", format!("{value:?}"), allowed))
-        };
         let mut seconds = self.precisions.clone();
         seconds.order();
         seconds.dedup();
-        if seconds.len() != self.precisions.len() || !(1..=MAX_PRECISIONS).contains(&seconds.len())
-        {
-            return refuse(&self.precisions);
-        }
-        if seconds.iter().any(|p| !SECONDS.contains(p)) {
-            return refuse(&self.precisions);
+        let is_allowed = seconds.len() == self.precisions.len()
+            && (1..=MAX_PRECISIONS).contains(&seconds.len())
+            && seconds.iter().all(|p| SECONDS.contains(p));
+        if !is_allowed {
+            let value = format!("{:?}", self.precisions);
+            let allowed = "1 to 16 different numbers of seconds, each 1 to 31,536,000 (a year)";
+            return Err(BuildError::new("precisions", value, allowed));
         }
         Ok(())
     }

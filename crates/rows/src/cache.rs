@@ -246,17 +246,10 @@ impl Cache {
     }
 
     async fn read_through(&self, id: &str, age: Duration) -> Answer {
-        let recent = || self.last(id, age);
-        if let Some(row) = recent() {
-            return Ok(Some(row));
+        match self.last(id, age) {
+            Some(row) => Ok(Some(row)),
+            None => self.fetches.join(id, self.fetch(id)).await,
         }
-        let read = async {
-            match recent() {
-                Some(row) => Ok(Some(row)),
-                None => self.fetch(id).await,
-            }
-        };
-        self.fetches.join(id, read).await
     }
 
     /// The row that this process has read within `age`, unless the row is older than `max_age`.
