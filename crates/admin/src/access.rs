@@ -262,7 +262,7 @@ impl Access {
     /// ```
     #[must_use]
     pub fn allow_host(mut self, host: impl AsRef<str>) -> Self {
-        self.hosts.allow(host.as_ref());
+        self.hosts.named.push(host.as_ref().to_owned());
         self
     }
 
@@ -275,13 +275,13 @@ impl Access {
     /// ```
     #[must_use]
     pub fn allow_any_host(mut self) -> Self {
-        self.hosts.allow_any();
+        self.hosts.any = true;
         self
     }
 
     /// Warns that anyone may enter, unless all hosts are allowed explicitly.
     pub(super) fn warn_if_open(&self) {
-        if matches!(self.rule, Rule::Open) && !self.hosts.are_any() {
+        if matches!(self.rule, Rule::Open) && !self.hosts.any {
             tracing::warn!(
                 "the admin pages are open to everyone who can reach this service, because Access::open() requires no \
                  login. Use Access::token or Access::basic. If your own authentication protects the pages, use \

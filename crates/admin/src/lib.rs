@@ -224,7 +224,7 @@ impl Admin {
             Endpoint::Index => {
                 return Ok(self.page.serve(original_path(parts), &permission));
             }
-            Endpoint::Asset(path) => return assets::serve(parts, path),
+            Endpoint::Asset(path) => return Ok(assets::serve(parts, path)),
             #[cfg(feature = "prometheus")]
             Endpoint::Metrics => return prometheus::metrics(self, parts).await,
             Endpoint::Api(_, answer) => answer(&self.query, query, &ScreenSize::default()).await?,

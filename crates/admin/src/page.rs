@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::HeaderValue;
 use serde_json::json;
 
-use super::assets::{self, INDEX};
+use super::assets::{HASH, INDEX};
 use super::response;
 use super::{Permission, Source};
 use tower_pulse_core::query;
@@ -28,11 +28,8 @@ impl Page {
         let service = source.service.as_deref().map(escape_hidden);
         let (service, version) = (service.as_deref(), source.app_version.as_deref());
         let is_instance = source.instance.is_some();
-        let precisions = query::source(&source.query)
-            .store
-            .precisions()
-            .counters
-            .iter();
+        let answers = query::source(&source.query);
+        let precisions = answers.store.precisions().counters.iter();
         let precisions: Vec<_> = precisions.map(|precision| precision.seconds).collect();
         let config = |(may_write, asks_name)| {
             json!({
@@ -40,7 +37,7 @@ impl Page {
                 "version": version,
                 "precisions": precisions,
                 // The durations below which requests should stay, in seconds.
-                "target": query::source(&source.query).targets.seconds(),
+                "target": answers.targets.seconds(),
                 "trace_url": source.trace_url,
                 "is_instance": is_instance,
                 // Whether marks can be added and removed, and changes be acknowledged.
@@ -75,7 +72,7 @@ impl Page {
         let asks_name = permission.name().is_none();
         let config = &self.configs[usize::from(permission.may_write()) << usize::from(asks_name)];
         filled(INDEX, |placeholder| match placeholder {
-            "hash" => assets::hash().to_owned(),
+            "hash" => HASH.clone(),
             "base" => escaped(base),
             "title" => escaped(&self.title),
             "config" => escaped(config),

@@ -34,52 +34,22 @@ use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 /// The request header that the answer depends on.
 const VARY: HeaderValue = HeaderValue::from_static("accept");
 
-/// The counters of an instance, `pulse_…_total`, with their help texts.
-const COUNTERS: [(&str, &str); 14] = [
-    (
-        "recorded",
-        "Samples that were recorded, lost ones included.",
-    ),
-    ("dropped", "Samples that came after the shutdown."),
-    (
-        "lost",
-        "Samples that the store lost, or that a shutdown could not flush.",
-    ),
-    (
-        "recorded_additions",
-        "How much was added to counters and rankings.",
-    ),
-    (
-        "dropped_additions",
-        "How much was added to counters and rankings after the shutdown.",
-    ),
-    (
-        "lost_additions",
-        "How much of the additions to counters and rankings was lost.",
-    ),
-    (
-        "lost_details",
-        "Lost marks, entries in the lists of slow and failed requests, and an instance's figures for a minute.",
-    ),
-    (
-        "late",
-        "Requests too late for the hourly statistics of other programs.",
-    ),
-    (
-        "skewed",
-        "Requests that were refused because their time was too far ahead of the store's.",
-    ),
-    ("overflowed", "Requests beyond max_contexts."),
-    (
-        "quarantined",
-        "Writes to quarantined keys that were dropped.",
-    ),
-    ("flush_errors", "Calls to the store that failed."),
-    (
-        "store_resets",
-        "Resets of the store that this instance has seen.",
-    ),
-    ("replayed", "Calls that were sent again."),
+/// The counters of an instance, `pulse_…_total`, each with its help text behind a colon.
+const COUNTERS: [&str; 14] = [
+    "recorded:Samples that were recorded, lost ones included.",
+    "dropped:Samples that came after the shutdown.",
+    "lost:Samples that the store lost, or that a shutdown could not flush.",
+    "recorded_additions:How much was added to counters and rankings.",
+    "dropped_additions:How much was added to counters and rankings after the shutdown.",
+    "lost_additions:How much of the additions to counters and rankings was lost.",
+    "lost_details:Lost marks, entries in the lists of slow and failed requests, and an instance's figures for a minute.",
+    "late:Requests too late for the hourly statistics of other programs.",
+    "skewed:Requests that were refused because their time was too far ahead of the store's.",
+    "overflowed:Requests beyond max_contexts.",
+    "quarantined:Writes to quarantined keys that were dropped.",
+    "flush_errors:Calls to the store that failed.",
+    "store_resets:Resets of the store that this instance has seen.",
+    "replayed:Calls that were sent again.",
 ];
 
 type Row = (Arc<str>, Totals);
@@ -223,7 +193,8 @@ impl Text {
             flush.store_resets,
             flush.replayed,
         ];
-        for ((name, help), count) in COUNTERS.into_iter().zip(counts) {
+        for (counter, count) in COUNTERS.into_iter().zip(counts) {
+            let (name, help) = counter.split_once(':').unwrap_or_default();
             self.single(&format!("pulse_{name}_total"), help, &count);
         }
     }
