@@ -146,6 +146,10 @@ mod tests {
             "https://example.com/\n{trace_id}",
             "https://example.com/\u{202e}{trace_id}",
             " https://example.com/{trace_id}",
+            "https://user:secret@example.com/{trace_id}",
+            "https://secret@example.com/{trace_id}",
+            "user:secret@example.com/{trace_id}",
+            "https://user:secret@/{trace_id}",
             &too_long,
             &format!("{too_long}{too_long}"),
         ] {
@@ -153,18 +157,6 @@ mod tests {
             assert!(error.starts_with("trace_url is "), "{error}");
             assert!(error.contains("an https or http URL"), "{error}");
             assert!(error.len() < 3 * MAX_URL, "{error}");
-        }
-    }
-
-    #[test]
-    fn an_error_shows_no_password() {
-        for url in [
-            "https://user:secret@example.com/{trace_id}",
-            "https://secret@example.com/{trace_id}",
-            "user:secret@example.com/{trace_id}",
-            "https://user:secret@/{trace_id}",
-        ] {
-            let error = check(url).expect_err(url).to_string();
             assert!(!error.contains("secret"), "{error}");
         }
     }

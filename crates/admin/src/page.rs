@@ -14,7 +14,6 @@ use tower_pulse_model::context::escape_hidden;
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
 /// The HTML of a router.
-#[derive(Default)]
 pub(super) struct Page {
     /// The title of the page in the browser.
     title: String,
@@ -116,31 +115,4 @@ fn escaped(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
     let escaped = escaped.replace('>', "&gt;").replace('"', "&quot;");
     escaped.replace('\'', "&#39;")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_relative_to_the_last_slash() {
-        assert_eq!(base("/admin/pulse"), "pulse/");
-        assert_eq!(base("/admin/pulse/"), "");
-        assert_eq!(base("/"), "");
-        assert_eq!(base("/a:b"), "./a:b/");
-        assert_eq!(escaped("<'\"&>"), "&lt;&#39;&quot;&amp;&gt;");
-    }
-
-    #[test]
-    fn inserted_text_is_not_replaced_again() {
-        let page = Page {
-            title: "{{config}} <b>".to_owned(),
-            configs: ["{{base}}", "writes", "asks"].map(str::to_owned),
-        };
-        let html = page.index("{{hash}}/", &Permission::read());
-        assert!(html.contains("<title>{{config}} &lt;b&gt;</title>"));
-        assert!(html.contains(r#"<meta name="pulse-config" content="{{base}}">"#));
-        assert!(html.contains(r#"<meta name="pulse-base" content="{{hash}}/">"#));
-        assert_eq!(filled("a {{b c {{d}}", |_| "e".to_owned()), "a {{b c e");
-    }
 }

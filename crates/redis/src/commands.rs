@@ -84,25 +84,3 @@ pub(super) fn is_read(command: &Cmd) -> bool {
 pub(super) fn is_time(command: &Cmd) -> bool {
     matches!(command.args_iter().next(), Some(Arg::Simple(b"TIME")))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_store_that_only_reads_sends_no_command_that_writes() {
-        let reads: Vec<_> = commands(true).collect();
-        assert!(reads.contains(&"HSCAN P 0") && reads.contains(&"ZRANGE S 0 0"));
-        let names = reads.iter().filter_map(|example| example.split(' ').next());
-        for name in names {
-            assert!(is_read(&redis::cmd(name)), "{name}");
-        }
-        let writes = commands(false).filter(|example| !reads.contains(example));
-        for example in writes.filter(|example| *example != "TIME") {
-            let name = example.split(' ').next().expect("a name");
-            let mut command = redis::cmd(name);
-            assert!(!is_read(command.arg("P")), "{example}");
-        }
-        assert!(is_read(redis::cmd("HGETALL").arg("P")));
-    }
-}

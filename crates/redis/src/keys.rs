@@ -242,31 +242,3 @@ pub(super) struct Stats {
     pub(super) last: String,
     pub(super) pstart: String,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{Keys, Table};
-
-    #[test]
-    fn names_of_the_books_keys_are_the_books_byte_for_byte() {
-        let keys = Keys::new(String::new());
-        assert_eq!(keys.count(5, "hits"), "count:5:hits");
-        assert_eq!(keys.known(), "known:");
-        let stats = keys.stats("/profile");
-        assert_eq!(stats.current, "stats:/profile:AccessTime");
-        assert_eq!(stats.start, "stats:/profile:AccessTime:start");
-        assert_eq!(stats.last, "stats:/profile:AccessTime:last");
-        assert_eq!(stats.pstart, "stats:/profile:AccessTime:pstart");
-        assert_eq!(keys.slowest(), "slowest:AccessTime");
-    }
-
-    #[test]
-    fn own_keys_stay_below_the_prefix() {
-        let keys = Keys::new("pulse:shop:".into());
-        assert_eq!(keys.contexts(), "pulse:shop:pulse:contexts");
-        let records = keys.table(&Table::records((60, 1_700_000_040)));
-        assert_eq!(records, "pulse:shop:pulse:r1:60:1700000040");
-        assert_eq!(keys.acl_patterns(), "~pulse:shop:*");
-        assert_eq!(Keys::new("a*[b]".into()).acl_patterns(), "~a\\*\\[b\\]*");
-    }
-}

@@ -368,17 +368,12 @@ mod tests {
         Address::parse(text, None).expect("an address")
     }
 
-    fn cluster(map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Topology {
-        let options = RedisOptions::cluster(["redis://a:1", "redis://b:2"]).expect("URLs");
-        let options = options.address_map(map);
-        let server_info = ServerInfo::new(&options, &Keys::new("".into()));
-        let dialer = Dialer::new(options.clone(), server_info);
-        Topology::new(&options, &Arc::new(dialer))
-    }
-
     #[test]
     fn nodes_are_asked_in_turn_and_the_last_owner_last() {
-        let cluster = cluster(|_| None);
+        let options = RedisOptions::cluster(["redis://a:1", "redis://b:2"]).expect("URLs");
+        let server_info = ServerInfo::new(&options, &Keys::new("".into()));
+        let dialer = Dialer::new(options.clone(), server_info);
+        let cluster = Topology::new(&options, &Arc::new(dialer));
         lock(&cluster.found).nodes = ["b:2", "c:3"].map(address).into();
         let first = cluster.candidates();
         assert_eq!(first.len(), 3);
@@ -389,29 +384,5 @@ mod tests {
             cluster.doubt();
             assert_eq!(cluster.candidates()[2], address("c:3"));
         }
-    }
-
-    #[test]
-    fn a_server_that_is_named_again_is_no_change() {
-        let mut found = Found::default();
-        assert_eq!(found.set(address("a:1")), 1);
-        found.is_doubted = true;
-        assert_eq!(found.set(address("a:1")), 1);
-        assert!(!found.is_doubted);
-        assert_eq!(found.set(address("b:2")), 2);
-    }
-
-    #[test]
-    fn an_address_is_mapped_if_the_map_knows_it() {
-        let cluster = cluster(|announced| match announced {
-            "10.0.0.1:6379" => Some("127.0.0.1:7000".to_owned()),
-            "10.0.0.2:6379" => Some("nowhere".to_owned()),
-            _ => None,
-        });
-        let reach = |text| cluster.reach(address(text)).map(|it| it.to_string());
-        assert_eq!(reach("10.0.0.1:6379").expect("mapped"), "127.0.0.1:7000");
-        assert_eq!(reach("10.0.0.3:6379").expect("kept"), "10.0.0.3:6379");
-        let error = reach("10.0.0.2:6379").expect_err("no address");
-        assert!(error.to_string().contains("\"nowhere\""), "{error}");
     }
 }
