@@ -96,13 +96,8 @@ enum Backend {
 
 impl<Of> std::fmt::Debug for Builder<Of> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Omits the backend, whose URL may have a password.
-        f.debug_struct("Builder")
-            .field("prefix", &self.prefix)
-            .field("precisions", &self.precisions)
-            .field("flush_interval", &self.options.flush.interval)
-            .field("clean_interval", &self.options.clean_interval)
-            .finish_non_exhaustive()
+        // The backend's URL may have a password.
+        f.debug_struct("Builder").finish_non_exhaustive()
     }
 }
 

@@ -71,9 +71,7 @@ impl<Of> Builder<Of> {
             ),
             ("redis_response_timeout", response, timeout, "10 ms to 10 s"),
         ] {
-            if let Some(value) = value {
-                duration(field, value, range, allowed)?;
-            }
+            duration(field, value, range, allowed)?;
         }
         if let Some(target) = options.targets.all {
             measurable("target", target)?;
@@ -172,18 +170,18 @@ impl<Of> Builder<Of> {
 /// Refuses a duration outside the range of the histograms' buckets.
 pub(super) fn measurable(field: &'static str, value: Duration) -> Result<(), BuildError> {
     let range = Duration::from_micros(1)..=Duration::from_secs(3_600);
-    duration(field, value, range, "1 µs to 1 h")
+    duration(field, Some(value), range, "1 µs to 1 h")
 }
 
 fn duration(
     field: &'static str,
-    value: Duration,
+    value: Option<Duration>,
     range: RangeInclusive<Duration>,
     allowed: &str,
 ) -> Result<(), BuildError> {
-    if range.contains(&value) {
+    let Some(value) = value.filter(|value| !range.contains(value)) else {
         return Ok(());
-    }
+    };
     let allowed = format!("{allowed} is allowed");
     Err(BuildError::new(field, format!("{value:?}"), allowed))
 }

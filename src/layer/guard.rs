@@ -437,8 +437,8 @@ fn finish(
     polls: &RequestPolls,
     details: &RequestDetails<'_>,
 ) {
-    if entry.is_unmatched() {
-        warn_unmatched(entry.recording(), ended.outcome);
+    if entry.is_unmatched() && ended.outcome == Outcome::Success {
+        entry.recording().warn_unmatched();
     }
     entry.finish_request(start, ended, polls, details);
 }
@@ -464,11 +464,4 @@ fn is_error(recording: &RecordingState, head: &ResponseHead<'_>) -> bool {
 #[inline]
 pub(super) fn is_unrecorded(extensions: &Extensions) -> bool {
     extensions.get::<Unrecorded>().is_some()
-}
-
-#[cold]
-fn warn_unmatched(recording: &RecordingState, outcome: Outcome) {
-    if outcome == Outcome::Success {
-        recording.warn_unmatched();
-    }
 }

@@ -86,10 +86,8 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
         let help = "Requests to the admin router with wrong credentials.";
         let wrong = source(&query).notices.wrong_credentials();
         text.single("pulse_wrong_credentials_total", help, &wrong);
-        let (name, help) = (
-            "pulse_condition",
-            "1 while the condition lasts. `api/health` says what to do.",
-        );
+        let name = "pulse_condition";
+        let help = "1 while the condition lasts. `api/health` says what to do.";
         text.begin(name, help);
         for condition in &Condition::ALL {
             let is_ongoing = u8::from(conditions.contains(condition));
@@ -212,28 +210,19 @@ impl Text {
     fn fleet(&mut self, fleet: Option<Fleet>) {
         let help = "Whether the store could be read.";
         self.single("pulse_store_up", help, &u8::from(fleet.is_some()));
-        let Some(Fleet {
-            hour,
-            contexts,
-            now,
-        }) = fleet
-        else {
-            return;
-        };
-        let hour = hour.as_ref();
+        let Some(fleet) = fleet else { return };
+        let (hour, now) = (fleet.hour.as_ref(), &fleet.now);
         let requests = hour.map_or(0, |hour| hour.times.count as u64);
         let errors = hour.map_or(0, |hour| hour.aggregate.outcomes.errors);
         let help = "Requests of the whole fleet in this hour.";
         self.single("pulse_fleet_requests", help, &requests);
         let help = "Errors of the whole fleet in this hour.";
         self.single("pulse_fleet_errors", help, &errors);
-        self.single(
-            "pulse_fleet_instances",
-            "Instances that are alive.",
-            &now.instances,
-        );
+        let help = "Instances that are alive.";
+        self.single("pulse_fleet_instances", help, &now.instances);
         let help = "Requests in flight in the whole fleet.";
         self.single("pulse_fleet_in_flight", help, &now.in_flight);
-        self.single("pulse_fleet_contexts", "Number of contexts.", &contexts);
+        let help = "Number of contexts.";
+        self.single("pulse_fleet_contexts", help, &fleet.contexts);
     }
 }

@@ -290,10 +290,8 @@ impl Cache {
 
     /// Reads rows from the store, or the rows that this process remembers if the store is unreachable.
     async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>> {
-        let Options {
-            name, max_bytes, ..
-        } = &self.options;
-        let error = match self.store.cached_rows(name, ids, *max_bytes).await {
+        let (name, max_bytes) = (&self.options.name, self.options.max_bytes);
+        let error = match self.store.cached_rows(name, ids, max_bytes).await {
             Ok(rows) => {
                 let rows = ids.iter().zip(rows);
                 return Ok(rows.map(|(id, row)| self.in_store(id, row)).collect());

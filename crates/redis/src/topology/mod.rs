@@ -52,14 +52,10 @@ pub(crate) enum Layout {
 
 /// The way to find the server, and the server that was found.
 pub(crate) struct Topology {
-    layout: Layout,
     /// The slot of all keys.
     slot: u16,
-    /// The servers to ask: the seeds of a cluster, or the Sentinels.
-    seeds: Vec<Address>,
-    /// Connects to the servers to ask.
+    /// Connects to the servers to ask: the seeds of a cluster, or the Sentinels.
     dialer: Arc<Dialer>,
-    map: Option<AddressMap>,
     found: Mutex<Found>,
     has_calls: AtomicBool,
     /// Wakes [`Self::ask_while_called`] before its interval is over.
@@ -104,34 +100,35 @@ impl Topology {
             }
             None => dialer.clone(),
         };
-        let seeds = options.seeds.clone();
+        let seeds = options.seeds.len().max(1);
         let found = Found {
             // The keys of the hasher are random.
-            first: RandomState::new().build_hasher().finish() as usize % seeds.len().max(1),
+            first: RandomState::new().build_hasher().finish() as usize % seeds,
             ..Found::default()
         };
         Self {
-            layout: options.layout.clone(),
             slot: slot_of(&options.prefix),
-            seeds,
             dialer,
-            map: options.address_map.clone(),
             found: Mutex::new(found),
             has_calls: AtomicBool::new(false),
             sooner: Notify::new(),
         }
     }
 
+    fn layout(&self) -> &Layout {
+        &self.dialer.options.layout
+    }
+
     /// The longest time for finding the server.
     pub(crate) fn deadline(&self) -> Duration {
-        match self.layout {
+        match self.layout() {
             Layout::Standalone => Duration::ZERO,
             Layout::Cluster | Layout::Sentinel(_) => self.dialer.deadline(),
         }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        self.layout == Layout::Cluster
+        *self.layout() == Layout::Cluster
     }
 
     /// The server that was named last; `None` for a configured server.
@@ -158,7 +155,7 @@ impl Topology {
         dialer: &Dialer,
         role: Role,
     ) -> Result<Connection> {
-        if self.layout == Layout::Standalone {
+        if *self.layout() == Layout::Standalone {
             return dialer.dial(None, role).await;
         }
         let known = Some(lock(&self.found)).filter(|found| !found.is_doubted);
@@ -180,7 +177,7 @@ impl Topology {
         role: Role,
     ) -> Result<Connection> {
         let mut connection = self.dial(dialer, server, role).await?;
-        let Layout::Sentinel(service) = &self.layout else {
+        let Layout::Sentinel(service) = self.layout() else {
             return Ok(connection);
         };
         let server_info = dialer.server_info.of_node(server);
@@ -208,10 +205,10 @@ impl Topology {
     ) -> Result<Connection> {
         let dialled = dialer.dial(Some(node), role).await;
         dialled.map_err(|error| {
-            if error.kind() != StoreErrorKind::Unreachable || self.seeds.contains(node) {
+            if error.kind() != StoreErrorKind::Unreachable || dialer.options.seeds.contains(node) {
                 return error;
             }
-            let namer = match &self.layout {
+            let namer = match self.layout() {
                 Layout::Sentinel(service) => format!("Sentinel names {node} for `{service}`"),
                 _ => "the cluster announces this address".to_owned(),
             };
@@ -245,7 +242,7 @@ impl Topology {
     /// Notes a call. Returns whether the caller must run [`Self::ask_while_called`], as with Sentinels.
     pub(crate) fn called(&self) -> bool {
         self.has_calls.store(true, Ordering::Relaxed);
-        matches!(self.layout, Layout::Sentinel(_))
+        matches!(self.layout(), Layout::Sentinel(_))
     }
 
     /// Asks the Sentinels at intervals, as long as there are calls.
@@ -264,7 +261,7 @@ impl Topology {
 
     /// The warning for the operator, if no Sentinel answers.
     pub(crate) fn warning(&self) -> Option<Warning> {
-        let Layout::Sentinel(service) = &self.layout else {
+        let Layout::Sentinel(service) = self.layout() else {
             return None;
         };
         let trouble = lock(&self.found).trouble.clone()?;
@@ -277,10 +274,10 @@ impl Topology {
     /// The servers to ask, in order. The last known owner of the slot comes last, as it may be cut off from the other
     /// nodes.
     fn candidates(&self) -> Vec<Address> {
-        let found = lock(&self.found);
-        let mut candidates = self.seeds.clone();
+        let (found, seeds) = (lock(&self.found), &self.dialer.options.seeds);
+        let mut candidates = seeds.clone();
         let others = found.nodes.iter();
-        candidates.extend(others.filter(|node| !self.seeds.contains(node)).cloned());
+        candidates.extend(others.filter(|node| !seeds.contains(node)).cloned());
         let first = found.first % candidates.len().max(1);
         candidates.rotate_left(first);
         candidates.sort_by_key(|node| Some(node) == found.server.as_ref());
@@ -297,7 +294,8 @@ impl Topology {
         let mut found = lock(&self.found);
         found.trouble = answer.as_ref().err().map(StoreError::to_string);
         let (asked, server, nodes) = answer?;
-        if let Some(place) = self.seeds.iter().position(|it| *it == asked) {
+        let mut seeds = self.dialer.options.seeds.iter();
+        if let Some(place) = seeds.position(|it| *it == asked) {
             found.first = place;
         }
         if !nodes.is_empty() {
@@ -310,7 +308,7 @@ impl Topology {
     async fn ask_one(&self, asked: Address) -> Result<(Address, Address, Vec<Address>)> {
         let mut connection = self.dialer.dial(Some(&asked), Role::Read).await?;
         let server_info = self.dialer.server_info.of_node(&asked);
-        let question = match &self.layout {
+        let question = match self.layout() {
             Layout::Sentinel(service) => &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service][..],
             Layout::Cluster | Layout::Standalone => &["CLUSTER", "SLOTS"],
         };
@@ -325,7 +323,7 @@ impl Topology {
             Err(error) => return Err(server_info.explain(&error)),
         };
         let Some(server) = server else {
-            let message = match &self.layout {
+            let message = match self.layout() {
                 Layout::Sentinel(service) => {
                     format!("it knows no primary of the name `{service}`: check the name")
                 }
@@ -343,11 +341,8 @@ impl Topology {
 
     /// Maps an announced address to a reachable one.
     fn reach(&self, announced: Address) -> Result<Address> {
-        let mapped = self
-            .map
-            .as_ref()
-            .and_then(|map| map(&announced.to_string()));
-        let Some(mapped) = mapped else {
+        let map = self.dialer.options.address_map.as_ref();
+        let Some(mapped) = map.and_then(|map| map(&announced.to_string())) else {
             return Ok(announced);
         };
         Address::parse(&mapped, None).ok_or_else(|| {
