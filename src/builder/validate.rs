@@ -35,43 +35,27 @@ impl<Of> Builder<Of> {
         }
         const S: Duration = Duration::from_secs(1);
         const DAY: Duration = Duration::from_secs(24 * 3_600);
-        let (timeout, days) = (S / 100..=10 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
+        let (pause, days) = (Duration::ZERO..=60 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
+        let (year, years) = (60 * S..=365 * DAY, 3_600 * S..=3_650 * DAY);
         let (options, limits) = (&self.options, &self.options.limits);
         let (flush, clean) = (options.flush.interval, Some(options.clean_interval));
         let (kept, shutdown) = (&options.retention, Some(options.shutdown_timeout));
         let [ranking, context] = [kept.ranking_retention, kept.context_retention].map(Some);
-        let [connection, response] = [self.redis_connection_timeout, self.redis_response_timeout];
         for (field, value, range, allowed) in [
             ("flush_interval", flush, S / 100..=60 * S, "10 ms to 60 s"),
             ("clean_interval", clean, S..=3_600 * S, "1 s to 1 h"),
-            (
-                "ranking_retention",
-                ranking,
-                60 * S..=365 * DAY,
-                "1 min to 1 year",
-            ),
-            (
-                "context_retention",
-                context,
-                3_600 * S..=3_650 * DAY,
-                "1 h to 10 years",
-            ),
+            ("ranking_retention", ranking, year, "1 min to 1 year"),
+            ("context_retention", context, years, "1 h to 10 years"),
             ("history", self.history, days, "15 to 400 days"),
-            (
-                "shutdown_timeout",
-                shutdown,
-                Duration::ZERO..=60 * S,
-                "0 to 60 s",
-            ),
-            (
-                "redis_connection_timeout",
-                connection,
-                timeout.clone(),
-                "10 ms to 10 s",
-            ),
-            ("redis_response_timeout", response, timeout, "10 ms to 10 s"),
+            ("shutdown_timeout", shutdown, pause, "0 to 60 s"),
         ] {
             duration(field, value, range, allowed)?;
+        }
+        for (field, value) in [
+            ("redis_connection_timeout", self.redis_connection_timeout),
+            ("redis_response_timeout", self.redis_response_timeout),
+        ] {
+            duration(field, value, S / 100..=10 * S, "10 ms to 10 s")?;
         }
         if let Some(target) = options.targets.all {
             measurable("target", target)?;

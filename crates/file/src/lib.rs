@@ -22,7 +22,6 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-#[cfg(any(test, feature = "__test_store"))]
 pub use self::disk::FileIo;
 pub use self::options::{DURABLE_EVERY, FILE_BYTES, FileOptions};
 use self::worker::Worker;

@@ -3,6 +3,7 @@
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::topology::Address;
+use crate::value::shown;
 use tower_pulse_core::error::BuildError;
 
 /// The most URLs of a cluster's nodes, or of Sentinels.
@@ -121,16 +122,8 @@ fn without_password(url: &str) -> String {
         Some((host, _)) => (host, "?***"),
         None => (host, ""),
     };
-    format!("`{}{user}{}{query}`", cut(scheme), cut(host))
-}
-
-/// The first 80 characters of a text, escaped.
-fn cut(text: &str) -> String {
-    let mut cut: String = text.chars().take(80).flat_map(char::escape_debug).collect();
-    if text.chars().nth(80).is_some() {
-        cut.push('…');
-    }
-    cut
+    let [scheme, host] = [scheme, host].map(|part| shown(part.as_bytes()));
+    format!("`{scheme}{user}{host}{query}`")
 }
 
 #[cfg(test)]

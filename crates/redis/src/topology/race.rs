@@ -37,13 +37,12 @@ pub(super) async fn first_answer<T: Send + 'static>(
             Ok(None) => break,
         }
     }
-    let kinds = || failures.iter().map(StoreError::kind);
+    let mut kinds = failures.iter().map(StoreError::kind);
     let is_answered = |kind: &StoreErrorKind| {
         !matches!(kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut)
     };
-    let kind = kinds()
-        .find(is_answered)
-        .unwrap_or(StoreErrorKind::Unreachable);
+    let kind = kinds.find(is_answered);
+    let kind = kind.unwrap_or(StoreErrorKind::Unreachable);
     let reasons: Vec<_> = failures.iter().take(3).map(StoreError::to_string).collect();
     Err(StoreError::new(kind, reasons.join("; ")))
 }
