@@ -4,7 +4,7 @@
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
 // Read `keys` (all keys), `append` with `lua/append.lua` (appends a call once), `journal` with `lua/fold.lua` (folds it
-// once) and `encode` (the arguments of these scripts), then `connection` with `topology` (finds the server),
+// once) and `encode` (the arguments of that script), then `connection` with `topology` (finds the server),
 // `commands`, `value` (safe texts), `read`, `large_keys`, `heartbeat`, `status`, `replaced_keys`, and `exports` (for
 // programs in other languages).
 
