@@ -17,7 +17,7 @@ use std::time::Duration;
 #[cfg(all(feature = "query", feature = "redis"))]
 pub use self::dashboard::DashboardBuilder;
 #[cfg(feature = "redis")]
-use self::redis_settings::RedisSettings;
+use self::redis_settings::RedisChange;
 use crate::layer::ResponseHead;
 use crate::pulse::Pulse;
 use tower_pulse_core::cleaner::Retention;
@@ -55,8 +55,8 @@ use tower_pulse_redis::RedisOptions;
 pub struct Builder<Of = Pulse> {
     of: PhantomData<fn() -> Of>,
     backend: Backend,
-    /// The first method that set the store, and another such method if one was called.
-    store_named_by: [Option<&'static str>; 2],
+    /// The methods that set the store.
+    store_named_by: Vec<&'static str>,
     /// The configuration of the recording, without the values that `build` derives.
     options: HandleOptions,
     prefix: Option<String>,
@@ -73,7 +73,7 @@ pub struct Builder<Of = Pulse> {
     redis_connection_timeout: Option<Duration>,
     redis_response_timeout: Option<Duration>,
     #[cfg(feature = "redis")]
-    redis_settings: RedisSettings,
+    redis_changes: Vec<RedisChange>,
     expire_idle_keys: bool,
     book_keys: bool,
     ignore: Vec<String>,
@@ -96,13 +96,8 @@ enum Backend {
 
 impl<Of> std::fmt::Debug for Builder<Of> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Omits the backend, whose URL may have a password.
-        f.debug_struct("Builder")
-            .field("prefix", &self.prefix)
-            .field("precisions", &self.precisions)
-            .field("flush_interval", &self.options.flush.interval)
-            .field("clean_interval", &self.options.clean_interval)
-            .finish_non_exhaustive()
+        // The backend's URL may have a password.
+        f.debug_struct("Builder").finish_non_exhaustive()
     }
 }
 
@@ -115,7 +110,7 @@ impl<Of> Default for Builder<Of> {
         Self {
             of: PhantomData,
             backend: Backend::Memory,
-            store_named_by: [None; 2],
+            store_named_by: Vec::new(),
             options: HandleOptions {
                 clock: Clock::system(),
                 precisions: Precisions::default(),
@@ -152,7 +147,7 @@ impl<Of> Default for Builder<Of> {
             redis_connection_timeout: None,
             redis_response_timeout: None,
             #[cfg(feature = "redis")]
-            redis_settings: RedisSettings::default(),
+            redis_changes: Vec::new(),
             expire_idle_keys: true,
             book_keys: true,
             ignore: Vec::new(),

@@ -22,7 +22,7 @@ const START: Duration = Duration::from_secs(5);
 
 /// A store for an instance without a `Pulse`.
 pub(crate) fn store(url: &str, timeout: Duration) -> RedisStore {
-    let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
+    let options = RedisOptions::new(url).unwrap().prefix(PREFIX);
     let options = options.response_timeout(timeout);
     RedisStore::open(options.connection_timeout(timeout)).unwrap()
 }

@@ -35,22 +35,13 @@ fn shortened(store: &str) -> String {
 /// The default name of an instance: the name of the host, with a suffix that differs in each process.
 fn instance_name() -> String {
     let in_file = |path| std::fs::read_to_string(path).ok();
-    let host = in_file("/proc/sys/kernel/hostname")
-        .or_else(|| in_file("/etc/hostname"))
-        .or_else(|| {
-            std::env::var("HOSTNAME")
-                .or(std::env::var("COMPUTERNAME"))
-                .ok()
-        });
-    let host = host
-        .as_deref()
-        .map(str::trim)
-        .filter(|host| !host.is_empty());
-    let host: String = host
-        .unwrap_or("instance")
-        .chars()
-        .take(HOST_CHARS)
-        .collect();
+    let in_environment = |name| std::env::var(name).ok();
+    let host = in_file("/proc/sys/kernel/hostname").or_else(|| in_file("/etc/hostname"));
+    let host = host.or_else(|| in_environment("HOSTNAME"));
+    let host = host.or_else(|| in_environment("COMPUTERNAME"));
+    let host = host.unwrap_or_default();
+    let host: String = host.trim().chars().take(HOST_CHARS).collect();
+    let host = if host.is_empty() { "instance" } else { &*host };
     format!("{host}-{}", &short_random_name()[..6])
 }
 

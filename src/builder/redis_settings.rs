@@ -8,17 +8,9 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::store::Store;
 use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 
-/// A function that changes the options.
-type Change = Arc<dyn Fn(RedisOptions) -> RedisOptions + Send + Sync>;
-
-/// Settings that do not come from the URL.
-#[derive(Clone, Default)]
-pub(super) struct RedisSettings {
-    credentials: Option<Change>,
-    address_map: Option<Change>,
-    #[cfg(feature = "redis-tls")]
-    certificates: Option<redis::TlsCertificates>,
-}
+/// A setting that does not come from the URL: a function that changes the options.
+pub(super) type RedisChange =
+    Arc<dyn Fn(RedisOptions) -> Result<RedisOptions, BuildError> + Send + Sync>;
 
 impl<Of> Builder<Of> {
     /// Calls a function for user and password, instead of reading them from the URL. The function is called for each
@@ -51,11 +43,10 @@ impl<Of> Builder<Of> {
         C: Into<RedisCredentials>,
     {
         let ask = Arc::new(ask);
-        let change = move |options: RedisOptions| {
+        self.redis_changes.push(Arc::new(move |options: RedisOptions| {
             let ask = ask.clone();
-            options.credentials(move || ask())
-        };
-        self.redis_settings.credentials = Some(Arc::new(change));
+            Ok(options.credentials(move || ask()))
+        }));
         self
     }
 
@@ -80,11 +71,10 @@ impl<Of> Builder<Of> {
         map: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         let map = Arc::new(map);
-        let change = move |options: RedisOptions| {
+        self.redis_changes.push(Arc::new(move |options: RedisOptions| {
             let map = map.clone();
-            options.address_map(move |announced| map(announced))
-        };
-        self.redis_settings.address_map = Some(Arc::new(change));
+            Ok(options.address_map(move |announced| map(announced)))
+        }));
         self
     }
 
@@ -104,7 +94,8 @@ impl<Of> Builder<Of> {
     /// ```
     #[cfg(feature = "redis-tls")]
     pub fn redis_certificates(mut self, certificates: redis::TlsCertificates) -> Self {
-        self.redis_settings.certificates = Some(certificates);
+        let change = move |options: RedisOptions| options.certificates(certificates.clone());
+        self.redis_changes.push(Arc::new(change));
         self
     }
 
@@ -140,20 +131,15 @@ impl<Of> Builder<Of> {
     pub(super) fn open_redis(&self, options: RedisOptions) -> Result<Arc<dyn Store>, BuildError> {
         let prefix = self.key_prefix(options.is_cluster());
         let mut options = options
-            .prefix(prefix)?
+            .prefix(prefix)
             .precisions(self.all_precisions())
             .expire_idle_keys(self.expire_idle_keys)
             .book_keys(self.book_keys)
             .journal_bytes(self.journal_bytes)
-            .timeouts(self.redis_connection_timeout, self.redis_response_timeout);
-        let settings = &self.redis_settings;
-        let changes = [&settings.credentials, &settings.address_map];
-        for change in changes.into_iter().flatten() {
-            options = change(options);
-        }
-        #[cfg(feature = "redis-tls")]
-        if let Some(certificates) = settings.certificates.clone() {
-            options = options.certificates(certificates)?;
+            .connection_timeout(self.redis_connection_timeout)
+            .response_timeout(self.redis_response_timeout);
+        for change in &self.redis_changes {
+            options = change(options)?;
         }
         let store = RedisStore::open(options)?;
         // With a manual clock, the store ignores the server's time, which may differ by hours.

@@ -21,11 +21,7 @@ impl<Of> Builder<Of> {
     /// Sets the store. `method` is the method that the user has called.
     fn kept_in(mut self, method: &'static str, backend: Backend) -> Self {
         self.backend = backend;
-        let [first, second] = &mut self.store_named_by;
-        match first {
-            None => *first = Some(method),
-            Some(_) => *second = Some(method),
-        }
+        self.store_named_by.push(method);
         self
     }
 
@@ -46,12 +42,9 @@ impl<Of> Builder<Of> {
     pub fn redis(self, url: impl Into<String>) -> Self {
         #[cfg(feature = "redis")]
         let backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
+        // The error omits the URL, which may have a password.
         #[cfg(not(feature = "redis"))]
-        let backend = {
-            // The error omits the URL, which may have a password.
-            let _: String = url.into();
-            without_feature("redis", "a URL".to_owned())
-        };
+        let (_, backend) = (url, without_feature("redis", "a URL".to_owned()));
         self.kept_in("redis", backend)
     }
 

@@ -44,11 +44,8 @@ impl<Of> Builder<Of> {
 /// Refuses a URL to which a page cannot link, or that leads to another host than it seems to.
 pub(super) fn check(url: &str) -> Result<(), BuildError> {
     // A browser reads a backslash as a slash, which would change the host.
-    let has_only_allowed = url
-        .bytes()
-        .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    let is_allowed = has_only_allowed && url.len() <= MAX_URL && is_of_trace(url);
-    match is_allowed {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
+    match url.bytes().all(is_plain) && url.len() <= MAX_URL && is_of_trace(url) {
         true => Ok(()),
         false => Err(BuildError::new("trace_url", shown(url), ALLOWED)),
     }
@@ -58,10 +55,9 @@ fn is_of_trace(url: &str) -> bool {
     let Some((scheme, behind)) = url.split_once("://") else {
         return false;
     };
-    let is_scheme = ["https", "http"]
-        .iter()
-        .any(|one| scheme.eq_ignore_ascii_case(one));
-    let (authority, place) = behind.split_at(end_of_authority(behind));
+    let is_scheme = matches!(&*scheme.to_ascii_lowercase(), "https" | "http");
+    let end = behind.find(['/', '?', '#']).unwrap_or(behind.len());
+    let (authority, place) = behind.split_at(end);
     is_scheme && is_host(authority) && place.matches(PLACEHOLDER).count() == 1
 }
 
@@ -78,11 +74,6 @@ fn is_host(authority: &str) -> bool {
         None => text.is_empty(),
     };
     !host.is_empty() && !authority.contains('@') && behind.is_some_and(is_port)
-}
-
-fn end_of_authority(behind_scheme: &str) -> usize {
-    let end = behind_scheme.find(['/', '?', '#']);
-    end.unwrap_or(behind_scheme.len())
 }
 
 /// The URL as an error shows it: without a user or password, and cut at [`MAX_URL`] characters.
@@ -146,6 +137,10 @@ mod tests {
             "https://example.com/\n{trace_id}",
             "https://example.com/\u{202e}{trace_id}",
             " https://example.com/{trace_id}",
+            "https://user:secret@example.com/{trace_id}",
+            "https://secret@example.com/{trace_id}",
+            "user:secret@example.com/{trace_id}",
+            "https://user:secret@/{trace_id}",
             &too_long,
             &format!("{too_long}{too_long}"),
         ] {
@@ -153,18 +148,6 @@ mod tests {
             assert!(error.starts_with("trace_url is "), "{error}");
             assert!(error.contains("an https or http URL"), "{error}");
             assert!(error.len() < 3 * MAX_URL, "{error}");
-        }
-    }
-
-    #[test]
-    fn an_error_shows_no_password() {
-        for url in [
-            "https://user:secret@example.com/{trace_id}",
-            "https://secret@example.com/{trace_id}",
-            "user:secret@example.com/{trace_id}",
-            "https://user:secret@/{trace_id}",
-        ] {
-            let error = check(url).expect_err(url).to_string();
             assert!(!error.contains("secret"), "{error}");
         }
     }

@@ -29,51 +29,33 @@ const SECONDS: RangeInclusive<u32> = 1..=365 * 24 * 3_600;
 
 impl<Of> Builder<Of> {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
-        if let [Some(first), Some(second)] = self.store_named_by {
+        if let [first, .., second] = self.store_named_by[..] {
             let allowed = format!("one store, and `{first}` has named one before: remove either");
             return Err(BuildError::new(second, "a second store", allowed));
         }
         const S: Duration = Duration::from_secs(1);
         const DAY: Duration = Duration::from_secs(24 * 3_600);
-        let (timeout, days) = (S / 100..=10 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
+        let (pause, days) = (Duration::ZERO..=60 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
+        let (year, years) = (60 * S..=365 * DAY, 3_600 * S..=3_650 * DAY);
         let (options, limits) = (&self.options, &self.options.limits);
         let (flush, clean) = (options.flush.interval, Some(options.clean_interval));
         let (kept, shutdown) = (&options.retention, Some(options.shutdown_timeout));
         let [ranking, context] = [kept.ranking_retention, kept.context_retention].map(Some);
-        let [connection, response] = [self.redis_connection_timeout, self.redis_response_timeout];
         for (field, value, range, allowed) in [
             ("flush_interval", flush, S / 100..=60 * S, "10 ms to 60 s"),
             ("clean_interval", clean, S..=3_600 * S, "1 s to 1 h"),
-            (
-                "ranking_retention",
-                ranking,
-                60 * S..=365 * DAY,
-                "1 min to 1 year",
-            ),
-            (
-                "context_retention",
-                context,
-                3_600 * S..=3_650 * DAY,
-                "1 h to 10 years",
-            ),
+            ("ranking_retention", ranking, year, "1 min to 1 year"),
+            ("context_retention", context, years, "1 h to 10 years"),
             ("history", self.history, days, "15 to 400 days"),
-            (
-                "shutdown_timeout",
-                shutdown,
-                Duration::ZERO..=60 * S,
-                "0 to 60 s",
-            ),
-            (
-                "redis_connection_timeout",
-                connection,
-                timeout.clone(),
-                "10 ms to 10 s",
-            ),
-            ("redis_response_timeout", response, timeout, "10 ms to 10 s"),
+            ("shutdown_timeout", shutdown, pause, "0 to 60 s"),
         ] {
-            if let Some(value) = value {
-                duration(field, value, range, allowed)?;
-            }
+            duration(field, value, range, allowed)?;
+        }
+        for (field, value) in [
+            ("redis_connection_timeout", self.redis_connection_timeout),
+            ("redis_response_timeout", self.redis_response_timeout),
+        ] {
+            duration(field, value, S / 100..=10 * S, "10 ms to 10 s")?;
         }
         if let Some(target) = options.targets.all {
             measurable("target", target)?;
@@ -154,19 +136,16 @@ impl<Of> Builder<Of> {
     }
 
     fn validate_precisions(&self) -> Result<(), BuildError> {
-        let refuse = |value: &dyn std::fmt::Debug| {
-            let allowed = "1 to 16 different numbers of seconds, each 1 to 31,536,000 (a year)";
-            Err(BuildError::new("precisions", format!("{value:?}"), allowed))
-        };
         let mut seconds = self.precisions.clone();
         seconds.order();
         seconds.dedup();
-        if seconds.len() != self.precisions.len() || !(1..=MAX_PRECISIONS).contains(&seconds.len())
-        {
-            return refuse(&self.precisions);
-        }
-        if seconds.iter().any(|p| !SECONDS.contains(p)) {
-            return refuse(&self.precisions);
+        let is_allowed = seconds.len() == self.precisions.len()
+            && (1..=MAX_PRECISIONS).contains(&seconds.len())
+            && seconds.iter().all(|p| SECONDS.contains(p));
+        if !is_allowed {
+            let value = format!("{:?}", self.precisions);
+            let allowed = "1 to 16 different numbers of seconds, each 1 to 31,536,000 (a year)";
+            return Err(BuildError::new("precisions", value, allowed));
         }
         Ok(())
     }
@@ -175,18 +154,18 @@ impl<Of> Builder<Of> {
 /// Refuses a duration outside the range of the histograms' buckets.
 pub(super) fn measurable(field: &'static str, value: Duration) -> Result<(), BuildError> {
     let range = Duration::from_micros(1)..=Duration::from_secs(3_600);
-    duration(field, value, range, "1 µs to 1 h")
+    duration(field, Some(value), range, "1 µs to 1 h")
 }
 
 fn duration(
     field: &'static str,
-    value: Duration,
+    value: Option<Duration>,
     range: RangeInclusive<Duration>,
     allowed: &str,
 ) -> Result<(), BuildError> {
-    if range.contains(&value) {
+    let Some(value) = value.filter(|value| !range.contains(value)) else {
         return Ok(());
-    }
+    };
     let allowed = format!("{allowed} is allowed");
     Err(BuildError::new(field, format!("{value:?}"), allowed))
 }

@@ -67,12 +67,9 @@ impl<B: Body> Body for TimedBody<B> {
         let active = guard.resume();
         let poll = this.inner.as_mut().poll_frame(cx);
         active.leave();
-        let frame = match poll {
-            Poll::Ready(frame) => frame,
-            Poll::Pending => {
-                guard.poll_ended();
-                return Poll::Pending;
-            }
+        let Poll::Ready(frame) = poll else {
+            guard.poll_ended();
+            return Poll::Pending;
         };
         match &frame {
             // The last frame ends the measurement: a reader that relies on `is_end_stream`, or on the length in the

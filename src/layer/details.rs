@@ -71,9 +71,7 @@ impl Detailed {
 
     /// How long the request has waited in front of this process, if that is known.
     pub(super) fn queue_time(&self) -> Option<&QueueTime> {
-        self.0
-            .as_ref()
-            .and_then(|buffer| buffer.queue_time.as_ref())
+        self.0.as_ref()?.queue_time.as_ref()
     }
 
     pub(super) fn details(&self) -> RequestDetails<'_> {

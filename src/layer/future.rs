@@ -86,17 +86,12 @@ where
         let poll = this.inner.poll(cx);
         active.leave();
         // The result is inspected in place, as in `ResponseFuture`, and moved only once.
-        let length = match &poll {
-            Poll::Ready(Ok(response)) => send_head(guard, response, bodiless),
-            Poll::Ready(Err(_)) => {
-                guard.end(Outcome::Failed, true);
-                None
-            }
-            Poll::Pending => {
-                guard.poll_ended();
-                None
-            }
-        };
+        let mut length = None;
+        match &poll {
+            Poll::Ready(Ok(response)) => length = send_head(guard, response, bodiless),
+            Poll::Ready(Err(_)) => guard.end(Outcome::Failed, true),
+            Poll::Pending => guard.poll_ended(),
+        }
         poll.map_ok(|response| {
             let outcome = Outcome::from_status(response.status().as_u16());
             response.map(|body| TimedBody::new(body, guard.hand_over(), outcome, length))

@@ -353,14 +353,10 @@ impl Route {
     /// The context in the slot.
     #[cfg(feature = "axum")]
     fn in_slot(&self, slot: &Slot, head: &Head<'_>) -> Option<Target> {
-        let target = Target::Registered(slot.entry.clone());
-        if !slot.needs_head {
-            return Some(target);
-        }
         if self.layer.skips.contain_path_of(head) {
             return None;
         }
-        Some(self.detailed(target, head))
+        Some(self.detailed(Target::Registered(slot.entry.clone()), head))
     }
 
     /// Adds the details of a request, if they are recorded.
@@ -427,10 +423,8 @@ impl Route {
 
     /// The context of a request without a route template.
     fn other(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
-        if self.layer.skips.contain_path_of(head) {
-            return None;
-        }
-        if self.layer.fallback_only && !self.recording.has_layer() {
+        let is_without_layer = self.layer.fallback_only && !self.recording.has_layer();
+        if is_without_layer || self.layer.skips.contain_path_of(head) {
             return None;
         }
         self.named(head)

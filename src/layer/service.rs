@@ -10,6 +10,7 @@ use super::body::TimedBody;
 use super::future::{BodyEndFuture, ResponseFuture};
 use super::guard::Guard;
 use super::route::Routes;
+use super::source::Head;
 
 /// Times each request until the head of its response. With `BODY_END`, times each request until the end of the
 /// response's body. See [`PulseLayer`](super::PulseLayer).
@@ -36,7 +37,8 @@ where
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (method, extensions) = (request.method(), request.extensions());
-        let mut guard = Guard::start(self.routes.route(), method, extensions, &request);
+        let head = || Head::from_request(&request);
+        let mut guard = Guard::start(self.routes.route(), method, extensions, &head);
         let active = guard.enter();
         let inner = self.inner.call(request);
         active.leave();
@@ -61,7 +63,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let bodiless = matches!(*request.method(), Method::CONNECT | Method::HEAD);
         let (method, extensions) = (request.method(), request.extensions());
-        let mut guard = Guard::start(self.routes.route(), method, extensions, &request);
+        let head = || Head::from_request(&request);
+        let mut guard = Guard::start(self.routes.route(), method, extensions, &head);
         let active = guard.enter();
         let inner = self.inner.call(request);
         active.leave();

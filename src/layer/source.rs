@@ -43,17 +43,6 @@ impl<'a> Head<'a> {
     }
 }
 
-/// A request with any body.
-pub(super) trait HasHead {
-    fn head(&self) -> Head<'_>;
-}
-
-impl<B> HasHead for Request<B> {
-    fn head(&self) -> Head<'_> {
-        Head::from_request(self)
-    }
-}
-
 /// A user's context function.
 pub(crate) type ContextFn = dyn Fn(&Head<'_>) -> Option<Cow<'static, str>> + Send + Sync;
 
@@ -73,10 +62,7 @@ impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             #[cfg(feature = "axum")]
-            Self::Matched { with_method } => f
-                .debug_struct("Matched")
-                .field("with_method", with_method)
-                .finish(),
+            Self::Matched { .. } => f.write_str("Matched"),
             Self::Named(name) => f.debug_tuple("Named").field(name).finish(),
             Self::Function(_) => f.write_str("Function"),
         }

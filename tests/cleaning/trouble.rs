@@ -47,7 +47,7 @@ async fn server(is_durable: bool) -> (RedisServer, Proxy, BTreeMap<i64, i64>) {
 }
 
 fn store(url: &str) -> RedisStore {
-    let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
+    let options = RedisOptions::new(url).unwrap().prefix(PREFIX);
     RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap()
 }
 

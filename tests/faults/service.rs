@@ -34,7 +34,7 @@ pub const SHORT: Duration = Duration::from_millis(150);
 
 /// Options for the server at `url`.
 pub fn options(url: &str, timeout: Duration) -> RedisOptions {
-    let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
+    let options = RedisOptions::new(url).unwrap().prefix(PREFIX);
     options.response_timeout(timeout)
 }
 

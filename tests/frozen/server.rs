@@ -17,7 +17,7 @@ const ANSWERS: &str = "redis.json";
 
 fn store(server: &RedisServer, time: &Time) -> Shared {
     let options = RedisOptions::new(&server.url()).unwrap();
-    let options = options.prefix("pulse:").unwrap();
+    let options = options.prefix("pulse:");
     let options = options.response_timeout(Duration::from_secs(5));
     let store = RedisStore::open(options).unwrap();
     Shared::from(Arc::new(store.with_clock(time.clock.clone())))

@@ -73,9 +73,9 @@ impl InProcess {
         drop(self.store.take());
         wait_until_released(&path);
         change(&path);
-        let options = FileOptions::new(path).unwrap().with_context_counters();
-        let options = options.precisions(precisions()).clock(self.clock.clone());
-        let store = FileStore::open(options).unwrap();
+        let options = FileOptions::new(path).unwrap().precisions(precisions());
+        let mut store = FileStore::open(options.clock(self.clock.clone())).unwrap();
+        store.has_context_counters = true;
         *self.store.borrow_mut() = Some(Arc::new(store));
         // The store's thread has opened the file when it answers.
         self.kept();

@@ -102,7 +102,7 @@ fn offset(id: &str) -> u64 {
 
 /// Folds the entries that ended instances have left in the journal, as the next instance would.
 pub async fn fold_rest(url: &str, prefix: &str) {
-    let options = RedisOptions::new(url).unwrap().prefix(prefix).unwrap();
+    let options = RedisOptions::new(url).unwrap().prefix(prefix);
     let options = options.response_timeout(PATIENCE);
     let store = Arc::new(RedisStore::open(options).unwrap());
     let client = redis::Client::open(url).unwrap();

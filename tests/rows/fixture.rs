@@ -202,14 +202,14 @@ impl Service {
     pub async fn redis() -> Self {
         let server = RedisServer::start().await;
         let options = RedisOptions::new(&server.url()).unwrap();
-        Self::new(options.prefix("").unwrap(), Some(server))
+        Self::new(options.prefix(""), Some(server))
     }
 
     /// On a cluster that tests share.
     pub async fn cluster() -> Self {
         let cluster = crate::rig::shared::cluster().await;
         let options = RedisOptions::cluster(cluster.urls()).unwrap();
-        Self::new(options.prefix(crate::rig::shared::prefix()).unwrap(), None)
+        Self::new(options.prefix(crate::rig::shared::prefix()), None)
     }
 
     /// A connection to the server.

@@ -174,8 +174,9 @@ impl Fixture {
         let dir = TempDir::new("file");
         let options = FileOptions::new(dir.path().join("pulse.redb")).unwrap();
         let mut fixture = Self::new(|clock| {
-            let options = options.clock(clock.clone()).with_context_counters();
-            Arc::new(FileStore::open(options).unwrap())
+            let mut store = FileStore::open(options.clock(clock.clone())).unwrap();
+            store.has_context_counters = true;
+            Arc::new(store)
         });
         fixture._dir = Some(dir);
         fixture
@@ -403,7 +404,6 @@ pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
     let options = RedisOptions::new(url)
         .unwrap()
         .prefix(prefix)
-        .unwrap()
         .response_timeout(PATIENCE)
         .connection_timeout(PATIENCE);
     RedisStore::open(options).unwrap()

@@ -20,7 +20,7 @@ pub const TAGGED: &str = "{pulse:shop}:";
 
 /// A builder with short flush intervals.
 pub fn pulse(options: RedisOptions, prefix: &str) -> Builder {
-    let store = RedisStore::open(options.prefix(prefix).unwrap()).unwrap();
+    let store = RedisStore::open(options.prefix(prefix)).unwrap();
     Pulse::builder()
         .store(Arc::new(store))
         .flush_interval(Duration::from_millis(20))
@@ -28,8 +28,7 @@ pub fn pulse(options: RedisOptions, prefix: &str) -> Builder {
 
 /// A store with long timeouts, as the tests run at the same time.
 pub fn store(options: RedisOptions, prefix: &str) -> RedisStore {
-    let options = options.prefix(prefix).unwrap();
-    let options = options.response_timeout(PATIENCE);
+    let options = options.prefix(prefix).response_timeout(PATIENCE);
     RedisStore::open(options.connection_timeout(PATIENCE)).unwrap()
 }
 

@@ -262,7 +262,7 @@ impl Access {
     /// ```
     #[must_use]
     pub fn allow_host(mut self, host: impl AsRef<str>) -> Self {
-        self.hosts.allow(host.as_ref());
+        self.hosts.named.push(host.as_ref().to_owned());
         self
     }
 
@@ -275,13 +275,13 @@ impl Access {
     /// ```
     #[must_use]
     pub fn allow_any_host(mut self) -> Self {
-        self.hosts.allow_any();
+        self.hosts.any = true;
         self
     }
 
     /// Warns that anyone may enter, unless all hosts are allowed explicitly.
     pub(super) fn warn_if_open(&self) {
-        if matches!(self.rule, Rule::Open) && !self.hosts.are_any() {
+        if matches!(self.rule, Rule::Open) && !self.hosts.any {
             tracing::warn!(
                 "the admin pages are open to everyone who can reach this service, because Access::open() requires no \
                  login. Use Access::token or Access::basic. If your own authentication protects the pages, use \
@@ -342,13 +342,13 @@ impl Access {
         parts: &Parts,
         on_wrong: impl FnOnce(),
     ) -> Result<Permission, ApiError> {
-        let (permission, otherwise) = match &self.rule {
-            Rule::Open => (Permission::write(), StatusCode::FORBIDDEN),
-            Rule::Custom(allows) => (allows(parts), StatusCode::FORBIDDEN),
+        let permission = match &self.rule {
+            Rule::Open => Permission::write(),
+            Rule::Custom(allows) => allows(parts),
             Rule::CustomAsync(allows) => {
                 let allowed = tokio::time::timeout(DEADLINE, allows(parts)).await;
                 let late = |_| ApiError::unavailable("the check of access did not answer in time");
-                (allowed.map_err(late)?, StatusCode::FORBIDDEN)
+                allowed.map_err(late)?
             }
             Rule::Token(token) => {
                 let (user, given) = credentials(parts).unwrap_or_default();
@@ -360,31 +360,28 @@ impl Access {
                     false => bool::from(is_token).into(),
                 };
                 let user = user.unwrap_or_default();
-                let user = String::from_utf8_lossy(&user);
-                (permission.named(user), StatusCode::UNAUTHORIZED)
+                permission.named(String::from_utf8_lossy(&user))
             }
-            Rule::Basic(user, password) => {
-                let permission = match credentials(parts) {
-                    // Both are always compared, so that the time does not reveal which of them is wrong.
-                    Some((Some(name), given))
-                        if bool::from(user.matches(&name) & password.matches(&given)) =>
-                    {
-                        Permission::write().named(String::from_utf8_lossy(&name))
-                    }
-                    _ => Permission::refuse(),
-                };
-                (permission, StatusCode::UNAUTHORIZED)
-            }
+            Rule::Basic(user, password) => match credentials(parts) {
+                // Both are always compared, so that the time does not reveal which of them is wrong.
+                Some((Some(name), given))
+                    if bool::from(user.matches(&name) & password.matches(&given)) =>
+                {
+                    Permission::write().named(String::from_utf8_lossy(&name))
+                }
+                _ => Permission::refuse(),
+            },
         };
         if permission.may_read {
             return Ok(permission);
         }
-        if otherwise == StatusCode::UNAUTHORIZED
-            && parts.headers.contains_key(header::AUTHORIZATION)
-        {
+        if !matches!(self.rule, Rule::Token(_) | Rule::Basic(..)) {
+            return Err(ApiError::new(StatusCode::FORBIDDEN, "access denied"));
+        }
+        if parts.headers.contains_key(header::AUTHORIZATION) {
             on_wrong();
         }
-        Err(ApiError::new(otherwise, "access denied"))
+        Err(ApiError::new(StatusCode::UNAUTHORIZED, "access denied"))
     }
 
     /// Returns an error if a request to an open router names a host that the router does not allow.

@@ -13,9 +13,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use hmac_sha256::Hash;
 use http::request::Parts;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 
-use super::response::{self, ApiError};
+use super::response;
 
 const KEPT_FOR_EVER: HeaderValue = HeaderValue::from_static("private, immutable, max-age=31536000");
 const REVALIDATED: HeaderValue = HeaderValue::from_static("no-cache");
@@ -33,7 +33,7 @@ const HASH_DIGITS: usize = 32;
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
 /// The hash of all files. Each URL of a file contains it.
-static HASH: LazyLock<String> = LazyLock::new(|| {
+pub(super) static HASH: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Hash::new();
     for (name, content) in FILES {
         // The length precedes each part, so that different files never give the same bytes.
@@ -45,17 +45,12 @@ static HASH: LazyLock<String> = LazyLock::new(|| {
     response::half_of(digest.finalize())
 });
 
-/// The hash of all files. Each URL of a file contains it.
-pub(super) fn hash() -> &'static str {
-    &HASH
-}
-
-/// The URL of a file below `assets/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The URL of a file below `assets/`, with the file.
 pub(super) struct AssetPath<'a> {
     /// The hash; `None` if the URL has none.
     hash: Option<&'a str>,
     name: &'a str,
+    file: &'static [u8],
 }
 
 impl<'a> AssetPath<'a> {
@@ -68,8 +63,8 @@ impl<'a> AssetPath<'a> {
         let is_hash = |hash: &str| {
             hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
-        let exists = content(name).is_some() && hash.is_none_or(is_hash);
-        exists.then_some(Self { hash, name })
+        let file = content(name)?;
+        hash.is_none_or(is_hash).then_some(Self { hash, name, file })
     }
 }
 
@@ -79,33 +74,25 @@ fn content(name: &str) -> Option<&'static [u8]> {
 }
 
 /// Serves a file. A browser keeps it for ever if the URL has the right hash, and revalidates it otherwise.
-pub(super) fn serve(parts: &Parts, path: AssetPath<'_>) -> Result<Response, ApiError> {
-    let content = content(path.name)
-        .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "there is no such file"))?;
-    let etag = response::quoted(hash());
-    let mut response = if response::is_known(parts, &etag) {
-        response::not_modified(etag)
-    } else {
-        let content_type = if path.name.ends_with(".css") {
-            CSS
-        } else {
-            JAVASCRIPT
-        };
-        let mut response = response::body(Bytes::from_static(content), content_type);
-        let headers = response.headers_mut();
+pub(super) fn serve(parts: &Parts, path: AssetPath<'_>) -> Response {
+    let content_type = match path.name.ends_with(".css") {
+        true => CSS,
+        false => JAVASCRIPT,
+    };
+    let cache = match path.hash == Some(&**HASH) {
+        true => KEPT_FOR_EVER,
+        false => REVALIDATED,
+    };
+    let etag = response::etag(format!("\"{}\"", *HASH));
+    let mut response = response::tagged(parts, etag, || {
+        let mut whole = response::body(Bytes::from_static(path.file), content_type);
+        let headers = whole.headers_mut();
         headers.insert(header::CONTENT_ENCODING, GZIP);
-        headers.insert(header::ETAG, etag);
-        response
-    };
-    let is_current = path.hash == Some(hash());
-    let cache = if is_current {
-        KEPT_FOR_EVER
-    } else {
-        REVALIDATED
-    };
+        whole
+    });
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, cache);
-    Ok(response)
+    response
 }
 
 #[cfg(test)]

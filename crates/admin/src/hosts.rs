@@ -20,8 +20,8 @@ const MAX_LABEL: usize = 63;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
     /// The hosts as they were given.
-    named: Vec<String>,
-    any: bool,
+    pub(super) named: Vec<String>,
+    pub(super) any: bool,
 }
 
 /// The host of a URL.
@@ -68,18 +68,6 @@ fn is_port(port: &str) -> bool {
 }
 
 impl Hosts {
-    pub(super) fn allow(&mut self, host: &str) {
-        self.named.push(host.to_owned());
-    }
-
-    pub(super) fn allow_any(&mut self) {
-        self.any = true;
-    }
-
-    pub(super) fn are_any(&self) -> bool {
-        self.any
-    }
-
     /// Refuses names that are not hosts: no request could match them.
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let is_host =

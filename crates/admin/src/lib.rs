@@ -107,10 +107,8 @@ where
     S: Clone + Send + Sync + 'static,
 {
     access.warn_if_open();
-    access.warn_if_weak(
-        &query::source(&source.query).notices,
-        cfg!(debug_assertions),
-    );
+    let notices = &query::source(&source.query).notices;
+    access.warn_if_weak(notices, cfg!(debug_assertions));
     let admin = Arc::new(Admin {
         query: source.query.clone(),
         page: Page::new(&source),
@@ -122,11 +120,10 @@ where
         let admin = admin.clone();
         async move { Ok::<_, Infallible>(admin.serve(request).await) }
     });
-    let router = if prefix.is_empty() {
-        Router::new()
-    } else {
-        Router::new().route_service(prefix, service.clone())
-    };
+    let mut router = Router::new();
+    if !prefix.is_empty() {
+        router = router.route_service(prefix, service.clone());
+    }
     router
         .route_service(&format!("{prefix}/"), service.clone())
         .route_service(&format!("{prefix}/{{*below}}"), service)
@@ -165,10 +162,8 @@ struct Admin {
 impl Admin {
     async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
-        let mut response = match self.answer(&parts, body).await {
-            Ok(response) => response,
-            Err(failure) => failure.into_response(),
-        };
+        let answered = self.answer(&parts, body).await;
+        let mut response = answered.unwrap_or_else(ApiError::into_response);
         response::finish(&parts.method, &mut response);
         response
     }
@@ -224,7 +219,7 @@ impl Admin {
             Endpoint::Index => {
                 return Ok(self.page.serve(original_path(parts), &permission));
             }
-            Endpoint::Asset(path) => return assets::serve(parts, path),
+            Endpoint::Asset(path) => return Ok(assets::serve(parts, path)),
             #[cfg(feature = "prometheus")]
             Endpoint::Metrics => return prometheus::metrics(self, parts).await,
             Endpoint::Api(_, answer) => answer(&self.query, query, &ScreenSize::default()).await?,

@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::HeaderValue;
 use serde_json::json;
 
-use super::assets::{self, INDEX};
+use super::assets::{HASH, INDEX};
 use super::response;
 use super::{Permission, Source};
 use tower_pulse_core::query;
@@ -14,7 +14,6 @@ use tower_pulse_model::context::escape_hidden;
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
 /// The HTML of a router.
-#[derive(Default)]
 pub(super) struct Page {
     /// The title of the page in the browser.
     title: String,
@@ -28,11 +27,8 @@ impl Page {
         let service = source.service.as_deref().map(escape_hidden);
         let (service, version) = (service.as_deref(), source.app_version.as_deref());
         let is_instance = source.instance.is_some();
-        let precisions = query::source(&source.query)
-            .store
-            .precisions()
-            .counters
-            .iter();
+        let answers = query::source(&source.query);
+        let precisions = answers.store.precisions().counters.iter();
         let precisions: Vec<_> = precisions.map(|precision| precision.seconds).collect();
         let config = |(may_write, asks_name)| {
             json!({
@@ -40,7 +36,7 @@ impl Page {
                 "version": version,
                 "precisions": precisions,
                 // The durations below which requests should stay, in seconds.
-                "target": query::source(&source.query).targets.seconds(),
+                "target": answers.targets.seconds(),
                 "trace_url": source.trace_url,
                 "is_instance": is_instance,
                 // Whether marks can be added and removed, and changes be acknowledged.
@@ -75,7 +71,7 @@ impl Page {
         let asks_name = permission.name().is_none();
         let config = &self.configs[usize::from(permission.may_write()) << usize::from(asks_name)];
         filled(INDEX, |placeholder| match placeholder {
-            "hash" => assets::hash().to_owned(),
+            "hash" => HASH.clone(),
             "base" => escaped(base),
             "title" => escaped(&self.title),
             "config" => escaped(config),
@@ -119,31 +115,4 @@ fn escaped(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
     let escaped = escaped.replace('>', "&gt;").replace('"', "&quot;");
     escaped.replace('\'', "&#39;")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_relative_to_the_last_slash() {
-        assert_eq!(base("/admin/pulse"), "pulse/");
-        assert_eq!(base("/admin/pulse/"), "");
-        assert_eq!(base("/"), "");
-        assert_eq!(base("/a:b"), "./a:b/");
-        assert_eq!(escaped("<'\"&>"), "&lt;&#39;&quot;&amp;&gt;");
-    }
-
-    #[test]
-    fn inserted_text_is_not_replaced_again() {
-        let page = Page {
-            title: "{{config}} <b>".to_owned(),
-            configs: ["{{base}}", "writes", "asks"].map(str::to_owned),
-        };
-        let html = page.index("{{hash}}/", &Permission::read());
-        assert!(html.contains("<title>{{config}} &lt;b&gt;</title>"));
-        assert!(html.contains(r#"<meta name="pulse-config" content="{{base}}">"#));
-        assert!(html.contains(r#"<meta name="pulse-base" content="{{hash}}/">"#));
-        assert_eq!(filled("a {{b c {{d}}", |_| "e".to_owned()), "a {{b c e");
-    }
 }

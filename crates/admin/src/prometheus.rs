@@ -34,52 +34,22 @@ use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 /// The request header that the answer depends on.
 const VARY: HeaderValue = HeaderValue::from_static("accept");
 
-/// The counters of an instance, `pulse_…_total`, with their help texts.
-const COUNTERS: [(&str, &str); 14] = [
-    (
-        "recorded",
-        "Samples that were recorded, lost ones included.",
-    ),
-    ("dropped", "Samples that came after the shutdown."),
-    (
-        "lost",
-        "Samples that the store lost, or that a shutdown could not flush.",
-    ),
-    (
-        "recorded_additions",
-        "How much was added to counters and rankings.",
-    ),
-    (
-        "dropped_additions",
-        "How much was added to counters and rankings after the shutdown.",
-    ),
-    (
-        "lost_additions",
-        "How much of the additions to counters and rankings was lost.",
-    ),
-    (
-        "lost_details",
-        "Lost marks, entries in the lists of slow and failed requests, and an instance's figures for a minute.",
-    ),
-    (
-        "late",
-        "Requests too late for the hourly statistics of other programs.",
-    ),
-    (
-        "skewed",
-        "Requests that were refused because their time was too far ahead of the store's.",
-    ),
-    ("overflowed", "Requests beyond max_contexts."),
-    (
-        "quarantined",
-        "Writes to quarantined keys that were dropped.",
-    ),
-    ("flush_errors", "Calls to the store that failed."),
-    (
-        "store_resets",
-        "Resets of the store that this instance has seen.",
-    ),
-    ("replayed", "Calls that were sent again."),
+/// The counters of an instance, `pulse_…_total`, each with its help text behind a colon.
+const COUNTERS: [&str; 14] = [
+    "recorded:Samples that were recorded, lost ones included.",
+    "dropped:Samples that came after the shutdown.",
+    "lost:Samples that the store lost, or that a shutdown could not flush.",
+    "recorded_additions:How much was added to counters and rankings.",
+    "dropped_additions:How much was added to counters and rankings after the shutdown.",
+    "lost_additions:How much of the additions to counters and rankings was lost.",
+    "lost_details:Lost marks, entries in the lists of slow and failed requests, and an instance's figures for a minute.",
+    "late:Requests too late for the hourly statistics of other programs.",
+    "skewed:Requests that were refused because their time was too far ahead of the store's.",
+    "overflowed:Requests beyond max_contexts.",
+    "quarantined:Writes to quarantined keys that were dropped.",
+    "flush_errors:Calls to the store that failed.",
+    "store_resets:Resets of the store that this instance has seen.",
+    "replayed:Calls that were sent again.",
 ];
 
 type Row = (Arc<str>, Totals);
@@ -116,10 +86,8 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
         let help = "Requests to the admin router with wrong credentials.";
         let wrong = source(&query).notices.wrong_credentials();
         text.single("pulse_wrong_credentials_total", help, &wrong);
-        let (name, help) = (
-            "pulse_condition",
-            "1 while the condition lasts. `api/health` says what to do.",
-        );
+        let name = "pulse_condition";
+        let help = "1 while the condition lasts. `api/health` says what to do.";
         text.begin(name, help);
         for condition in &Condition::ALL {
             let is_ongoing = u8::from(conditions.contains(condition));
@@ -223,7 +191,8 @@ impl Text {
             flush.store_resets,
             flush.replayed,
         ];
-        for ((name, help), count) in COUNTERS.into_iter().zip(counts) {
+        for (counter, count) in COUNTERS.into_iter().zip(counts) {
+            let (name, help) = counter.split_once(':').unwrap_or_default();
             self.single(&format!("pulse_{name}_total"), help, &count);
         }
     }
@@ -241,28 +210,19 @@ impl Text {
     fn fleet(&mut self, fleet: Option<Fleet>) {
         let help = "Whether the store could be read.";
         self.single("pulse_store_up", help, &u8::from(fleet.is_some()));
-        let Some(Fleet {
-            hour,
-            contexts,
-            now,
-        }) = fleet
-        else {
-            return;
-        };
-        let hour = hour.as_ref();
+        let Some(fleet) = fleet else { return };
+        let (hour, now) = (fleet.hour.as_ref(), &fleet.now);
         let requests = hour.map_or(0, |hour| hour.times.count as u64);
         let errors = hour.map_or(0, |hour| hour.aggregate.outcomes.errors);
         let help = "Requests of the whole fleet in this hour.";
         self.single("pulse_fleet_requests", help, &requests);
         let help = "Errors of the whole fleet in this hour.";
         self.single("pulse_fleet_errors", help, &errors);
-        self.single(
-            "pulse_fleet_instances",
-            "Instances that are alive.",
-            &now.instances,
-        );
+        let help = "Instances that are alive.";
+        self.single("pulse_fleet_instances", help, &now.instances);
         let help = "Requests in flight in the whole fleet.";
         self.single("pulse_fleet_in_flight", help, &now.in_flight);
-        self.single("pulse_fleet_contexts", "Number of contexts.", &contexts);
+        let help = "Number of contexts.";
+        self.single("pulse_fleet_contexts", help, &fleet.contexts);
     }
 }

@@ -119,18 +119,17 @@ impl ApiError {
 /// The answer has an ETag although [`finish`] forbids storing it: `no-store` keeps the data out of the caches of
 /// browsers and proxies, while the dashboard holds the last answer in memory and sends `If-None-Match` itself.
 pub(super) fn json(parts: &Parts, answer: Written) -> Response {
-    let etag = weak(&etag(&answer.json));
-    if is_known(parts, &etag) {
-        return not_modified(etag);
-    }
-    let mut response = body(answer.whole(), JSON);
-    response.headers_mut().insert(header::ETAG, etag);
-    response
+    let hash = half_of(Hash::hash(&*answer.json));
+    let etag = etag(format!("W/\"{hash}\""));
+    tagged(parts, etag, || body(answer.whole(), JSON))
 }
 
 /// JSON with a status: the answer to a write, or any error.
 pub(super) fn json_with_status(status: StatusCode, json: Vec<u8>) -> Response {
-    let mut response = body(json, JSON);
+    with_status(status, body(json, JSON))
+}
+
+fn with_status(status: StatusCode, mut response: Response) -> Response {
     *response.status_mut() = status;
     response
 }
@@ -143,22 +142,19 @@ pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Respons
     response
 }
 
-/// 304: the caller has the version with this ETag.
-pub(super) fn not_modified(etag: HeaderValue) -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
+/// A response with an ETag: a new one, or 304 if the caller has the version with this ETag.
+pub(super) fn tagged(parts: &Parts, etag: HeaderValue, new: impl FnOnce() -> Response) -> Response {
+    let mut response = match is_known(parts, &etag) {
+        true => with_status(StatusCode::NOT_MODIFIED, Response::default()),
+        false => new(),
+    };
     response.headers_mut().insert(header::ETAG, etag);
     response
 }
 
-/// A strong ETag: half a SHA-256 of the content.
-pub(super) fn etag(content: &[u8]) -> HeaderValue {
-    quoted(&half_of(Hash::hash(content)))
-}
-
-/// The ETag of a hash in hexadecimal digits.
-pub(super) fn quoted(hash: &str) -> HeaderValue {
-    let etag = HeaderValue::try_from(format!("\"{hash}\""));
+/// The ETag of a hash in hexadecimal digits, in quotes.
+pub(super) fn etag(quoted: String) -> HeaderValue {
+    let etag = HeaderValue::try_from(quoted);
     etag.unwrap_or(HeaderValue::from_static("\"\"")) // hex in quotes is valid
 }
 
@@ -168,14 +164,8 @@ pub(super) fn half_of(digest: [u8; 32]) -> String {
     format!("{half:032x}")
 }
 
-/// The weak form of an ETag.
-fn weak(etag: &HeaderValue) -> HeaderValue {
-    let weak = [b"W/", etag.as_bytes()].concat();
-    HeaderValue::from_bytes(&weak).unwrap_or_else(|_| etag.clone())
-}
-
 /// Whether `If-None-Match` lists `etag` or is `*`.
-pub(super) fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
+fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
     let opaque = |etag: &'_ [u8]| -> Vec<u8> { etag.strip_prefix(b"W/").unwrap_or(etag).to_vec() };
     let etag = opaque(etag.as_bytes());
     let given = parts.headers.get_all(header::IF_NONE_MATCH);

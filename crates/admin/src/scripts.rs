@@ -47,11 +47,8 @@ const IMPORT_END: &str = ".js';";
 pub(super) fn served(
     read: impl Fn(&str) -> io::Result<String>,
 ) -> io::Result<Vec<(&'static str, String)>> {
-    let all = |names: &[&str]| {
-        names
-            .iter()
-            .map(|name| read(name))
-            .collect::<io::Result<Vec<_>>>()
+    let all = |names: &[&str]| -> io::Result<Vec<_>> {
+        names.iter().map(|name| read(name)).collect()
     };
     let mut served = vec![
         (STYLE, style(&all(STYLES)?)),
@@ -135,36 +132,5 @@ fn without_comment(line: &str) -> &str {
         code.trim_end()
     } else {
         line
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_style_has_no_spaces_around_braces_and_its_texts_stay() {
-        let text = "/* All. */\n.a, .b > c { d: e f; content: \" ✓\" }\n@media (x) {\n\t.g:hover { h: i }\n}\n";
-        let expected = ".a, .b > c{d: e f;content: \" ✓\"}\n@media (x){.g:hover{h: i}\n}\n";
-        assert_eq!(style(&[text.to_owned()]), expected);
-    }
-
-    const MODULES: [&str; 2] = [
-        "// One.\n\nexport const one = ' // 1'; // one\n",
-        "import {\n\tone,\n} from './one.js';\n\n/**\n * Two.\n */\nexport function two() {\n\treturn one + 1;\n}\n/** Three. */\nexport let three;\n",
-    ];
-
-    #[test]
-    fn modules_share_a_scope() {
-        let expected =
-            "export const one = ' // 1';export function two() {return one + 1;}\nexport let three;";
-        assert_eq!(joined(&MODULES.map(str::to_owned)), expected);
-    }
-
-    #[test]
-    fn a_separate_module_imports_from_the_joined_file() {
-        let text = "import {\n\tone,\n} from './one.js';\nimport { four } from './four.js';\nfour(one, \"from './two.js';\");\n";
-        let expected = "import {one,} from './app.js';import { four } from './four.js';four(one, \"from './two.js';\");";
-        assert_eq!(separate(text, &["one.js", "two.js"], "app.js"), expected);
     }
 }

@@ -96,26 +96,21 @@ fn refuse_other_sites(parts: &Parts) -> Result<(), ApiError> {
         let value = parts.headers.get(name)?;
         Some(value.to_str().unwrap_or_default())
     };
-    let refused = || {
-        let message = "requests from pages of other sites are refused";
-        ApiError::new(StatusCode::FORBIDDEN, message)
-    };
-    // A browser sends this header to trustworthy URLs, and no script can set it. The header is more reliable than the
-    // comparison below, as a proxy may have replaced `Host`.
-    match text(header::HeaderName::from_static("sec-fetch-site")) {
-        Some("same-origin" | "none") => return Ok(()),
-        Some(_) => return Err(refused()),
-        None => {}
-    }
-    if let Some(origin) = text(header::ORIGIN) {
-        let host = text(header::HOST).or(parts.uri.authority().map(|host| host.as_str()));
-        let origin = origin.split_once("://").map(|(_, host)| host);
-        let is_own = origin
-            .zip(host)
-            .is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host));
-        if !is_own {
-            return Err(refused());
+    let site = header::HeaderName::from_static("sec-fetch-site");
+    let is_own = match (text(site), text(header::ORIGIN)) {
+        // A browser sends this header to trustworthy URLs, and no script can set it. The header is more reliable than
+        // the comparison below, as a proxy may have replaced `Host`.
+        (Some(site), _) => matches!(site, "same-origin" | "none"),
+        (None, None) => true,
+        (None, Some(origin)) => {
+            let host = text(header::HOST).or(parts.uri.authority().map(|host| host.as_str()));
+            let both = origin.split_once("://").zip(host);
+            both.is_some_and(|((_, origin), host)| origin.eq_ignore_ascii_case(host))
         }
+    };
+    if !is_own {
+        let message = "requests from pages of other sites are refused";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, message));
     }
     Ok(())
 }

@@ -23,10 +23,6 @@ const VERSION: u32 = 1;
 const COPIED_AT_ONCE: usize = 1024 * 1024;
 
 /// Reads and writes a file. Tests implement this trait to make the disk fail.
-#[cfg_attr(
-    not(any(test, feature = "__test_store")),
-    allow(unreachable_pub, reason = "tests implement it")
-)]
 pub trait FileIo: std::fmt::Debug + Send + Sync {
     /// Reads from an offset on.
     fn read(&self, file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {

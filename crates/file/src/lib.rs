@@ -22,7 +22,6 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-#[cfg(any(test, feature = "__test_store"))]
 pub use self::disk::FileIo;
 pub use self::options::{DURABLE_EVERY, FILE_BYTES, FileOptions};
 use self::worker::Worker;
@@ -72,7 +71,7 @@ impl FileStore {
         let (requests, receiver) = channel();
         let report = Arc::<Report>::default();
         let (precisions, clock) = (options.precisions.clone(), options.clock.clone());
-        let (path, has_context_counters) = (options.path.clone(), options.has_context_counters);
+        let path = options.path.clone();
         let worker = Worker::new(options, receiver, report.clone());
         let thread = std::thread::Builder::new().name("tower-pulse-file".to_owned());
         if let Err(error) = thread.spawn(move || worker.run()) {
@@ -86,7 +85,7 @@ impl FileStore {
             report,
         });
         let mut store = InProcessStore::on_executor(precisions, clock, thread);
-        store.has_context_counters = has_context_counters;
+        store.has_context_counters = false;
         Ok(store)
     }
 }

@@ -26,7 +26,6 @@ pub struct FileOptions {
     pub(super) clock: Clock,
     pub(super) file_bytes: u64,
     pub(super) durable_every: Duration,
-    pub(super) has_context_counters: bool,
     pub(super) io: Arc<dyn FileIo>,
 }
 
@@ -48,7 +47,6 @@ impl FileOptions {
             clock: Clock::system(),
             file_bytes: FILE_BYTES,
             durable_every: DURABLE_EVERY,
-            has_context_counters: false,
             io: Arc::new(PlainIo),
         })
     }
@@ -99,13 +97,6 @@ impl FileOptions {
     #[cfg(any(test, feature = "__test_store"))]
     pub fn io(mut self, io: Arc<dyn FileIo>) -> Self {
         self.io = io;
-        self
-    }
-
-    /// Keeps counters of each context, as the store in memory does, for tests that run on both stores.
-    #[cfg(any(test, feature = "__test_store"))]
-    pub fn with_context_counters(mut self) -> Self {
-        self.has_context_counters = true;
         self
     }
 }

@@ -62,34 +62,29 @@ impl Trouble {
     /// A sentence that says what is wrong and what to do.
     pub(super) fn in_words(&self, path: &Path) -> String {
         let file = path.display();
-        let why = match self {
-            Self::Held(Some(process)) if *process == std::process::id() => {
-                return format!(
-                    "{file} is open in this process already: share one store (`Builder::store`)"
-                );
-            }
+        let cannot = |why: &str| format!("{file} cannot be written: {why}");
+        match self {
+            Self::Held(Some(process)) if *process == std::process::id() => format!(
+                "{file} is open in this process already: share one store (`Builder::store`)"
+            ),
             Self::Held(process) => {
                 let holder =
                     process.map_or("another process".to_owned(), |id| format!("process {id}"));
-                return format!(
+                format!(
                     "{file} is held by {holder}; it is taken over when that process ends. \
                      Processes that run side by side need a file each, or Redis"
-                );
+                )
             }
-            Self::Foreign => {
-                return format!(
-                    "{file} was written by another program and is left as it is: choose another path"
-                );
-            }
-            Self::Newer(version) => {
-                return format!(
-                    "{file} was written by a newer version of tower-pulse (format {version}) and is left as it is: \
-                     run that version, or choose another path"
-                );
-            }
-            Self::Damaged(why) => format!("its content is damaged ({why})"),
-            Self::Full => "it has no room within `file_bytes`: allow more".to_owned(),
-            Self::Io(error) => match error.kind() {
+            Self::Foreign => format!(
+                "{file} was written by another program and is left as it is: choose another path"
+            ),
+            Self::Newer(version) => format!(
+                "{file} was written by a newer version of tower-pulse (format {version}) and is left as it is: run that \
+                 version, or choose another path"
+            ),
+            Self::Damaged(why) => cannot(&format!("its content is damaged ({why})")),
+            Self::Full => cannot("it has no room within `file_bytes`: allow more"),
+            Self::Io(error) => cannot(&match error.kind() {
                 io::ErrorKind::NotFound => "its directory does not exist: create it".to_owned(),
                 io::ErrorKind::PermissionDenied => {
                     format!("this process may not write it ({error}): change its owner or its mode")
@@ -102,11 +97,10 @@ impl Trouble {
                 }
                 io::ErrorKind::IsADirectory => "it is a directory: name a file in it".to_owned(),
                 _ => format!("the disk fails ({error})"),
-            },
-            Self::Database(error) => format!("its database fails ({error})"),
-            Self::Panicked => "work on it has panicked".to_owned(),
-        };
-        format!("{file} cannot be written: {why}")
+            }),
+            Self::Database(error) => cannot(&format!("its database fails ({error})")),
+            Self::Panicked => cannot("work on it has panicked"),
+        }
     }
 
     /// The error that a call returns.

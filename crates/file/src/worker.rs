@@ -368,15 +368,13 @@ impl Worker {
             Some((before, since)) if before.in_words(path) == message => *since,
             _ => self.options.clock.tick(),
         };
-        let is_overdue = matches!(trouble, Trouble::Held(_)) && self.since(since) >= HANDOVER;
-        if is_overdue {
+        let is_held = matches!(trouble, Trouble::Held(_));
+        if is_held && self.since(since) >= HANDOVER {
             message = format!("for more than a minute, {message}");
         }
         let is_new = lock(&self.report.trouble).as_ref() != Some(&message);
-        let is_held = matches!(trouble, Trouble::Held(_));
-        self.retry = match is_held {
+        self.retry = match is_held || is_new {
             true => FIRST_RETRY,
-            false if is_new => FIRST_RETRY,
             false => (2 * self.retry).min(LAST_RETRY),
         };
         *lock(&self.report.trouble) = Some(message);

@@ -1,78 +1,89 @@
 //! Appending calls to the journal in Redis.
 
-use redis::{Value, cmd};
+use redis::{Cmd, Value};
 
 use super::RedisStore;
 use super::connection::Role;
 use super::journal::position_of;
-use super::script::{APPEND, HELLO, Invocation};
+use super::script::{APPEND, HELLO, Invocation, or_empty};
 use super::value::{bytes, int, items, number, text};
-use tower_pulse_core::error::Result;
 use tower_pulse_core::random::random_name;
-use tower_pulse_core::store::{Appended, AppendedCall, FencedBatch, Generation, Readable, Receipt};
+use tower_pulse_core::store::{
+    Append, Appended, AppendedCall, FencedBatch, Generation, Readable, Receipt, StoreFuture,
+    check_precisions,
+};
+use tower_pulse_model::entry;
 use tower_pulse_model::round::PARTITIONS;
+use tower_pulse_model::tier::COARSEST;
 
 /// Seconds after which an orphaned journal expires.
 const ORPHANED_TTL: i64 = 7 * 86_400;
 /// The most bytes of an orphaned journal that are kept.
 const ORPHANED_BYTES: usize = 16 * 1024 * 1024;
 
-impl RedisStore {
-    pub(super) async fn say_hello(&self) -> Result<Generation> {
-        let keys = &self.keys;
-        let begin = (random_name(), PARTITIONS, self.now_arg());
-        let mut script = Invocation::new((keys.state(), keys.journal(), keys.orphaned()), begin);
-        script.key((keys.contexts(), keys.timers()));
-        script.arg((ORPHANED_TTL, ORPHANED_BYTES));
-        let reply = self.connections.run(Role::Write, &HELLO, &script).await?;
-        let [id, age, is_fresh] = items(&reply) else {
-            return Err(self.not_understood("hello.lua"));
-        };
-        let generation = Generation {
-            id: text(id).unwrap_or_default().to_owned(),
-            age: number(age),
-            is_fresh: int(is_fresh) == Some(1),
-        };
-        match generation.id.is_empty() {
-            true => Err(self.not_understood("hello.lua")),
-            false => Ok(generation),
-        }
+impl Append for RedisStore {
+    fn hello(&self) -> StoreFuture<'_, Generation> {
+        Box::pin(async move {
+            let keys = &self.keys;
+            let begin = (random_name(), PARTITIONS, self.now_arg());
+            let mut script = Invocation::new((keys.state(), keys.journal()), begin);
+            script.key((keys.orphaned(), keys.contexts(), keys.timers()));
+            script.arg((ORPHANED_TTL, ORPHANED_BYTES));
+            let reply = self.connections.run(Role::Write, &HELLO, &script).await?;
+            let [id, age, is_fresh] = items(&reply) else {
+                return Err(self.not_understood("hello.lua"));
+            };
+            let id = text(id).filter(|id| !id.is_empty());
+            let id = id.ok_or_else(|| self.not_understood("hello.lua"))?;
+            Ok(Generation {
+                id: id.to_owned(),
+                age: number(age),
+                is_fresh: int(is_fresh) == Some(1),
+            })
+        })
     }
 
-    pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended> {
-        let script = self.encode_append(call);
-        let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
-        if let Some(reason) = items(&reply).get(4).and_then(bytes) {
-            let reason = [b"entries of another program, which were removed: ", reason].concat();
-            self.replaced_keys.add(&self.keys.journal(), &reason);
-        }
-        let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
-        if appended == Appended::Garbled {
-            let reason = format!("its field f:{} is no fence", call.instance);
-            self.replaced_keys
-                .add(&self.keys.state(), reason.as_bytes());
-        }
-        Ok(appended)
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended> {
+        Box::pin(async move {
+            check_precisions(&call.batch, &self.options.precisions)?;
+            let keys = &self.keys;
+            let fence = (&call.generation, &call.instance, call.seq, call.previous);
+            let mut script = Invocation::new((keys.state(), keys.journal()), fence);
+            script.key((keys.fold_lease(), keys.old_journal()));
+            script.arg((self.options.journal_bytes, entry::ENTRY_VERSION));
+            script.arg((call.batch.requests_and_late(), self.now_arg()));
+            script.arg(entry::pack(&call.batch));
+            script.arg((or_empty(call.batch.since), COARSEST.span()));
+            let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
+            if let Some(reason) = items(&reply).get(4).and_then(bytes) {
+                let reason = [b"entries of another program, which were removed: ", reason].concat();
+                self.replaced_keys.add(&keys.journal(), &reason);
+            }
+            let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
+            if appended == Appended::Garbled {
+                let reason = format!("its field f:{} is no fence", call.instance);
+                self.replaced_keys.add(&keys.state(), reason.as_bytes());
+            }
+            Ok(appended)
+        })
     }
 
-    pub(super) async fn is_readable(&self, call: &AppendedCall) -> Result<Readable> {
-        let mut command = cmd("HMGET");
-        command.arg(self.keys.state()).arg("gen").arg("low");
-        command.arg(format!("f:{}", call.instance));
-        let reply = self.connections.call(Role::Write, &command).await?;
-        let [current_generation, low, fence] = items(&reply) else {
-            return Err(self.not_understood("HMGET"));
-        };
-        let fence = text(fence).and_then(|fence| fence.split(' ').next()?.parse::<u64>().ok());
-        if text(current_generation) != Some(&*call.generation) || fence.unwrap_or(0) < call.seq {
-            return Ok(Readable::Lost);
-        }
-        Ok(
-            match position_of(low).is_some_and(|low| low.offset >= call.position.offset) {
-                true => Readable::Yes,
-                false => Readable::NotYet,
-            },
-        )
+    fn readable<'a>(&'a self, call: &'a AppendedCall) -> StoreFuture<'a, Readable> {
+        Box::pin(async move {
+            let fence = format!("f:{}", call.instance);
+            let command = Cmd::hmget(self.keys.state(), &["gen", "low", &*fence]);
+            let reply = self.connections.call(Role::Write, &command).await?;
+            let [current, low, fence] = items(&reply) else {
+                return Err(self.not_understood("HMGET"));
+            };
+            let fence = text(fence).and_then(|fence| fence.split(' ').next()?.parse::<u64>().ok());
+            let is_lost = text(current) != Some(&*call.generation) || fence.unwrap_or(0) < call.seq;
+            Ok(match position_of(low) {
+                _ if is_lost => Readable::Lost,
+                Some(low) if low.offset >= call.position.offset => Readable::Yes,
+                _ => Readable::NotYet,
+            })
+        })
     }
 }
 

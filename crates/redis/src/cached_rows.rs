@@ -72,10 +72,8 @@ impl RedisStore {
     /// Reads some rows by one pipeline. Returns the rows that are longer, with the bytes to ask for next.
     async fn read_group(&self, read: &mut RowsRead<'_>, group: &[Asked]) -> Result<Vec<Asked>> {
         let mut pipeline = pipe();
-        let states = pipeline.cmd("HMGET").arg(&read.keys.states);
-        for (at, _) in group {
-            states.arg(&read.ids[*at]);
-        }
+        let ids: Vec<_> = group.iter().map(|(at, _)| &read.ids[*at]).collect();
+        pipeline.hmget(&read.keys.states, ids);
         for (at, bytes) in group {
             let key = read.key(*at);
             // The range has `bytes + 1` bytes: if all of them come back, the row is longer.

@@ -22,10 +22,7 @@ pub(super) fn keys_of(command: &Cmd) -> Vec<&[u8]> {
     let words = words(command);
     let (first, keys) = match words[..] {
         [b"EVAL" | b"EVALSHA", _, keys, ..] => {
-            let keys = std::str::from_utf8(keys)
-                .ok()
-                .and_then(|keys| keys.parse().ok());
-            (3, keys.unwrap_or(0))
+            (3, String::from_utf8_lossy(keys).parse().unwrap_or(0))
         }
         [b"MEMORY", ..] => (2, 1),
         _ => (1, 1),
@@ -35,11 +32,8 @@ pub(super) fn keys_of(command: &Cmd) -> Vec<&[u8]> {
 
 /// Whether a call runs a script.
 pub(super) fn is_script(pipeline: &Pipeline) -> bool {
-    let first = pipeline
-        .cmd_iter()
-        .next()
-        .and_then(|command| command.args_iter().next());
-    matches!(first, Some(Arg::Simple(b"EVAL" | b"EVALSHA")))
+    let first = pipeline.cmd_iter().next().map(words);
+    matches!(first.as_deref(), Some([b"EVAL" | b"EVALSHA", ..]))
 }
 
 /// The distinct keys of a call, in order.

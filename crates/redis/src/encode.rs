@@ -1,16 +1,15 @@
-//! Encodes calls and rounds as the keys and arguments of `append.lua` and `fold.lua`. The heads of the scripts describe
-//! the arguments.
+//! Encodes the steps of rounds as the keys and arguments of `fold.lua`. The head of the script describes the arguments.
 
 use redis::ToRedisArgs;
 
 use super::RedisStore;
 use super::script::{Invocation, or_empty};
 use tower_pulse_core::clock::Clock;
+use tower_pulse_core::store::Position;
 use tower_pulse_core::store::journal::FoldStep;
 use tower_pulse_core::store::table::{FieldWrites, Table};
-use tower_pulse_core::store::{FencedBatch, Position};
-use tower_pulse_model::tier::{COARSEST, TIERS, TierSlice};
-use tower_pulse_model::{entry, pack};
+use tower_pulse_model::pack;
+use tower_pulse_model::tier::{TIERS, TierSlice};
 
 /// Time to live of the lease to fold, in milliseconds.
 pub(super) const LEASE_MILLIS: u64 = 5_000;
@@ -21,26 +20,10 @@ impl RedisStore {
         or_empty(self.clock.as_ref().map(Clock::now_seconds))
     }
 
-    /// Encodes a call for `append.lua`.
-    pub(super) fn encode_append(&self, call: &FencedBatch) -> Invocation {
-        let keys = &self.keys;
-        let fence = (&call.generation, &call.instance, call.seq, call.previous);
-        let mut script = Invocation::new((keys.state(), keys.journal()), fence);
-        script.key((keys.fold_lease(), keys.old_journal()));
-        script.arg((self.options.journal_bytes, entry::ENTRY_VERSION));
-        script.arg((call.batch.requests_and_late(), self.now_arg()));
-        script.arg(entry::pack(&call.batch));
-        script.arg((or_empty(call.batch.since), COARSEST.span()));
-        script
-    }
-
     /// Encodes a step of folding for `fold.lua`.
     pub(super) fn encode_step(&self, step: &FoldStep) -> Invocation {
-        let keys = &self.keys;
         let additions = &*step.additions;
-        let versions = (&step.version, &step.next, &step.instance);
-        let mut script = Invocation::new((keys.state(), keys.journal()), versions);
-        script.key(keys.fold_lease());
+        let mut script = self.lease_script((&step.version, &step.next, &step.instance));
         script.arg((LEASE_MILLIS, or_empty(step.round_end)));
         script.arg(match (step.round_end, step.done) {
             (None, _) => String::new(),
@@ -51,14 +34,10 @@ impl RedisStore {
         let first = |last: Position| format!("{}-{}", last.offset, last.chain.saturating_add(1));
         script.arg((or_empty(step.trim.map(first)), step.newest_at));
         self.begin_additions(&mut script, step.newest_at);
-        script.key(keys.quarantine());
+        script.key(self.keys.quarantine());
         let hole_bytes = step.done.map_or(step.hole_bytes, |_| 0);
-        script.arg((
-            additions.late,
-            additions.skewed,
-            step.took_millis,
-            hole_bytes,
-        ));
+        script.arg((additions.late, additions.skewed));
+        script.arg((step.took_millis, hole_bytes));
         script.arg(pack::to_hex(&step.rolled));
         script.arg((additions.counters.len(), additions.statistics.len()));
         let writes = self.encode_writes(step);
@@ -78,7 +57,7 @@ impl RedisStore {
         let places: Vec<String> = places.collect();
         if !places.is_empty() {
             let ttl = Some(TIERS[TIERS.len() - 1].key_ttl());
-            write(&mut writes, &self.keys.revisions(), "HSET", ttl, &places);
+            writes.write(&self.keys.revisions(), "HSET", ttl, &places);
         }
         for fields in &*step.fields {
             self.encode_fields(&mut writes, fields);
@@ -92,8 +71,8 @@ impl RedisStore {
         if fields.is_ended {
             // Freeing a large key takes long. The server frees expired keys by itself, one at a time.
             let ended = self.keys.ended(&fields.table);
-            write(writes, &key, "RENAME", None, &[&ended]);
-            write(writes, &ended, "EXPIRE", None, &["1"]);
+            writes.write(&key, "RENAME", None, &[&ended]);
+            writes.write(&ended, "EXPIRE", None, &["1"]);
             return;
         }
         let (set, remove) = match &fields.table {
@@ -102,7 +81,7 @@ impl RedisStore {
             _ => ("HSET", "HDEL"),
         };
         if !fields.removed.is_empty() {
-            write(writes, &key, remove, ttl, &fields.removed);
+            writes.write(&key, remove, ttl, &fields.removed);
         }
         let args = fields.set.iter().flat_map(|(field, value)| match set {
             "ZADD" => vec![value, field],
@@ -112,21 +91,17 @@ impl RedisStore {
         let args: Vec<_> = args.collect();
         // Without a field to set, only the time to live is renewed.
         if !args.is_empty() || fields.removed.is_empty() {
-            write(writes, &key, set, ttl, &args);
+            writes.write(&key, set, ttl, &args);
         }
     }
 }
 
-/// Adds a command that replaces fields of a key, in pairs or one by one, and renews the key's time to live.
-fn write<T: ToRedisArgs>(
-    writes: &mut Invocation,
-    key: &str,
-    command: &str,
-    ttl: Option<i64>,
-    args: &[T],
-) {
-    writes.key(key);
-    writes.arg((command, or_empty(ttl), args.len(), args));
+impl Invocation {
+    /// Adds a command that replaces fields of a key, in pairs or one by one, and renews the key's time to live.
+    fn write<T: ToRedisArgs>(&mut self, key: &str, command: &str, ttl: Option<i64>, args: &[T]) {
+        self.key(key);
+        self.arg((command, or_empty(ttl), args.len(), args));
+    }
 }
 
 /// The field of a slice in the key of the revisions. Slices share fields in rotation, so that the key does not grow.

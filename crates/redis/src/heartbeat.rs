@@ -32,19 +32,14 @@ impl RedisStore {
         // `last_expiry` stays empty if this heartbeat gets no answer, so that the next heartbeat sets the time to live.
         let last = lock(&self.last_expiry).take();
         let last = last.filter(|(instance, _)| *instance == heartbeat.instance);
-        let expiry_set_at = last
-            .map(|(_, at)| at)
-            .filter(|at| at.elapsed() < EXPIRY_INTERVAL);
+        let expiry_set_at = last.map(|(_, at)| at);
+        let expiry_set_at = expiry_set_at.filter(|at| at.elapsed() < EXPIRY_INTERVAL);
         let sent = Instant::now();
         let mut pipeline = pipe();
         let fields = pipeline.cmd("HSET").arg(&instance);
         fields.arg(("at", heartbeat.at, "every", heartbeat.every));
-        fields.arg((
-            "in_flight",
-            heartbeat.in_flight,
-            "dropped",
-            heartbeat.dropped,
-        ));
+        fields.arg(("in_flight", heartbeat.in_flight));
+        fields.arg(("dropped", heartbeat.dropped));
         let cleaning = heartbeat.cleaning.as_deref().unwrap_or_default();
         fields.arg(("paths", pack(&heartbeat.paths)));
         fields.arg(("version", env!("CARGO_PKG_VERSION"), "cleaning", cleaning));
@@ -53,8 +48,7 @@ impl RedisStore {
         fields.arg(heartbeat.skew.map(|skew| ("skew", skew)));
         let version = heartbeat.version.as_deref();
         fields.arg(version.map(|version| ("app_version", version)));
-        let alive = pipeline.cmd("ZADD").arg(&instances);
-        alive.arg(heartbeat.at).arg(&heartbeat.instance);
+        pipeline.zadd(&instances, &heartbeat.instance, heartbeat.at);
         let mut keys = vec![&*instance, &*instances];
         if expiry_set_at.is_none() {
             pipeline.cmd("EXPIRE").arg(&instance).arg(hash_ttl);
@@ -66,9 +60,8 @@ impl RedisStore {
             newest.arg("GT").arg(heartbeat.at).arg(&**version);
             keys.push(&versions);
         }
-        let running = pipeline.cmd("ZRANGEBYSCORE").arg(&versions);
-        running.arg(heartbeat.at.saturating_sub(INSTANCE_TTL));
-        running.arg("+inf").arg("LIMIT").arg(0).arg(MAX_VERSIONS);
+        let since = heartbeat.at.saturating_sub(INSTANCE_TTL);
+        pipeline.zrangebyscore_limit(&versions, since, "+inf", 0, MAX_VERSIONS as isize);
         keys.push(&versions);
         self.ask_status(&mut pipeline, heartbeat.at);
         let written = self.write_own_keys(&mut pipeline, &keys).await;
@@ -90,8 +83,7 @@ impl RedisStore {
             new_keys.push(&*instance);
         }
         if heartbeat.version.is_some() && is_new(at_version) {
-            let old = pipeline.cmd("ZREMRANGEBYRANK").arg(&versions);
-            old.arg(0).arg(-1 - MAX_VERSIONS as i64);
+            pipeline.zremrangebyrank(&versions, 0, -1 - MAX_VERSIONS as isize);
             new_keys.push(&*versions);
         }
         if !new_keys.is_empty() {
@@ -99,8 +91,7 @@ impl RedisStore {
         }
         let expiry_set_at = expiry_set_at.filter(|_| !is_new(0)).unwrap_or(sent);
         *lock(&self.last_expiry) = Some((heartbeat.instance.clone(), expiry_set_at));
-        let running = replies.last().and_then(|reply| reply.as_ref().ok());
-        let running = running.map_or(&[][..], items).iter();
+        let running = reply(keys.len() - 1).map_or(&[][..], items).iter();
         let mut versions: Vec<_> = running.filter_map(text).map(Arc::from).collect();
         versions.order();
         let status = self.status_of(heartbeat.at, status).await?;
@@ -135,7 +126,7 @@ impl RedisStore {
             return Ok(replies);
         }
         for (key, reason) in failed {
-            self.delete_own(Role::Write, key, reason).await?;
+            self.delete_own(key, reason).await?;
         }
         let replies = self.connections.pipeline(Role::Write, pipeline).await?;
         for (reply, key) in replies.iter().zip(keys) {

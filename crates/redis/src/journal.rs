@@ -45,6 +45,12 @@ impl RedisStore {
         server_info.error(StoreErrorKind::Unexpected, message)
     }
 
+    /// The server's time in Unix seconds; `None` if the answer cannot be read.
+    pub(super) async fn server_seconds(&self, role: Role) -> Result<Option<i64>> {
+        let time = self.connections.call(role, &cmd("TIME")).await?;
+        Ok(items(&time).first().and_then(int))
+    }
+
     /// Runs a step, and returns whether it took effect.
     pub(super) async fn run_step(&self, lua: &Lua, script: &Invocation) -> Result<Step<Value>> {
         let reply = self.connections.run(Role::Fold, lua, script).await?;
@@ -74,7 +80,7 @@ impl RedisStore {
     }
 
     /// A script call with the keys of the state, the journal and the lease to fold.
-    fn lease_script(&self, args: impl ToRedisArgs) -> Invocation {
+    pub(super) fn lease_script(&self, args: impl ToRedisArgs) -> Invocation {
         let keys = &self.keys;
         Invocation::new((keys.state(), keys.journal(), keys.fold_lease()), args)
     }
@@ -187,16 +193,11 @@ impl Journal for RedisStore {
                 return Err(self.not_understood("read.lua"));
             };
             let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
-            match entries {
-                Some(entries) => Ok(Step::Done(Entries { head, now, entries })),
-                None => {
-                    let message = format!(
-                        "{} holds entries without a position: delete it",
-                        self.keys.journal()
-                    );
-                    Err(self.unexpected(&message))
-                }
-            }
+            let entries = entries.ok_or_else(|| {
+                let journal = self.keys.journal();
+                self.unexpected(&format!("{journal} holds entries without a position: delete it"))
+            })?;
+            Ok(Step::Done(Entries { head, now, entries }))
         })
     }
 
@@ -263,19 +264,13 @@ impl Journal for RedisStore {
         Box::pin(async move {
             let time = match &self.clock {
                 Some(clock) => clock.now_seconds(),
-                None => {
-                    let time = self.connections.call(Role::Fold, &cmd("TIME")).await?;
-                    items(&time).first().and_then(int).unwrap_or(0)
-                }
+                None => self.server_seconds(Role::Fold).await?.unwrap_or(0),
             };
             let (mut cursor, mut removed) = (b"0".to_vec(), 0);
             loop {
                 let mut scan = cmd("HSCAN");
                 scan.arg(self.keys.state()).arg(&cursor);
-                scan.arg("MATCH")
-                    .arg("f:*")
-                    .arg("COUNT")
-                    .arg(FENCES_AT_ONCE);
+                scan.arg(("MATCH", "f:*", "COUNT", FENCES_AT_ONCE));
                 let page = self.connections.call(Role::Fold, &scan).await?;
                 let [next, fields] = items(&page) else {
                     return Err(self.not_understood("HSCAN"));
@@ -292,9 +287,7 @@ impl Journal for RedisStore {
                         script.arg(&[field, value].map(|it| bytes(it).unwrap_or_default()));
                     }
                     match self.run_step(&AMEND, &script).await? {
-                        Step::Done(reply) => {
-                            removed += items(&reply).get(1).map_or(0, number);
-                        }
+                        Step::Done(reply) => removed += items(&reply).get(1).map_or(0, number),
                         _ => return Ok(removed),
                     }
                 }

@@ -59,14 +59,11 @@ use tower_pulse_model::slowest::ACCESS_TIME;
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
-    /// `{prefix}count:`, which precedes `{p}:{name}` in a counter's key.
-    count: String,
 }
 
 impl Keys {
     pub(super) fn new(prefix: String) -> Self {
-        let count = format!("{prefix}count:");
-        Self { prefix, count }
+        Self { prefix }
     }
 
     pub(super) fn prefix(&self) -> &str {
@@ -74,13 +71,13 @@ impl Keys {
     }
 
     /// `{prefix}count:`, which precedes `{p}:{name}` in a counter's key.
-    pub(super) fn count_prefix(&self) -> &str {
-        &self.count
+    pub(super) fn count_prefix(&self) -> String {
+        format!("{}count:", self.prefix)
     }
 
     /// The key of a counter at a precision.
     pub(super) fn count(&self, precision: u32, name: &str) -> String {
-        format!("{}{precision}:{name}", self.count)
+        format!("{}count:{precision}:{name}", self.prefix)
     }
 
     pub(super) fn known(&self) -> String {
@@ -142,7 +139,7 @@ impl Keys {
     }
 
     pub(super) fn instance(&self, id: &str) -> String {
-        format!("{}pulse:instance:{id}", self.prefix)
+        self.own(&format!("instance:{id}"))
     }
 
     /// A command that fails if a key of a script has a type other than the one that this crate gives it.
@@ -244,32 +241,4 @@ pub(super) struct Stats {
     pub(super) start: String,
     pub(super) last: String,
     pub(super) pstart: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Keys, Table};
-
-    #[test]
-    fn names_of_the_books_keys_are_the_books_byte_for_byte() {
-        let keys = Keys::new(String::new());
-        assert_eq!(keys.count(5, "hits"), "count:5:hits");
-        assert_eq!(keys.known(), "known:");
-        let stats = keys.stats("/profile");
-        assert_eq!(stats.current, "stats:/profile:AccessTime");
-        assert_eq!(stats.start, "stats:/profile:AccessTime:start");
-        assert_eq!(stats.last, "stats:/profile:AccessTime:last");
-        assert_eq!(stats.pstart, "stats:/profile:AccessTime:pstart");
-        assert_eq!(keys.slowest(), "slowest:AccessTime");
-    }
-
-    #[test]
-    fn own_keys_stay_below_the_prefix() {
-        let keys = Keys::new("pulse:shop:".into());
-        assert_eq!(keys.contexts(), "pulse:shop:pulse:contexts");
-        let records = keys.table(&Table::records((60, 1_700_000_040)));
-        assert_eq!(records, "pulse:shop:pulse:r1:60:1700000040");
-        assert_eq!(keys.acl_patterns(), "~pulse:shop:*");
-        assert_eq!(Keys::new("a*[b]".into()).acl_patterns(), "~a\\*\\[b\\]*");
-    }
 }

@@ -109,11 +109,7 @@ fn questions(command: &Cmd) -> Vec<Cmd> {
     let [name, key, fields @ ..] = &words[..] else {
         return Vec::new();
     };
-    let question = |words: &[&[u8]]| {
-        let mut question = Cmd::new();
-        question.arg(words);
-        question
-    };
+    let question = |words: &[&[u8]]| Cmd::new().arg(words).take();
     let usage = || question(&[b"MEMORY", b"USAGE", key, b"SAMPLES", b"0"]);
     match *name {
         b"HMGET" => (fields.iter())

@@ -4,7 +4,7 @@
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
 // Read `keys` (all keys), `append` with `lua/append.lua` (appends a call once), `journal` with `lua/fold.lua` (folds it
-// once) and `encode` (the arguments of these scripts), then `connection` with `topology` (finds the server),
+// once) and `encode` (the arguments of that script), then `connection` with `topology` (finds the server),
 // `commands`, `value` (safe texts), `read`, `large_keys`, `heartbeat`, `status`, `replaced_keys`, and `exports` (for
 // programs in other languages).
 
@@ -55,9 +55,8 @@ use tower_pulse_core::store::exports::Exports;
 use tower_pulse_core::store::journal::Journal;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
-    Append, Appended, AppendedCall, Cleaned, CounterQuery, CounterSeries, FencedBatch, Fleet,
-    Generation, Heartbeat, Pass, Query, Readable, RecordCache, Store, StoreFuture, StoreStatus,
-    Upkeep, check_precisions,
+    Cleaned, CounterQuery, CounterSeries, Fleet, Heartbeat, Pass, Query, RecordCache, Store,
+    StoreFuture, StoreStatus, Upkeep,
 };
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -95,12 +94,6 @@ pub struct RedisStore {
     clock: Option<Clock>,
 }
 
-impl std::fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RedisStore").field(&self.describe()).finish()
-    }
-}
-
 impl RedisStore {
     /// Opens a store in the server that `options` describe. The store connects on first use.
     ///
@@ -132,6 +125,12 @@ impl RedisStore {
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
+    }
+
+    /// The time by the clock of this process, in Unix seconds.
+    fn now(&self) -> i64 {
+        let clock = self.clock.clone().unwrap_or_else(Clock::system);
+        clock.now_seconds()
     }
 }
 
@@ -182,23 +181,6 @@ impl Store for RedisStore {
     }
 }
 
-impl Append for RedisStore {
-    fn hello(&self) -> StoreFuture<'_, Generation> {
-        Box::pin(self.say_hello())
-    }
-
-    fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended> {
-        Box::pin(async move {
-            check_precisions(&call.batch, &self.options.precisions)?;
-            self.append_call(call).await
-        })
-    }
-
-    fn readable<'a>(&'a self, call: &'a AppendedCall) -> StoreFuture<'a, Readable> {
-        Box::pin(self.is_readable(call))
-    }
-}
-
 impl Query for RedisStore {
     fn tables(&self) -> &dyn TableReader {
         self
@@ -228,8 +210,7 @@ impl Query for RedisStore {
         match self.exports() {
             Some(exports) => exports.slowest(limit.min(RANKING_LEN)),
             None => {
-                let clock = self.clock.clone().unwrap_or_else(Clock::system);
-                let now = clock.now_seconds();
+                let now = self.now();
                 let since = now.saturating_sub(RANKED_SECONDS);
                 let slowest = tower_pulse_core::store::read::slowest(self, since, limit, now);
                 Box::pin(slowest)

@@ -7,7 +7,6 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 
 use super::commands::commands;
-use super::connection::Connection;
 use super::error::real_code;
 use super::keys::Keys;
 
@@ -39,24 +38,18 @@ impl Permissions {
     pub(super) async fn check(
         &self,
         places: Range<usize>,
-        connection: &mut Connection,
+        connection: &mut MultiplexedConnection,
     ) -> RedisResult<Option<(usize, String)>> {
         let mut pipeline = Pipeline::new();
         for command in self.0.iter().take(places.end).skip(places.start) {
             pipeline.add_command(command.clone());
         }
-        let replies = connection
-            .commands
-            .send_packed_commands(&pipeline, 0, pipeline.len())
-            .await?;
-        let denied = replies.into_iter().enumerate().find_map(|(at, reply)| {
+        let sent = connection.send_packed_commands(&pipeline, 0, pipeline.len());
+        let mut replies = (places.start..).zip(sent.await?);
+        Ok(replies.find_map(|(at, reply)| {
             let error = reply.extract_error().err().filter(is_denial)?;
-            Some((
-                places.start + at,
-                error.detail().unwrap_or_default().to_owned(),
-            ))
-        });
-        Ok(denied)
+            Some((at, error.detail().unwrap_or_default().to_owned()))
+        }))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use redis::cmd;
+use redis::Cmd;
 
 use super::RedisStore;
 use super::connection::Role;
@@ -53,13 +53,11 @@ impl ReplacedKeys {
 
 impl RedisStore {
     /// Deletes a key of this crate that holds foreign data. A store that only reads does nothing.
-    pub(super) async fn delete_own(&self, role: Role, key: &str, reason: &str) -> Result<()> {
+    pub(super) async fn delete_own(&self, key: &str, reason: &str) -> Result<()> {
         if self.options.is_read_only {
             return Ok(());
         }
-        let mut delete = cmd("DEL");
-        delete.arg(key);
-        self.connections.call(role, &delete).await?;
+        self.connections.call(Role::Write, &Cmd::del(key)).await?;
         self.replaced_keys.add(key, reason.as_bytes());
         Ok(())
     }

@@ -23,10 +23,10 @@ pub const ROWS_AT_ONCE: usize = 200;
 const MAX_REASON: usize = 200;
 
 /// The most ids of the schedule that one command reads.
-const IDS_AT_ONCE: usize = 2_000;
+const IDS_AT_ONCE: isize = 2_000;
 
 /// The most failing rows that are listed first.
-const MAX_FAILING: usize = 1_000;
+const MAX_FAILING: isize = 1_000;
 
 /// A row to schedule: its id, and the seconds between two refreshes. 0 or less removes the row.
 pub type RowDelay = (String, f64);
@@ -254,8 +254,7 @@ impl RedisStore {
         let keys = self.keys.rows(cache);
         let mut pipeline = pipe();
         pipeline.cmd("ZCARD").arg(&keys.schedule);
-        let failing = pipeline.cmd("ZREVRANGE").arg(&keys.failing);
-        failing.arg(0).arg(MAX_FAILING - 1).arg("WITHSCORES");
+        pipeline.zrevrange_withscores(&keys.failing, 0, MAX_FAILING - 1);
         let replies = self.values(&mut pipeline).await?;
         let failing = self.most_failures_first(&keys, &replies[1]).await?;
 
@@ -269,14 +268,13 @@ impl RedisStore {
         // A search by a part of the id looks through all rows.
         while !query.contains.is_empty() || ids.len() < needed {
             let mut pipeline = pipe();
-            let page = pipeline.cmd("ZRANGE").arg(&keys.schedule);
-            page.arg(start).arg(start + IDS_AT_ONCE - 1);
+            pipeline.zrange(&keys.schedule, start, start + IDS_AT_ONCE - 1);
             let replies = self.values(&mut pipeline).await?;
             let page = items(&replies[0]);
             let more = page.iter().filter_map(text).map(str::to_owned);
             ids.extend(more.filter(|id| is_asked(id) && seen.insert(id.clone())));
             start += IDS_AT_ONCE;
-            if page.len() < IDS_AT_ONCE {
+            if page.len() < IDS_AT_ONCE.unsigned_abs() {
                 break;
             }
         }
@@ -299,11 +297,8 @@ impl RedisStore {
         if failing.is_empty() {
             return Ok(Vec::new());
         }
-        let mut pipeline = pipe();
-        let dues = pipeline.cmd("ZMSCORE").arg(&keys.schedule);
-        for (_, id) in &failing {
-            dues.arg(id);
-        }
+        let (mut pipeline, ids) = (pipe(), failing.iter().map(|(_, id)| *id));
+        pipeline.zscore_multiple(&keys.schedule, &ids.collect::<Vec<_>>());
         let dues = self.values(&mut pipeline).await?;
         let rows = failing.into_iter().zip(items(&dues[0]));
         let rows = rows.filter_map(|((failures, id), due)| Some((-failures, float(due)?, id)));

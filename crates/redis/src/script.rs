@@ -1,41 +1,42 @@
 //! The Lua scripts and their calls.
 
-use std::borrow::Cow;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use redis::{Cmd, Script, ToRedisArgs};
 
 /// A script, which the server caches under its hash.
 pub(super) struct Lua {
-    pub(super) source: LazyLock<Cow<'static, str>>,
-    pub(super) hash: LazyLock<String>,
+    pub(super) source: String,
+    pub(super) hash: String,
+}
+
+impl Lua {
+    /// Joins the files of a script, each with its name and its text.
+    fn new(files: &[(&str, &str)]) -> Self {
+        let text = |(file, text): &(&str, &str)| replaced(file).unwrap_or_else(|| (*text).into());
+        let source: String = files.iter().map(text).collect();
+        let hash = Script::new(&source).get_hash().to_owned();
+        Self { source, hash }
+    }
 }
 
 /// Declares a script: one file, or several files joined in this order.
 macro_rules! lua {
     ($name:ident, $($file:literal),+) => {
-        pub(super) static $name: Lua = Lua {
-            source: LazyLock::new(|| {
-                replaced(&[$($file),+]).unwrap_or(Cow::Borrowed(concat!($(include_str!($file)),+)))
-            }),
-            hash: LazyLock::new(|| Script::new(&$name.source).get_hash().to_owned()),
-        };
+        pub(super) static $name: LazyLock<Lua> =
+            LazyLock::new(|| Lua::new(&[$(($file, include_str!($file))),+]));
     };
 }
 
-/// The script from the same files in the folder that `PULSE_LUA_FOLDER` names, so that `make lua-breaks` can break
-/// scripts without rebuilding the tests.
-#[cfg(feature = "__test_store")]
-fn replaced(files: &[&str]) -> Option<Cow<'static, str>> {
-    let folder = std::path::PathBuf::from(std::env::var_os("PULSE_LUA_FOLDER")?);
-    let sources = files.iter();
-    let sources = sources.map(|file| std::fs::read_to_string(folder.join(file)).ok());
-    sources.collect::<Option<String>>().map(Cow::Owned)
-}
-
-#[cfg(not(feature = "__test_store"))]
-fn replaced(_: &[&str]) -> Option<Cow<'static, str>> {
-    None
+/// The text of the same file in the folder that `PULSE_LUA_FOLDER` names, so that `make lua-breaks` can break scripts
+/// without rebuilding the tests.
+fn replaced(file: &str) -> Option<String> {
+    if !cfg!(feature = "__test_store") {
+        return None;
+    }
+    let folder = std::env::var_os("PULSE_LUA_FOLDER")?;
+    std::fs::read_to_string(Path::new(&folder).join(file)).ok()
 }
 
 lua!(HELLO, "lua/hello.lua");
@@ -93,11 +94,9 @@ impl Invocation {
     /// The call of a script: EVALSHA with the hash of a script that the server has cached, or EVAL with the source,
     /// which the server then caches.
     pub(super) fn command(&self, name: &str, script: &str) -> Cmd {
+        let parts = self.keys.len() + self.args.len();
         let bytes: usize = self.keys.iter().chain(&self.args).map(Vec::len).sum();
-        let mut command = Cmd::with_capacity(
-            3 + self.keys.len() + self.args.len(),
-            script.len() + bytes + 16,
-        );
+        let mut command = Cmd::with_capacity(3 + parts, script.len() + bytes + 16);
         command.arg(name).arg(script).arg(self.keys.len());
         command.arg(&self.keys).arg(&self.args);
         command

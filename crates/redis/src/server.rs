@@ -59,19 +59,16 @@ impl Server {
     /// Warnings for the operator. `grant` is the rule that permits INFO.
     pub(super) fn warnings(&self, grant: &str) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        let oldest = match self.flavour {
+        let (name, flavour) = (self.name(), self.flavour);
+        let (major, minor) = match flavour {
             "valkey" => OLDEST_VALKEY,
             _ => OLDEST_REDIS,
         };
         match self.version() {
-            Some(version) if version < oldest => {
-                warnings.push(Condition::OldServer.warning(format!(
-                    "{} is older than {} {}.{}, the oldest that is supported: upgrade it",
-                    self.name(),
-                    self.flavour,
-                    oldest.0,
-                    oldest.1
-                )));
+            Some(version) if version < (major, minor) => {
+                let oldest = format!("{flavour} {major}.{minor}, the oldest that is supported");
+                let text = format!("{name} is older than {oldest}: upgrade it");
+                warnings.push(Condition::OldServer.warning(text));
             }
             Some(_) => {}
             None => warnings.push(Condition::UnknownServer.warning(format!(
@@ -90,9 +87,7 @@ impl Server {
 
     /// Stores the memory state that inspect.lua has noted.
     pub(super) fn set_memory(&mut self, memory: &str) {
-        if self.memory != memory {
-            self.memory = shown(memory.as_bytes());
-        }
+        self.memory = shown(memory.as_bytes());
     }
 
     fn memory_warning(&self) -> Option<Warning> {

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use redis::{Pipeline, Value, pipe};
+use redis::{Cmd, Pipeline, Value, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
 use super::error::is_permission;
+use super::journal::position_of;
 use super::script::{INSPECT, Invocation, or_empty};
 use super::value::{bytes, float, int, items, number, pairs, problem, shown, text};
 use tower_pulse_core::clock::Clock;
@@ -26,7 +27,7 @@ use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tier::TIERS;
 
 /// The longest name of an instance, in bytes.
-const MAX_NAME_BYTES: usize = 300;
+const MAX_NAME_BYTES: isize = 300;
 /// The number of quarantined keys that one command lists.
 const QUARANTINE_AT_ONCE: usize = 1_000;
 
@@ -39,9 +40,9 @@ const MAX_MIXED_RANKINGS: usize = 20;
 
 /// The approximate seconds by which a heartbeat may be late, and the most listed instances whose heartbeat is later.
 const SILENT_AFTER: i64 = 5;
-const MAX_SILENT: usize = 5;
+const MAX_SILENT: isize = 5;
 /// The most living instances whose names are compared with those of silent ones.
-const MAX_COMPARED: usize = 100;
+const MAX_COMPARED: isize = 100;
 
 /// The fields of the state that are read.
 const FIELDS: [&str; 17] = [
@@ -104,10 +105,8 @@ impl RedisStore {
         let keys = &self.keys;
         pipeline.cmd("HMGET").arg(keys.state()).arg(&FIELDS[..]);
         pipeline.cmd("XLEN").arg(keys.journal());
-        let folder = pipeline.cmd("GETRANGE").arg(keys.fold_lease());
-        folder.arg(0).arg(MAX_NAME_BYTES - 1);
-        let instances = pipeline.cmd("ZCOUNT").arg(keys.instances());
-        instances.arg(now.saturating_sub(INSTANCE_TTL)).arg("+inf");
+        pipeline.getrange(keys.fold_lease(), 0, MAX_NAME_BYTES - 1);
+        pipeline.zcount(keys.instances(), now.saturating_sub(INSTANCE_TTL), "+inf");
         pipeline.cmd("TIME");
         let last = *lock(&self.last_listing);
         let is_recent =
@@ -122,13 +121,10 @@ impl RedisStore {
         // One command lists all quarantined keys, unless another program has added many.
         let quarantine = pipeline.cmd("HSCAN").arg(keys.quarantine());
         quarantine.arg(0).arg("COUNT").arg(QUARANTINE_AT_ONCE);
-        let specs = pipeline.cmd("HSCAN");
-        specs.arg(keys.table(&Table::RankingSpecs)).arg(0);
-        specs.arg("COUNT").arg(MAX_MIXED_RANKINGS);
-        let silent = pipeline.cmd("ZRANGEBYSCORE").arg(keys.instances());
-        silent.arg(now.saturating_sub(INSTANCE_TTL));
-        silent.arg(now.saturating_sub(SILENT_AFTER));
-        silent.arg("WITHSCORES").arg("LIMIT").arg(0).arg(MAX_SILENT);
+        let specs = pipeline.cmd("HSCAN").arg(keys.table(&Table::RankingSpecs));
+        specs.arg(0).arg("COUNT").arg(MAX_MIXED_RANKINGS);
+        let [from, to] = [INSTANCE_TTL, SILENT_AFTER].map(|ago| now.saturating_sub(ago));
+        pipeline.zrangebyscore_limit_withscores(keys.instances(), from, to, 0, MAX_SILENT);
     }
 
     /// Returns a status with the keys, rankings and instances in these replies, for the warnings. Without replies, asks
@@ -150,8 +146,7 @@ impl RedisStore {
             replies = asked.await?;
         }
         if let Some(Err(reason)) = replies.first() {
-            let key = self.keys.quarantine();
-            self.delete_own(Role::Write, &key, reason).await?;
+            self.delete_own(&self.keys.quarantine(), reason).await?;
         }
         let reply = |at: usize| replies.get(at)?.as_ref().ok();
         let page = |at| items(reply(at)?).get(1);
@@ -178,18 +173,13 @@ impl RedisStore {
         if late.is_empty() {
             return Ok(Vec::new());
         }
+        let (instances, since) = (self.keys.instances(), now.saturating_sub(SILENT_AFTER) + 1);
+        let alive = Cmd::zrangebyscore_limit(instances, since, "+inf", 0, MAX_COMPARED);
+        let alive = self.connections.call(Role::Write, &alive).await?;
+        let alive = items(&alive).iter().filter_map(text);
         let mut pipeline = pipe();
-        let alive = pipeline.cmd("ZRANGEBYSCORE").arg(self.keys.instances());
-        alive.arg(now.saturating_sub(SILENT_AFTER) + 1).arg("+inf");
-        alive.arg("LIMIT").arg(0).arg(MAX_COMPARED);
-        let alive = self.connections.pipeline(Role::Write, &pipeline);
-        let alive = alive.await?.pop().and_then(Result::ok);
-        let alive = alive.as_ref().map_or(&[][..], items).iter();
-        let ids = late.iter().map(|(id, _)| *id).chain(alive.filter_map(text));
-        let mut pipeline = pipe();
-        for id in ids {
-            let heartbeat = pipeline.cmd("HMGET").arg(self.keys.instance(id));
-            heartbeat.arg("name").arg("every");
+        for id in late.iter().map(|(id, _)| *id).chain(alive) {
+            pipeline.hmget(self.keys.instance(id), &["name", "every"]);
         }
         let replies = self.connections.pipeline(Role::Write, &pipeline);
         let mut replies = replies.await?.into_iter().filter_map(Result::ok);
@@ -252,20 +242,15 @@ impl RedisStore {
             return Err(self.not_understood("the status"));
         };
         let state = items(state);
-        let field = |name: &str| {
-            let at = FIELDS.iter().position(|field| *field == name)?;
-            text(state.get(at)?)
-        };
-        let counted = |name| field(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
-        let seconds = |name| field(name).and_then(|at| at.parse::<i64>().ok());
-        let [head, low] = ["head", "low"].map(|name| {
-            let position = field(name).and_then(|id| id.parse::<Position>().ok());
-            position.unwrap_or_default()
-        });
+        let field = |name: &str| state.get(FIELDS.iter().position(|field| *field == name)?);
+        let counted = |name| field(name).map_or(0, number);
+        let seconds = |name| field(name).and_then(int);
+        let position = |name| field(name).and_then(position_of).unwrap_or_default();
+        let shown_text = |name| shown(field(name).and_then(bytes).unwrap_or_default());
+        let (head, low) = (position("head"), position("low"));
         let oldest = seconds("oldest").filter(|_| head != low);
-        let untrimmed = field("untrimmed").unwrap_or_default();
-        *lock(&self.untrimmed) = shown(untrimmed.as_bytes());
-        if let Some(memory) = field("memory") {
+        *lock(&self.untrimmed) = shown_text("untrimmed");
+        if let Some(memory) = field("memory").and_then(text) {
             self.connections.set_memory(memory);
         }
         let quarantined = counted("quarantined");
@@ -278,7 +263,7 @@ impl RedisStore {
         journal.bytes = head.offset.saturating_sub(low.offset);
         journal.oldest_age_seconds = oldest.map(|at| now.saturating_sub(at).max(0) as f64);
         journal.folder = bytes(folder).filter(|id| !id.is_empty()).map(shown);
-        let took = field("took").and_then(|millis| millis.parse::<f64>().ok());
+        let took = field("took").and_then(float);
         journal.last_fold_seconds = took.map(|millis| millis / 1e3);
         journal.set_aside = counted("set_aside");
         journal.hole_bytes = counted("hole");
@@ -288,9 +273,9 @@ impl RedisStore {
             created,
             since: seconds("since").or(created),
             instances: number(instances),
-            gone: shown(field("gone").unwrap_or_default().as_bytes()),
+            gone: shown_text("gone"),
             journal: Some(journal),
-            newer: field("newer").and_then(|newer| waiting(newer, low)),
+            newer: field("newer").and_then(|newer| waiting(text(newer)?, low)),
             time: self.time_of(time),
             ..status
         })

@@ -118,10 +118,9 @@ impl RedisStore {
             }
             TableRead::Ranks(table, ranks) if !ranks.is_empty() => {
                 // The server's numbers are signed.
-                let most = isize::MAX.unsigned_abs();
-                let [first, last] = [ranks.start, ranks.end - 1].map(|rank| rank.min(most));
-                let ids = pipeline.cmd("ZREVRANGE").arg(key(table));
-                ids.arg(first).arg(last).arg("WITHSCORES");
+                let rank = |rank: usize| isize::try_from(rank).unwrap_or(isize::MAX);
+                let (first, last) = (rank(ranks.start), rank(ranks.end - 1));
+                pipeline.zrevrange_withscores(key(table), first, last);
             }
             TableRead::Places(table, ids) => {
                 let key = key(table);

@@ -108,7 +108,7 @@ pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'s
 }
 
 /// The length of an hour in ISO form, in bytes. Reads ask for one byte more, which reveals a longer text.
-pub(super) const ISO_HOUR_LEN: usize = 19;
+pub(super) const ISO_HOUR_LEN: isize = 19;
 /// The most characters that are shown of a text from the server.
 const MAX_SHOWN: usize = 300;
 

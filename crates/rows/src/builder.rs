@@ -209,11 +209,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
     /// Fails if a field is out of range, or the store of the `Pulse` is not Redis.
     pub fn build_with_task(self) -> Result<(RowCache, Task), BuildError> {
         self.validate()?;
-        let Self {
-            handle,
-            loader,
-            options,
-        } = self;
+        let (handle, options) = (self.handle, self.options);
         let store: Arc<dyn Any + Send + Sync> = handle.store().clone();
         let Ok(store) = store.downcast::<RedisStore>() else {
             let allowed = "a row cache needs a `Pulse` in Redis: name the server with `redis`";
@@ -231,7 +227,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             local: Local::new(clock.clone(), options.local_bytes),
             store,
             clock,
-            loader: loader::any(loader, options.deadline, options.max_bytes),
+            loader: loader::any(self.loader, options.deadline, options.max_bytes),
             places: Places::new(options.concurrency),
             options,
             scheduled: Notify::new(),

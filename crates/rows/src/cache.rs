@@ -246,17 +246,10 @@ impl Cache {
     }
 
     async fn read_through(&self, id: &str, age: Duration) -> Answer {
-        let recent = || self.last(id, age);
-        if let Some(row) = recent() {
-            return Ok(Some(row));
+        match self.last(id, age) {
+            Some(row) => Ok(Some(row)),
+            None => self.fetches.join(id, self.fetch(id)).await,
         }
-        let read = async {
-            match recent() {
-                Some(row) => Ok(Some(row)),
-                None => self.fetch(id).await,
-            }
-        };
-        self.fetches.join(id, read).await
     }
 
     /// The row that this process has read within `age`, unless the row is older than `max_age`.
@@ -297,10 +290,8 @@ impl Cache {
 
     /// Reads rows from the store, or the rows that this process remembers if the store is unreachable.
     async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>> {
-        let Options {
-            name, max_bytes, ..
-        } = &self.options;
-        let error = match self.store.cached_rows(name, ids, *max_bytes).await {
+        let (name, max_bytes) = (&self.options.name, self.options.max_bytes);
+        let error = match self.store.cached_rows(name, ids, max_bytes).await {
             Ok(rows) => {
                 let rows = ids.iter().zip(rows);
                 return Ok(rows.map(|(id, row)| self.in_store(id, row)).collect());

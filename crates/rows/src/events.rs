@@ -36,11 +36,9 @@ impl Events {
 
     pub(super) fn sums(&self) -> RowSums {
         let all = self.0.each_ref();
-        let [hits, misses, failures, refreshes, stale] =
-            all.map(|(_, sum)| sum.load(Ordering::Relaxed));
+        let all = all.map(|(_, sum)| sum.load(Ordering::Relaxed));
         let mut sums = RowSums::default();
-        (sums.hits, sums.misses, sums.failures) = (hits, misses, failures);
-        (sums.refreshes, sums.stale) = (refreshes, stale);
+        [sums.hits, sums.misses, sums.failures, sums.refreshes, sums.stale] = all;
         sums
     }
 }

@@ -110,14 +110,12 @@ impl RowCache {
     /// # Errors
     /// [`RowError::NotAllowed`], [`RowError::Load`] or [`RowError::Store`].
     pub async fn refresh_now(&self, id: &str) -> Result<bool, RowError> {
-        match self.0.refresh_in_task(checked(id)?, true).await? {
-            Some(refreshed) => {
-                let row = refreshed.row?;
-                refreshed.finished?;
-                Ok(row.is_some())
-            }
-            None => Ok(false),
-        }
+        let Some(refreshed) = self.0.refresh_in_task(checked(id)?, true).await? else {
+            return Ok(false);
+        };
+        let row = refreshed.row?;
+        refreshed.finished?;
+        Ok(row.is_some())
     }
 
     /// Returns the cached row; `None` if it is not cached.

@@ -89,21 +89,14 @@ impl Local {
 
     /// Counts a read of a row, or a failed load.
     pub(super) fn count(&self, id: &str, event: Event) {
-        let mut state = lock(&self.state);
-        if !state.counts.contains_key(id) {
-            // Half of the space is reserved for rows with hits, as a client may invent ids.
-            let most = match event {
-                Event::Hit => MAX_COUNTED,
-                _ => MAX_COUNTED / 2,
-            };
-            if state.counts.len() >= most {
-                return;
-            }
-            state.counts.insert(id.to_owned(), [0; 3]);
-        }
-        let counts = state.counts.get_mut(id);
-        if let Some(count) = counts.and_then(|counts| counts.get_mut(event as usize)) {
-            *count += 1;
+        let counts = &mut lock(&self.state).counts;
+        // Half of the space is reserved for rows with hits, as a client may invent ids.
+        let most = match event {
+            Event::Hit => MAX_COUNTED,
+            _ => MAX_COUNTED / 2,
+        };
+        if counts.len() < most || counts.contains_key(id) {
+            counts.entry(id.to_owned()).or_default()[event as usize] += 1;
         }
     }
 

@@ -62,7 +62,7 @@ impl Format {
         for parameter in parts {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             if is(name, "q") {
-                weight_of_range = weight(parameter.as_bytes());
+                weight_of_range = weight(value.trim());
             } else if is(name, "version") {
                 if value.trim().trim_matches('"') != of_version {
                     return None;
@@ -75,20 +75,15 @@ impl Format {
     }
 }
 
-/// Parses a weight such as `q=0.8`, in thousandths. An invalid one counts as 0.
-fn weight(parameter: &[u8]) -> u16 {
-    let parse = || {
-        let text = std::str::from_utf8(parameter.trim_ascii()).ok()?;
-        let (name, value) = text.split_once('=')?;
-        let (whole, fraction) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
-        let is_valid = name.trim().eq_ignore_ascii_case("q")
-            && ["0", "1"].contains(&whole)
-            && fraction.len() <= 3
-            && fraction.bytes().all(|byte| byte.is_ascii_digit());
-        let weight = format!("{whole}{fraction:0<3}").parse().ok();
-        weight.filter(|weight| is_valid && *weight <= 1_000)
-    };
-    parse().unwrap_or(0)
+/// Parses a weight such as `0.8`, in thousandths. An invalid one counts as 0.
+fn weight(value: &str) -> u16 {
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
+    let is_valid = ["0", "1"].contains(&whole)
+        && fraction.len() <= 3
+        && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    let weight: Option<u16> = format!("{whole}{fraction:0<3}").parse().ok();
+    let weight = weight.filter(|weight| is_valid && *weight <= 1_000);
+    weight.unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -129,28 +129,4 @@ mod tests {
             assert!(counted.eq(bounds));
         }
     }
-
-    #[test]
-    fn opentelemetry_has_no_label_for_what_is_not_known() {
-        let contexts = [
-            (
-                "GET /users/{id}",
-                "http_request_method=GET http_route=/users/{id}",
-            ),
-            (
-                "OTHER /users/{id}",
-                "http_request_method=_OTHER http_route=/users/{id}",
-            ),
-            ("/users", "http_route=/users"),
-            (UNMATCHED, ""),
-            (OVERFLOW, "otel_metric_overflow=true"),
-            ("static", "context=static"),
-            ("_OTHER /users/{id}", "context=_OTHER /users/{id}"),
-        ];
-        for (context, expected) in contexts {
-            let labels = Names::OpenTelemetry.labels(context).into_iter();
-            let labels = labels.map(|(name, value)| format!("{name}={value}"));
-            assert_eq!(labels.collect::<Vec<_>>().join(" "), expected);
-        }
-    }
 }

@@ -110,10 +110,8 @@ impl Text {
         });
         let help = "The share of requests that should meet the target.";
         write("pulse_target_share", help, &|target, _| target.share);
-        let (name, help) = (
-            "pulse_target_duration_seconds",
-            "The duration that a good request stays below.",
-        );
+        let name = "pulse_target_duration_seconds";
+        let help = "The duration that a good request stays below.";
         write(name, help, &|target, _| target.duration.as_secs_f64());
     }
 }

@@ -1,12 +1,12 @@
 //! Tests of how browsers cache the dashboard and its files.
 
-use super::super::assets::hash;
+use super::super::assets::HASH;
 use super::*;
 
 #[tokio::test]
 async fn a_file_is_kept_for_ever_only_under_the_current_hash() {
     let router = bench().router;
-    let current = format!("/assets/{}/app.js", hash());
+    let current = format!("/assets/{}/app.js", *HASH);
     let others = [
         "/assets/app.js".to_owned(),
         "/assets/app.js?v=0.1.0".to_owned(),
@@ -33,7 +33,7 @@ async fn a_file_is_kept_for_ever_only_under_the_current_hash() {
         "app.js/app.js",
         "../app.js",
     ] {
-        error(&router, &format!("/assets/{}/{unknown}", hash()), 404).await;
+        error(&router, &format!("/assets/{}/{unknown}", *HASH), 404).await;
     }
     error(&router, "/assets/0.1.0/app.js", 404).await;
     // Browsers do not cache the dashboard's HTML, so they see its new URLs at once.
@@ -45,7 +45,7 @@ async fn a_file_is_kept_for_ever_only_under_the_current_hash() {
 #[tokio::test]
 async fn files_are_compressed() {
     let router = bench().router;
-    let uri = format!("/assets/{}/app.css", hash());
+    let uri = format!("/assets/{}/app.css", *HASH);
     let full = get(&router, &uri).await;
     assert_eq!(full.header("content-encoding"), "gzip");
     assert_eq!(full.header("content-type"), "text/css; charset=utf-8");

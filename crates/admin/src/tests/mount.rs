@@ -53,6 +53,8 @@ async fn the_router_can_be_merged_or_served_alone() {
     let deep = Router::new().nest("/a", Router::new().nest("/b", mount("/c")));
     page_works(&deep, "/a/b/c", "c/").await;
     page_works(&deep, "/a/b/c/", "").await;
+    // "a:b/" alone would be a URL of the scheme "a".
+    page_works(&mount("/a:b"), "/a:b", "./a:b/").await;
 
     page_works(&bench().router, "/", "").await;
 }

@@ -46,7 +46,9 @@ fn router() -> Router {
             ("POST /checkout".into(), totals),
             ("<unmatched>".into(), unmatched.clone()),
             ("<overflow>".into(), unmatched.clone()),
-            ("static".into(), unmatched),
+            ("static".into(), unmatched.clone()),
+            ("OTHER /users/{id}".into(), unmatched.clone()),
+            ("/users".into(), unmatched),
             ("db:find".into(), timer),
         ]
     };
@@ -156,13 +158,18 @@ async fn opentelemetrys_names_are_a_choice_of_the_scraper() {
     assert_eq!(bounds.collect::<Vec<_>>().join(" "), advised);
     let count = format!("{name}_count");
     let counts = lines(&text, &[&count, "pulse_errors_total", "http_server_active"]);
+    let other = "http_request_method=\"_OTHER\",http_route=\"/users/{id}\"";
     let expected = [
+        "pulse_errors_total{http_route=\"/users\"} 0".to_owned(),
         "pulse_errors_total{otel_metric_overflow=\"true\"} 0".to_owned(),
         "pulse_errors_total 0".to_owned(),
+        format!("pulse_errors_total{{{other}}} 0"),
         format!("pulse_errors_total{{{route}}} 1"),
         "pulse_errors_total{context=\"static\"} 0".to_owned(),
+        format!("{count}{{http_route=\"/users\"}} 0"),
         format!("{count}{{otel_metric_overflow=\"true\"}} 0"),
         format!("{count} 0"),
+        format!("{count}{{{other}}} 0"),
         format!("{count}{{{route}}} 7"),
         format!("{count}{{context=\"static\"}} 0"),
         "http_server_active_requests 2".to_owned(),

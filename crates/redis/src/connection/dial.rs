@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisConnectionInfo, cmd};
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisConnectionInfo, cmd};
 
-use crate::credentials::{
-    CREDENTIALS_DEADLINE, CredentialsCallback, RedisCredentials, ask, authenticate,
-};
+use crate::credentials::{CREDENTIALS_DEADLINE, RedisCredentials, ask, authenticate};
 use crate::error::ServerInfo;
 use crate::options::RedisOptions;
 use crate::topology::Address;
@@ -43,26 +41,14 @@ pub(crate) struct Connection {
 
 /// Opens connections over one transport with the same credentials.
 pub(crate) struct Dialer {
-    info: ConnectionInfo,
-    /// Gives the credentials that replace those of `info`.
-    callback: Option<CredentialsCallback>,
-    connection_timeout: Duration,
-    response_timeout: Duration,
+    pub(crate) options: RedisOptions,
     pub(crate) server_info: ServerInfo,
 }
 
 impl Dialer {
-    pub(crate) fn new(
-        info: &ConnectionInfo,
-        callback: Option<CredentialsCallback>,
-        options: &RedisOptions,
-        server_info: ServerInfo,
-    ) -> Self {
+    pub(crate) fn new(options: RedisOptions, server_info: ServerInfo) -> Self {
         Self {
-            info: info.clone(),
-            callback,
-            connection_timeout: options.connection_timeout,
-            response_timeout: options.response_timeout,
+            options,
             server_info,
         }
     }
@@ -71,24 +57,28 @@ impl Dialer {
     pub(crate) fn response_timeout(&self, role: Role) -> Duration {
         match role {
             #[cfg(feature = "row-cache")]
-            Role::Large => self.response_timeout.max(LARGE_TIMEOUT),
-            Role::Write | Role::Fold | Role::Read => self.response_timeout,
+            Role::Large => self.options.response_timeout.max(LARGE_TIMEOUT),
+            Role::Write | Role::Fold | Role::Read => self.options.response_timeout,
         }
     }
 
     /// The longest time for connecting to one server.
     pub(crate) fn deadline(&self) -> Duration {
+        let options = &self.options;
         // The application is asked for credentials before the greeting, and once more if the server refuses them.
-        let asked = if self.callback.is_some() { 2 } else { 0 };
-        self.connection_timeout + self.response_timeout + asked * CREDENTIALS_DEADLINE
+        let asked = if options.credentials.is_some() { 2 } else { 0 };
+        options.connection_timeout + options.response_timeout + asked * CREDENTIALS_DEADLINE
     }
 
     /// Connects to a node, or to the configured server.
     pub(crate) async fn dial(&self, node: Option<&Address>, role: Role) -> Result<Connection> {
         let bare = RedisConnectionInfo::default()
-            .set_protocol(self.info.redis_settings().protocol())
+            // The replies that this crate reads are the same in both versions of the protocol.
+            .set_protocol(ProtocolVersion::RESP2)
+            // Otherwise, the client sends CLIENT SETINFO, which fills the server's log of denied commands if the user
+            // may not run it.
             .set_skip_set_lib_name();
-        let mut info = self.info.clone().set_redis_settings(bare);
+        let mut info = self.options.info.clone().set_redis_settings(bare);
         let mut server_info = self.server_info.clone();
         if let Some(node) = node {
             let address = node.by_way_of(info.addr());
@@ -98,7 +88,7 @@ impl Dialer {
         // The credentials are requested before connecting, so that the server does not wait for the application.
         let credentials = self.credentials(&server_info).await?;
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connection_timeout))
+            .set_connection_timeout(Some(self.options.connection_timeout))
             .set_response_timeout(Some(self.response_timeout(role)));
         #[cfg(feature = "tls")]
         crate::tls::choose_provider();
@@ -127,8 +117,8 @@ impl Dialer {
 
     /// The current credentials.
     async fn credentials(&self, server_info: &ServerInfo) -> Result<Option<RedisCredentials>> {
-        let Some(callback) = &self.callback else {
-            return Ok(RedisCredentials::of(self.info.redis_settings()));
+        let Some(callback) = &self.options.credentials else {
+            return Ok(RedisCredentials::of(self.options.info.redis_settings()));
         };
         let given = ask(callback).await.map(Some);
         given.map_err(|why| server_info.error(StoreErrorKind::Forbidden, why))
@@ -143,7 +133,7 @@ impl Dialer {
     ) -> Result<()> {
         if let Some(credentials) = credentials {
             let mut greeted = authenticate(commands, &credentials).await;
-            if self.callback.is_some()
+            if self.options.credentials.is_some()
                 && matches!(&greeted, Err(error) if error.code() == Some("WRONGPASS"))
                 && let Some(newer) = self.credentials(server_info).await?
             {
@@ -152,7 +142,7 @@ impl Dialer {
             }
             greeted.map_err(|error| server_info.explain(&error))?;
         }
-        let db = self.info.redis_settings().db();
+        let db = self.options.info.redis_settings().db();
         if db != 0 {
             let selected = cmd("SELECT").arg(db).exec_async(commands).await;
             selected.map_err(|error| server_info.explain(&error))?;

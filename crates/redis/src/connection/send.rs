@@ -52,11 +52,12 @@ impl Connections {
         }
         self.check(|| pipeline.cmd_iter().all(is_read))?;
         let (replies, connection) = self.exchange(role, pipeline).await?;
+        let is_read_only = self.dialer.options.is_read_only;
         let mut results = Vec::with_capacity(replies.len());
         for (command, reply) in pipeline.cmd_iter().zip(replies) {
             results.push(match reply {
                 Value::ServerError(error)
-                    if error.code() == "WRONGTYPE" || self.is_read_only && is_time(command) =>
+                    if error.code() == "WRONGTYPE" || is_read_only && is_time(command) =>
                 {
                     let detail = error.details().unwrap_or_default();
                     let answer = format!("{} {detail}", error.code());
@@ -121,14 +122,13 @@ impl Connections {
                 self.topology.moved(&connection, redirect.node);
                 connection = self.connection(role).await?;
             }
-            let commands = pipeline.cmd_iter().enumerate();
-            let commands = commands.filter(|(at, _)| places.contains(at));
+            let commands: Vec<&Cmd> = pipeline.cmd_iter().collect();
             let mut again = Pipeline::with_capacity(2 * places.len());
-            for (_, command) in commands {
+            for at in &places {
                 if redirect.is_asking {
                     again.cmd("ASKING");
                 }
-                again.add_command(command.clone());
+                again.add_command(commands[*at].clone());
             }
             let answers = self.send(role, &connection, &again).await?;
             let every = if redirect.is_asking { 2 } else { 1 };
@@ -169,11 +169,7 @@ impl Connections {
     ) -> Result<Option<(Vec<usize>, Redirect)>> {
         let mut found: Option<(Vec<usize>, Redirect)> = None;
         for (at, reply) in replies.iter().enumerate() {
-            let Value::ServerError(error) = reply else {
-                continue;
-            };
-            let answer = (error.code(), error.details().unwrap_or_default());
-            let Some(redirect) = self.topology.redirect(answer, connection).transpose()? else {
+            let Some(redirect) = self.topology.redirect(reply, connection)? else {
                 continue;
             };
             match &mut found {

@@ -3,7 +3,7 @@
 
 use crate::RedisStore;
 use crate::script::{Invocation, or_empty};
-use tower_pulse_core::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
+use tower_pulse_core::store::additions::Additions;
 use tower_pulse_model::slice::{Precision, hour_of, iso_hour};
 use tower_pulse_model::slowest;
 
@@ -19,47 +19,30 @@ impl RedisStore {
 
     /// Encodes the additions of a step.
     pub(crate) fn encode_additions(&self, script: &mut Invocation, additions: &Additions) {
-        for slice in &additions.counters {
-            self.add_counters(script, slice);
+        for group in &additions.counters {
+            let (precision, slice) = (group.precision, group.slice);
+            let ttl = self.options.expire_idle_keys.then(|| precision.key_ttl());
+            let renews = renews(precision, slice).then_some(1);
+            script.arg((slice, precision.span(), or_empty(ttl)));
+            script.arg((or_empty(renews), group.added.len()));
+            for (name, n) in &group.added {
+                script.key(self.keys.count(precision.seconds, name));
+                script.arg(n);
+            }
         }
         for added in &additions.statistics {
-            self.add_statistics(script, added);
-        }
-    }
-
-    fn add_counters(&self, script: &mut Invocation, slice: &CounterAdditions) {
-        let precision = slice.precision;
-        let ttl = self.options.expire_idle_keys.then(|| precision.key_ttl());
-        let renews = renews(precision, slice.slice).then_some(1);
-        script.arg((
-            slice.slice,
-            precision.span(),
-            or_empty(ttl),
-            or_empty(renews),
-        ));
-        script.arg(slice.added.len());
-        for (name, n) in &slice.added {
-            script.key(self.keys.count(precision.seconds, name));
-            script.arg(n);
-        }
-    }
-
-    fn add_statistics(&self, script: &mut Invocation, added: &StatisticsAdditions) {
-        let stats = self.keys.stats(&added.context.name);
-        script.key((stats.current, stats.start, stats.last, stats.pstart));
-        let context = &added.context;
-        script.arg((context.kind.as_str(), &*context.name, added.last_seen));
-        let hours = if self.options.book_keys {
-            &*added.hours
-        } else {
-            &[]
-        };
-        script.arg(hours.len());
-        for (hour, times) in hours {
-            script.arg((hour, iso_hour(*hour)));
-            for value in [times.count, times.sum, times.sumsq, times.min, times.max] {
-                // `Debug` writes the shortest text that parses to the same number.
-                script.arg(format!("{value:?}"));
+            let (stats, context) = (self.keys.stats(&added.context.name), &added.context);
+            script.key((stats.current, stats.start, stats.last, stats.pstart));
+            script.arg((context.kind.as_str(), &*context.name, added.last_seen));
+            let hours = Some(&*added.hours).filter(|_| self.options.book_keys);
+            let hours = hours.unwrap_or_default();
+            script.arg(hours.len());
+            for (hour, times) in hours {
+                script.arg((hour, iso_hour(*hour)));
+                for value in [times.count, times.sum, times.sumsq, times.min, times.max] {
+                    // `Debug` writes the shortest text that parses to the same number.
+                    script.arg(format!("{value:?}"));
+                }
             }
         }
     }

@@ -78,13 +78,11 @@ impl RedisStore {
             (keys.contexts(), Some(Kind::Http)),
             (keys.timers(), Some(Kind::Timer)),
         ];
-        let [slowest, mut own] = [&sources[..1], &sources[1..]].map(|sources| {
-            let mut pipeline = pipe();
-            for (key, _) in sources {
-                pipeline.cmd("ZREVRANGE").arg(key).arg(0).arg(MAX_NAMES);
-            }
-            pipeline
-        });
+        let (mut slowest, mut own) = (pipe(), pipe());
+        slowest.zrevrange(&sources[0].0, 0, MAX_NAMES as isize);
+        for (key, _) in &sources[1..] {
+            own.zrevrange(key, 0, MAX_NAMES as isize);
+        }
         let mut replies = self.read_sized(Role::Read, &slowest).await?;
         replies.append(&mut self.read(&mut own).await?);
         let mut replies = Replies::new(replies, problems);
@@ -127,11 +125,10 @@ impl RedisStore {
     fn ask_for_statistics(&self, pipeline: &mut redis::Pipeline, name: &str) {
         let stats = self.keys.stats(name);
         for start in [&stats.start, &stats.pstart] {
-            let command = pipeline.cmd("GETRANGE").arg(start);
-            command.arg(0).arg(ISO_HOUR_LEN);
+            pipeline.getrange(start, 0, ISO_HOUR_LEN);
         }
         for set in [&stats.current, &stats.last] {
-            pipeline.cmd("ZMSCORE").arg(set).arg(&STATISTICS);
+            pipeline.zscore_multiple(set, &STATISTICS);
         }
     }
 
@@ -235,8 +232,7 @@ impl Exports for RedisStore {
     fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>> {
         Box::pin(async move {
             let mut pipeline = pipe();
-            let command = pipeline.cmd("ZREVRANGE").arg(self.keys.slowest());
-            command.arg(0).arg(RANKING_LEN - 1).arg("WITHSCORES");
+            pipeline.zrevrange_withscores(self.keys.slowest(), 0, RANKING_LEN as isize - 1);
             let replies = self.read_sized(Role::Read, &pipeline).await?;
             // A key of another type reads as empty.
             let ranking = replies.into_iter().flatten().next().unwrap_or(Value::Nil);

@@ -1,12 +1,10 @@
 //! Cleaning: a pass is a series of bounded steps. Each step takes the lease; the pass ends if another instance holds
 //! it.
 
-use redis::cmd;
-
 use crate::RedisStore;
 use crate::connection::Role;
 use crate::script::{CLEAN, Invocation, or_empty};
-use crate::value::{bytes, int, items, problem};
+use crate::value::{bytes, int, items, number, problem};
 use tower_pulse_core::error::Result;
 use tower_pulse_core::store::{Cleaned, INSTANCE_TTL, Pass};
 use tower_pulse_model::context::Metric;
@@ -17,7 +15,13 @@ const LEASE_MARGIN: i64 = 15;
 
 impl RedisStore {
     pub(crate) async fn clean_once(&self, pass: &Pass) -> Result<Option<Cleaned>> {
-        let now = self.not_ahead(pass.now).await?;
+        // An instance whose clock is ahead must not remove data before its retention ends. In tests, a manual clock
+        // replaces both the server's clock and the cleaner's.
+        let now = match self.clock {
+            Some(_) => None,
+            None => self.server_seconds(Role::Write).await?,
+        };
+        let now = now.map_or(pass.now, |now| now.min(pass.now));
         let (mut cleaned, mut next) = (Cleaned::default(), ["1", "0", "0"].map(str::to_owned));
         while !next[0].is_empty() {
             let script = self.clean_step(pass, now, &next);
@@ -26,19 +30,14 @@ impl RedisStore {
                 // Another instance has the lease.
                 return Ok(None);
             };
-            let [stage, position, cursor, counts @ ..] = at else {
+            let [stage, position, cursor, examined, slices, counters, contexts] = at else {
                 return Err(self.not_understood("clean.lua"));
             };
             next = [stage, position, cursor].map(|part| or_empty(int(part)));
-            let sums = [
-                &mut cleaned.examined,
-                &mut cleaned.slices,
-                &mut cleaned.counters,
-                &mut cleaned.contexts,
-            ];
-            for (sum, count) in sums.into_iter().zip(counts) {
-                *sum += int(count).unwrap_or(0).unsigned_abs();
-            }
+            cleaned.examined += number(examined);
+            cleaned.slices += number(slices);
+            cleaned.counters += number(counters);
+            cleaned.contexts += number(contexts);
             let key = bytes(key).filter(|key| !key.is_empty());
             if let (Some(key), None) = (key, &cleaned.skipped) {
                 let why = bytes(why).unwrap_or_default();
@@ -72,17 +71,5 @@ impl RedisStore {
             script.arg((precision.seconds, precision.retained));
         }
         script
-    }
-
-    /// Limits a time to the server's time: an instance whose clock is ahead must not remove data before its retention
-    /// ends.
-    async fn not_ahead(&self, now: i64) -> Result<i64> {
-        // In tests, a manual clock replaces both the server's clock and the cleaner's.
-        if self.clock.is_some() {
-            return Ok(now);
-        }
-        let time = self.connections.call(Role::Write, &cmd("TIME")).await?;
-        let seconds = items(&time).first().and_then(int);
-        Ok(seconds.map_or(now, |seconds| now.min(seconds)))
     }
 }

@@ -74,10 +74,8 @@ impl RedisStore {
                 break;
             }
             let mut pipeline = pipe();
-            for range in &unread {
-                let command = pipeline.cmd("ZRANGEBYLEX").arg(&known);
-                command.arg(&range.min).arg(&range.max);
-                command.arg("LIMIT").arg(0).arg(NAMES_AT_ONCE);
+            for Range { min, max, .. } in &unread {
+                pipeline.zrangebylex_limit(&known, min, max, 0, NAMES_AT_ONCE as isize);
             }
             let replies = self.read_sized(Role::Read, &pipeline).await?;
             let ranges = std::mem::take(&mut unread);

@@ -5,7 +5,6 @@ use redis::Value;
 use crate::RedisStore;
 use crate::connection::Role;
 use crate::value::{int, pairs};
-use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::Result;
 use tower_pulse_core::store::read::recorded_counter;
 use tower_pulse_core::store::{CounterQuery, CounterSeries};
@@ -26,8 +25,7 @@ impl RedisStore {
             // Without the book's keys, the counters of a context are computed from its records.
             let slices = match Metric::of_counter(name).filter(|_| !self.options.book_keys) {
                 Some((metric, context)) => {
-                    let clock = self.clock.clone().unwrap_or_else(Clock::system);
-                    let (width, now) = (query.precision, clock.now_seconds());
+                    let (width, now) = (query.precision, self.now());
                     let cache = Some(&self.record_cache);
                     recorded_counter(self, cache, metric, context, width, now).await?
                 }

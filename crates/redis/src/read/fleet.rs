@@ -7,7 +7,7 @@ use redis::{Value, pipe};
 use super::Replies;
 use super::counters::slices_of;
 use crate::RedisStore;
-use crate::value::{bytes, float, int, items, pairs, problem, shown, text};
+use crate::value::{bytes, count, float, int, items, pairs, problem, shown, text};
 use tower_pulse_core::error::Result;
 use tower_pulse_core::store::table_reads::MAX_NAMES;
 use tower_pulse_core::store::{INSTANCE_TTL, RECENT_SLICES};
@@ -26,12 +26,9 @@ impl RedisStore {
         let keys = &self.keys;
         let mut pipeline = pipe();
         let since = now.saturating_sub(INSTANCE_TTL);
-        let instances = pipeline.cmd("ZRANGEBYSCORE").arg(keys.instances());
-        instances.arg(since).arg("+inf").arg("WITHSCORES");
-        instances.arg("LIMIT").arg(0).arg(MAX_NAMES);
-        for key in [keys.contexts(), keys.timers()] {
-            pipeline.cmd("ZCARD").arg(key);
-        }
+        let (instances, most) = (keys.instances(), MAX_NAMES as isize);
+        pipeline.zrangebyscore_limit_withscores(&instances, since, "+inf", 0, most);
+        pipeline.zcard(keys.contexts()).zcard(keys.timers());
         let finest = self.options.precisions.counters.first();
         let hits = finest.map(|finest| keys.count(finest.seconds, Metric::Hits.as_str()));
         if let Some(hits) = &hits {
@@ -50,15 +47,12 @@ impl RedisStore {
                 cleaning: None,
             })
         };
-        let alive = replies.next(&keys.instances());
+        let alive = replies.next(&instances);
         let mut alive: Vec<_> = (alive.iter().flat_map(pairs))
             .filter_map(instance)
             .collect();
         // A key of another type counts as 0 here: the code that lists the key reports the problem.
-        let mut number = || {
-            let number = replies.replies.next()?.ok().as_ref().and_then(int)?;
-            usize::try_from(number).ok()
-        };
+        let mut number = || count(&replies.replies.next()?.ok()?);
         let [pages, timers] = [number(), number()].map(Option::unwrap_or_default);
         let mut recent = Vec::new();
         if let (Some(finest), Some(hits)) = (finest, &hits) {
@@ -91,15 +85,8 @@ impl RedisStore {
             for alive in &*chunk {
                 let heartbeat = pipeline.cmd("HMGET");
                 heartbeat.arg(self.keys.instance(&alive.instance));
-                let fields = [
-                    "in_flight",
-                    "app_version",
-                    "name",
-                    "skew",
-                    "cleaning",
-                    "paths",
-                ];
-                heartbeat.arg(&fields);
+                heartbeat.arg(&["in_flight", "app_version", "name"]);
+                heartbeat.arg(&["skew", "cleaning", "paths"]);
             }
             let replies = self.read(&mut pipeline).await?;
             for (alive, reply) in chunk.iter_mut().zip(replies) {

@@ -101,21 +101,4 @@ mod tests {
         assert_eq!(Address::parse(":7001", None), None);
         assert_eq!(parse(&format!("{}:1", "x".repeat(300))), None);
     }
-
-    #[test]
-    fn tls_stays_tls() {
-        let node = Address::parse("node:7000", None).expect("an address");
-        let seed = ConnectionAddr::TcpTls {
-            host: "seed".into(),
-            port: 1,
-            insecure: false,
-            tls_params: None,
-        };
-        let reached = node.by_way_of(&seed);
-        assert!(
-            matches!(&reached, ConnectionAddr::TcpTls { host, port: 7000, insecure: false, .. } if host == "node")
-        );
-        let plain = node.by_way_of(&ConnectionAddr::Tcp("seed".into(), 1));
-        assert!(matches!(plain, ConnectionAddr::Tcp(_, 7000)));
-    }
 }

@@ -52,14 +52,10 @@ pub(crate) enum Layout {
 
 /// The way to find the server, and the server that was found.
 pub(crate) struct Topology {
-    layout: Layout,
     /// The slot of all keys.
     slot: u16,
-    /// The servers to ask: the seeds of a cluster, or the Sentinels.
-    seeds: Vec<Address>,
-    /// Connects to the servers to ask.
+    /// Connects to the servers to ask: the seeds of a cluster, or the Sentinels.
     dialer: Arc<Dialer>,
-    map: Option<AddressMap>,
     found: Mutex<Found>,
     has_calls: AtomicBool,
     /// Wakes [`Self::ask_while_called`] before its interval is over.
@@ -98,39 +94,41 @@ impl Topology {
     pub(crate) fn new(options: &RedisOptions, dialer: &Arc<Dialer>) -> Self {
         let dialer = match &options.sentinel_info {
             Some(info) => {
-                let server_info = ServerInfo::of_sentinel(info);
-                Arc::new(Dialer::new(info, None, options, server_info))
+                let mut of_sentinel = options.clone();
+                (of_sentinel.info, of_sentinel.credentials) = (info.clone(), None);
+                Arc::new(Dialer::new(of_sentinel, ServerInfo::of_sentinel(info)))
             }
             None => dialer.clone(),
         };
-        let seeds = options.seeds.clone();
+        let seeds = options.seeds.len().max(1);
         let found = Found {
             // The keys of the hasher are random.
-            first: RandomState::new().build_hasher().finish() as usize % seeds.len().max(1),
+            first: RandomState::new().build_hasher().finish() as usize % seeds,
             ..Found::default()
         };
         Self {
-            layout: options.layout.clone(),
             slot: slot_of(&options.prefix),
-            seeds,
             dialer,
-            map: options.address_map.clone(),
             found: Mutex::new(found),
             has_calls: AtomicBool::new(false),
             sooner: Notify::new(),
         }
     }
 
+    fn layout(&self) -> &Layout {
+        &self.dialer.options.layout
+    }
+
     /// The longest time for finding the server.
     pub(crate) fn deadline(&self) -> Duration {
-        match self.layout {
+        match self.layout() {
             Layout::Standalone => Duration::ZERO,
             Layout::Cluster | Layout::Sentinel(_) => self.dialer.deadline(),
         }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        self.layout == Layout::Cluster
+        *self.layout() == Layout::Cluster
     }
 
     /// The server that was named last; `None` for a configured server.
@@ -157,7 +155,7 @@ impl Topology {
         dialer: &Dialer,
         role: Role,
     ) -> Result<Connection> {
-        if self.layout == Layout::Standalone {
+        if *self.layout() == Layout::Standalone {
             return dialer.dial(None, role).await;
         }
         let known = Some(lock(&self.found)).filter(|found| !found.is_doubted);
@@ -179,7 +177,7 @@ impl Topology {
         role: Role,
     ) -> Result<Connection> {
         let mut connection = self.dial(dialer, server, role).await?;
-        let Layout::Sentinel(service) = &self.layout else {
+        let Layout::Sentinel(service) = self.layout() else {
             return Ok(connection);
         };
         let server_info = dialer.server_info.of_node(server);
@@ -207,10 +205,10 @@ impl Topology {
     ) -> Result<Connection> {
         let dialled = dialer.dial(Some(node), role).await;
         dialled.map_err(|error| {
-            if error.kind() != StoreErrorKind::Unreachable || self.seeds.contains(node) {
+            if error.kind() != StoreErrorKind::Unreachable || dialer.options.seeds.contains(node) {
                 return error;
             }
-            let namer = match &self.layout {
+            let namer = match self.layout() {
                 Layout::Sentinel(service) => format!("Sentinel names {node} for `{service}`"),
                 _ => "the cluster announces this address".to_owned(),
             };
@@ -223,15 +221,14 @@ impl Topology {
 
     /// The redirect in an answer of a cluster, with the reachable address of the node. Fails if the address map is
     /// wrong.
-    pub(crate) fn redirect(
-        &self,
-        (code, detail): (&str, &str),
-        connection: &Connection,
-    ) -> Option<Result<Redirect>> {
-        let node = connection.node.as_ref().filter(|_| self.is_cluster())?;
-        let redirect = Redirect::parse(code, detail, self.slot, &node.host)?;
-        let reached = self.reach(redirect.node);
-        Some(reached.map(|node| Redirect { node, ..redirect }))
+    pub(crate) fn redirect(&self, reply: &Value, from: &Connection) -> Result<Option<Redirect>> {
+        let node = from.node.as_ref().filter(|_| self.is_cluster());
+        let redirect = node.and_then(|node| Redirect::parse(reply, self.slot, &node.host));
+        let reached = redirect.map(|Redirect { node, is_asking }| {
+            let node = self.reach(node)?;
+            Ok(Redirect { node, is_asking })
+        });
+        reached.transpose()
     }
 
     /// Notes that the slot has another owner, unless the owner has changed since `connection` was made.
@@ -245,7 +242,7 @@ impl Topology {
     /// Notes a call. Returns whether the caller must run [`Self::ask_while_called`], as with Sentinels.
     pub(crate) fn called(&self) -> bool {
         self.has_calls.store(true, Ordering::Relaxed);
-        matches!(self.layout, Layout::Sentinel(_))
+        matches!(self.layout(), Layout::Sentinel(_))
     }
 
     /// Asks the Sentinels at intervals, as long as there are calls.
@@ -264,7 +261,7 @@ impl Topology {
 
     /// The warning for the operator, if no Sentinel answers.
     pub(crate) fn warning(&self) -> Option<Warning> {
-        let Layout::Sentinel(service) = &self.layout else {
+        let Layout::Sentinel(service) = self.layout() else {
             return None;
         };
         let trouble = lock(&self.found).trouble.clone()?;
@@ -277,10 +274,10 @@ impl Topology {
     /// The servers to ask, in order. The last known owner of the slot comes last, as it may be cut off from the other
     /// nodes.
     fn candidates(&self) -> Vec<Address> {
-        let found = lock(&self.found);
-        let mut candidates = self.seeds.clone();
+        let (found, seeds) = (lock(&self.found), &self.dialer.options.seeds);
+        let mut candidates = seeds.clone();
         let others = found.nodes.iter();
-        candidates.extend(others.filter(|node| !self.seeds.contains(node)).cloned());
+        candidates.extend(others.filter(|node| !seeds.contains(node)).cloned());
         let first = found.first % candidates.len().max(1);
         candidates.rotate_left(first);
         candidates.sort_by_key(|node| Some(node) == found.server.as_ref());
@@ -297,7 +294,8 @@ impl Topology {
         let mut found = lock(&self.found);
         found.trouble = answer.as_ref().err().map(StoreError::to_string);
         let (asked, server, nodes) = answer?;
-        if let Some(place) = self.seeds.iter().position(|it| *it == asked) {
+        let mut seeds = self.dialer.options.seeds.iter();
+        if let Some(place) = seeds.position(|it| *it == asked) {
             found.first = place;
         }
         if !nodes.is_empty() {
@@ -310,14 +308,11 @@ impl Topology {
     async fn ask_one(&self, asked: Address) -> Result<(Address, Address, Vec<Address>)> {
         let mut connection = self.dialer.dial(Some(&asked), Role::Read).await?;
         let server_info = self.dialer.server_info.of_node(&asked);
-        let mut question = Cmd::new();
-        match &self.layout {
-            Layout::Sentinel(service) => question
-                .arg("SENTINEL")
-                .arg("GET-MASTER-ADDR-BY-NAME")
-                .arg(service),
-            Layout::Cluster | Layout::Standalone => question.arg("CLUSTER").arg("SLOTS"),
+        let question = match self.layout() {
+            Layout::Sentinel(service) => &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service][..],
+            Layout::Cluster | Layout::Standalone => &["CLUSTER", "SLOTS"],
         };
+        let question = Cmd::new().arg(question).take();
         let (server, nodes) = match question.query_async(&mut connection.commands).await {
             Ok(reply) if self.is_cluster() => named_by_node(&reply, self.slot, &asked.host),
             Ok(reply) => (named_by_sentinel(&reply), Vec::new()),
@@ -328,7 +323,7 @@ impl Topology {
             Err(error) => return Err(server_info.explain(&error)),
         };
         let Some(server) = server else {
-            let message = match &self.layout {
+            let message = match self.layout() {
                 Layout::Sentinel(service) => {
                     format!("it knows no primary of the name `{service}`: check the name")
                 }
@@ -346,11 +341,8 @@ impl Topology {
 
     /// Maps an announced address to a reachable one.
     fn reach(&self, announced: Address) -> Result<Address> {
-        let mapped = self
-            .map
-            .as_ref()
-            .and_then(|map| map(&announced.to_string()));
-        let Some(mapped) = mapped else {
+        let map = self.dialer.options.address_map.as_ref();
+        let Some(mapped) = map.and_then(|map| map(&announced.to_string())) else {
             return Ok(announced);
         };
         Address::parse(&mapped, None).ok_or_else(|| {
@@ -371,17 +363,12 @@ mod tests {
         Address::parse(text, None).expect("an address")
     }
 
-    fn cluster(map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Topology {
-        let options = RedisOptions::cluster(["redis://a:1", "redis://b:2"]).expect("URLs");
-        let options = options.address_map(map);
-        let server_info = ServerInfo::new(&options, &Keys::new("".into()));
-        let dialer = Dialer::new(&options.info, None, &options, server_info);
-        Topology::new(&options, &Arc::new(dialer))
-    }
-
     #[test]
     fn nodes_are_asked_in_turn_and_the_last_owner_last() {
-        let cluster = cluster(|_| None);
+        let options = RedisOptions::cluster(["redis://a:1", "redis://b:2"]).expect("URLs");
+        let server_info = ServerInfo::new(&options, &Keys::new("".into()));
+        let dialer = Dialer::new(options.clone(), server_info);
+        let cluster = Topology::new(&options, &Arc::new(dialer));
         lock(&cluster.found).nodes = ["b:2", "c:3"].map(address).into();
         let first = cluster.candidates();
         assert_eq!(first.len(), 3);
@@ -392,29 +379,5 @@ mod tests {
             cluster.doubt();
             assert_eq!(cluster.candidates()[2], address("c:3"));
         }
-    }
-
-    #[test]
-    fn a_server_that_is_named_again_is_no_change() {
-        let mut found = Found::default();
-        assert_eq!(found.set(address("a:1")), 1);
-        found.is_doubted = true;
-        assert_eq!(found.set(address("a:1")), 1);
-        assert!(!found.is_doubted);
-        assert_eq!(found.set(address("b:2")), 2);
-    }
-
-    #[test]
-    fn an_address_is_mapped_if_the_map_knows_it() {
-        let cluster = cluster(|announced| match announced {
-            "10.0.0.1:6379" => Some("127.0.0.1:7000".to_owned()),
-            "10.0.0.2:6379" => Some("nowhere".to_owned()),
-            _ => None,
-        });
-        let reach = |text| cluster.reach(address(text)).map(|it| it.to_string());
-        assert_eq!(reach("10.0.0.1:6379").expect("mapped"), "127.0.0.1:7000");
-        assert_eq!(reach("10.0.0.3:6379").expect("kept"), "10.0.0.3:6379");
-        let error = reach("10.0.0.2:6379").expect_err("no address");
-        assert!(error.to_string().contains("\"nowhere\""), "{error}");
     }
 }

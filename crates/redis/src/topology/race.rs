@@ -24,35 +24,25 @@ pub(super) async fn first_answer<T: Send + 'static>(
     let mut failures: Vec<StoreError> = Vec::new();
     let mut waiting = servers.into_iter();
     loop {
-        match waiting.next() {
-            Some(server) => drop(asked.spawn(ask(server))),
-            None if asked.is_empty() => break,
-            None => {}
+        if let Some(server) = waiting.next() {
+            asked.spawn(ask(server));
         }
         let has_more = waiting.len() > 0;
-        let head_start = async {
-            match has_more {
-                true => tokio::time::sleep(HEAD_START).await,
-                false => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            Some(answer) = asked.join_next() => match answer {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) => failures.push(error),
-                // Only a panic of the task leads here, and its code does not panic.
-                Err(_) => {}
-            },
-            () = head_start => {}
+        let head_start = if has_more { HEAD_START } else { Duration::MAX };
+        match tokio::time::timeout(head_start, asked.join_next()).await {
+            Ok(Some(Ok(Ok(answer)))) => return Ok(answer),
+            Ok(Some(Ok(Err(error)))) => failures.push(error),
+            // The next server is asked. No task panics.
+            Ok(Some(Err(_))) | Err(_) => {}
+            Ok(None) => break,
         }
     }
-    let kinds = || failures.iter().map(StoreError::kind);
+    let mut kinds = failures.iter().map(StoreError::kind);
     let is_answered = |kind: &StoreErrorKind| {
         !matches!(kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut)
     };
-    let kind = kinds()
-        .find(is_answered)
-        .unwrap_or(StoreErrorKind::Unreachable);
+    let kind = kinds.find(is_answered);
+    let kind = kind.unwrap_or(StoreErrorKind::Unreachable);
     let reasons: Vec<_> = failures.iter().take(3).map(StoreError::to_string).collect();
     Err(StoreError::new(kind, reasons.join("; ")))
 }

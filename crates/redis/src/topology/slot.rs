@@ -19,15 +19,9 @@ pub(crate) fn slot_of(key: &str) -> u16 {
 
 /// The CRC16 of XMODEM: polynomial 0x1021, initial value 0.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc: u16, _| {
-            let shifted = crc << 1;
-            if crc & 0x8000 == 0 {
-                shifted
-            } else {
-                shifted ^ 0x1021
-            }
-        })
+    bytes.iter().fold(0, |crc: u16, byte| {
+        let crc = crc ^ u16::from(*byte) << 8;
+        (0..8).fold(crc, |crc, _| (crc << 1) ^ ((crc >> 15) * 0x1021))
     })
 }
 
