@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::cell::Scratch;
 use super::counter::CounterEntry;
 use super::flush_counters::FlushCounters;
-use super::in_flight::LastSeen;
+use super::in_flight::Flow;
 use super::minute_reports::ReportCollector;
 use super::slow_drain::SlowRequestDrain;
 use super::totals::{TargetTotals, Totals};
@@ -61,8 +61,8 @@ pub(super) struct State {
     overflowed: u64,
     slow: SlowRequestDrain,
     reports: ReportCollector,
-    /// The contexts in `entries.http`, as they were seen last.
-    pub(super) seen: Vec<LastSeen>,
+    /// The requests in flight of the contexts in `entries.http`.
+    pub(super) flows: Vec<Flow>,
 }
 
 /// Copies of the registries' entries, so that a drain holds no lock of a registry.
@@ -107,7 +107,7 @@ impl Drain {
                 overflowed: 0,
                 slow: SlowRequestDrain::new(now.div_euclid(SECOND)),
                 reports: ReportCollector::new(app_version),
-                seen: Vec::new(),
+                flows: Vec::new(),
             }),
             pressure: Notify::new(),
         }
@@ -248,6 +248,8 @@ impl Recorder {
         self.http.refresh(&mut state.entries.http);
         self.timers.refresh(&mut state.entries.timers);
         self.counters.refresh(&mut state.entries.counters);
+        let flows = state.entries.http.len();
+        state.flows.resize(flows, Flow::default());
 
         let now = self.recording.clock().now_nanos();
         let second = second_of(state.drained_at, now);
@@ -276,10 +278,17 @@ impl Recorder {
             // its request.
             let timers = entry.timers.drain();
             let aggregate = entry.cells.drain(&mut state.scratch);
-            if aggregate.is_none() && timers.is_none() {
+            let is_idle = aggregate.is_none() && timers.is_none();
+            let mut aggregate = aggregate.unwrap_or_default();
+            if entry.kind == Kind::Http && !entry.unmatched {
+                // After the samples: each request begins before it ends.
+                let begun = entry.cells.take_begun();
+                let flow = &mut state.flows[entry.cells.place()];
+                flow.add(begun, &aggregate.times, now.div_euclid(SECOND));
+            }
+            if is_idle {
                 continue;
             }
-            let mut aggregate = aggregate.unwrap_or_default();
             if self.recording.is_closed() {
                 state.dropped.requests += aggregate.times.count;
                 continue;

@@ -7,7 +7,7 @@
 //! extra work. So a drain knows which contexts have samples, and skips the shards that have none.
 
 use std::cell::Cell as ThreadCell;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use super::cell::{Cell, Measured, Sample, Scratch};
@@ -38,12 +38,8 @@ struct Shard {
     /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, so that a request reads it from a cache
     /// line that it accesses anyway.
     slow_from: std::sync::atomic::AtomicU64,
-    /// The requests that have begun.
-    begun: std::sync::atomic::AtomicU64,
-    /// The samples that were drained.
-    drained: std::sync::atomic::AtomicU64,
-    /// The longest of these, in nanoseconds.
-    longest: std::sync::atomic::AtomicU64,
+    /// The requests that have begun since the last drain. Negative after calls of [`abandon`](Cells::abandon).
+    begun: AtomicI64,
 }
 
 /// Holds a shard that is taken. Dropping this guard leaves the shard [`FILLED`].
@@ -72,8 +68,6 @@ impl Shard {
             cell: OnceLock::new(),
             slow_from: u64::MAX.into(),
             begun: 0.into(),
-            drained: 0.into(),
-            longest: 0.into(),
         }
     }
 
@@ -114,15 +108,6 @@ impl Shard {
     }
 }
 
-/// The requests of a context since the start of the process.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flow {
-    pub(super) begun: u64,
-    pub(super) ended: u64,
-    /// The longest request that was drained, in nanoseconds.
-    pub(super) longest: u64,
-}
-
 /// The cells of one context. Clones share them.
 #[derive(Clone)]
 pub(super) struct Cells {
@@ -146,33 +131,35 @@ impl Cells {
     }
 
     /// Marks the context for the next drain.
+    #[cold]
     pub(super) fn touch(&self) {
         self.dirty_bit.set();
     }
 
-    /// Counts a request that begins.
+    /// The place of the context's dirty bit.
+    pub(super) fn place(&self) -> usize {
+        self.dirty_bit.place
+    }
+
+    /// Counts a request that begins. The first one after a drain marks the context.
     #[inline(always)]
     pub(super) fn begin(&self, thread: usize) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
-        shard.begun.fetch_add(1, Ordering::Relaxed);
+        if shard.begun.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.touch();
+        }
     }
 
     /// Counts a request that began here and will not end here.
     pub(super) fn abandon(&self) {
         self.shards[0].begun.fetch_sub(1, Ordering::Relaxed);
+        self.touch();
     }
 
-    /// The requests so far. No drain may run at the same time.
-    pub(super) fn flow(&self) -> Flow {
-        let mut flow = Flow::default();
-        for shard in &*self.shards {
-            let undrained = shard.cell.get().map_or(0, |cell| cell.samples());
-            // After calls of `abandon`, the first shard may have less than nothing.
-            flow.begun = flow.begun.wrapping_add(shard.begun.load(Ordering::Relaxed));
-            flow.ended += shard.drained.load(Ordering::Relaxed) + undrained;
-            flow.longest = flow.longest.max(shard.longest.load(Ordering::Relaxed));
-        }
-        flow
+    /// Takes the number of requests that have begun since the last drain.
+    pub(super) fn take_begun(&self) -> i64 {
+        let begun = self.shards.iter().map(|shard| &shard.begun);
+        begun.map(|begun| begun.swap(0, Ordering::Relaxed)).sum()
     }
 
     /// Sets the shortest duration that [is slow](Self::is_slow). Initially, no duration is slow.
@@ -242,9 +229,6 @@ impl Cells {
             };
             cell.empty_into(scratch);
             drop(drained);
-            let (count, longest) = (scratch.times.count, scratch.times.max);
-            shard.drained.fetch_add(count, Ordering::Relaxed);
-            shard.longest.fetch_max(longest, Ordering::Relaxed);
             scratch.add_to(aggregate.get_or_insert_default());
         }
         aggregate
