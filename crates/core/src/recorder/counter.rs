@@ -76,14 +76,16 @@ pub(super) struct Gauge {
     shared: Stripe,
 }
 
-impl Gauge {
-    pub(super) fn new() -> Self {
+impl Default for Gauge {
+    fn default() -> Self {
         Self {
             owned: std::array::from_fn(|_| Stripe::default()),
             shared: Stripe::default(),
         }
     }
+}
 
+impl Gauge {
     /// `thread` is the number of the current thread.
     #[inline]
     pub(super) fn add(&self, thread: usize, n: i64) {
@@ -168,7 +170,7 @@ mod tests {
 
     #[test]
     fn no_thread_overwrites_what_another_one_adds() {
-        let (striped, gauge) = (Striped::new(2), Gauge::new());
+        let (striped, gauge) = (Striped::new(2), Gauge::default());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

@@ -116,19 +116,19 @@ impl Drain {
     /// Sets the name of this instance, which slow and failed requests and minute reports carry.
     pub fn set_instance(&self, instance: &str) {
         let mut state = lock(&self.state);
-        state.slow.set_instance(instance);
-        state.reports.set_instance(instance);
+        state.slow.instance = instance.into();
+        state.reports.instance = instance.into();
     }
 
     /// Sets the current fleet. Minutes are reported only if the application has a version or the fleet has other
     /// instances.
     pub fn set_fleet(&self, fleet: Fleet) {
-        lock(&self.state).reports.set_fleet(fleet);
+        lock(&self.state).reports.fleet = fleet;
     }
 
     /// Adds the measurements of the runtime and the process in the minute that begins at `minute`, in Unix seconds.
     pub fn add_machine(&self, minute: i64, machine: MachineMinute) {
-        lock(&self.state).reports.add_machine(minute, machine);
+        lock(&self.state).reports.machines.push((minute, machine));
     }
 
     /// Takes the pending batch. [`unsent_since`](Self::unsent_since) remembers it until
@@ -265,7 +265,7 @@ impl Recorder {
         let entries = std::mem::take(&mut state.entries);
         for entry in self.due(&entries, state.slow.concerns_all()) {
             if let Some(list) = &entry.slow {
-                let listed = state.slow.take(list, &entry.cells);
+                let listed = list.drain(&entry.cells, state.slow.drain);
                 if !listed.is_empty() && !self.recording.is_closed() {
                     let context = ContextId::new(entry.kind, entry.name.clone());
                     state
@@ -368,12 +368,12 @@ impl Recorder {
         let mut guard = lock(&self.drain.state);
         let entries = &mut guard.entries.counters;
         self.counters.refresh(entries);
-        let overflow = self.counters.overflow();
+        let overflow = &self.counters.overflow;
         let mut totals = HashMap::new();
         for entry in entries {
             let total = entry.value.total();
             // The overflow entry always exists, so it is left out while its total is 0.
-            if total != 0 || !Arc::ptr_eq(entry, &overflow) {
+            if total != 0 || !Arc::ptr_eq(entry, overflow) {
                 let sum: &mut i64 = totals.entry(entry.name.clone()).or_default();
                 *sum = sum.saturating_add(total);
             }

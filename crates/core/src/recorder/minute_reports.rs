@@ -17,16 +17,17 @@ use tower_pulse_model::slices::Merge;
 /// versions of the application.
 pub(super) struct ReportCollector {
     /// The name of this instance.
-    instance: Arc<str>,
+    pub(super) instance: Arc<str>,
     /// The version of the application.
     version: Option<Arc<str>>,
     /// The fleet at the last heartbeat.
-    fleet: Fleet,
+    pub(super) fleet: Fleet,
     /// The start of the minute that is collected, in Unix seconds.
     minute: i64,
     contexts: HashMap<RecordId, Aggregate>,
-    /// The measurements of the runtime and the process in minutes that have ended, by the start of the minute.
-    machines: Vec<(i64, MachineMinute)>,
+    /// The measurements of the runtime and the process in minutes that have ended, by the start of the minute. The next
+    /// drain reports them, even if this instance is the only one.
+    pub(super) machines: Vec<(i64, MachineMinute)>,
 }
 
 impl ReportCollector {
@@ -41,20 +42,6 @@ impl ReportCollector {
         }
     }
 
-    /// Sets the name of this instance.
-    pub(super) fn set_instance(&mut self, instance: &str) {
-        self.instance = instance.into();
-    }
-
-    /// Sets the current fleet.
-    pub(super) fn set_fleet(&mut self, fleet: Fleet) {
-        self.fleet = fleet;
-    }
-
-    fn is_collecting(&self) -> bool {
-        self.version.is_some() || self.fleet.instances > 1
-    }
-
     /// Begins to collect samples of `second`, and reports the previous minute if it is over.
     pub(super) fn begin(&mut self, pending: &mut Batch, second: i64) {
         let minute = REPORTED_MINUTES.slice(second);
@@ -66,15 +53,10 @@ impl ReportCollector {
 
     /// Adds samples of a context of HTTP requests.
     pub(super) fn add(&mut self, id: RecordId, aggregate: &Aggregate) {
-        if self.is_collecting() && aggregate.times.count > 0 {
+        let is_collecting = self.version.is_some() || self.fleet.instances > 1;
+        if is_collecting && aggregate.times.count > 0 {
             self.contexts.entry(id).or_default().merge(aggregate);
         }
-    }
-
-    /// Adds the measurements of the runtime and the process in a minute. The next drain reports them, even if this
-    /// instance is the only one.
-    pub(super) fn add_machine(&mut self, minute: i64, machine: MachineMinute) {
-        self.machines.push((minute, machine));
     }
 
     /// Reports the measurements of the runtime and the process that were added.

@@ -9,7 +9,8 @@ use super::dirty_bits::{DirtyBit, DirtyBits};
 pub(super) struct Registry<E> {
     entries: RwLock<Entries<E>>,
     max: usize,
-    overflow: Arc<E>,
+    /// The entry that all names beyond the maximum share.
+    pub(super) overflow: Arc<E>,
     /// The dirty bits of the entries, by their places.
     dirty_bits: Arc<DirtyBits>,
 }
@@ -82,11 +83,6 @@ impl<E> Registry<E> {
         self.read().by_place.iter().map(|entry| of(entry)).sum()
     }
 
-    /// The entry that all names beyond the maximum share.
-    pub(super) fn overflow(&self) -> Arc<E> {
-        self.overflow.clone()
-    }
-
     /// Adds the entries that `copy` lacks. Entries are never removed, and stay at their places.
     pub(super) fn refresh(&self, copy: &mut Vec<Arc<E>>) {
         let entries = self.read();
@@ -131,7 +127,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             registry.get_or_insert(name, |_, dirty_bit| dirty_bit).set();
         }
-        registry.overflow().set();
+        registry.overflow.set();
         assert_eq!(visited(3), [0, 1, 2], "`c` came after the copy");
         assert_eq!(visited(4), [3]);
         assert!(visited(4).is_empty());

@@ -3,17 +3,16 @@
 
 use std::sync::Arc;
 
-use super::shards::Cells;
-use super::slow::{ListedRequest, ListedRequests, LongestDurations, SlowDrain, SlowList};
+use super::slow::{ListedRequest, ListedRequests, LongestDurations, SlowDrain};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::hour_of;
-use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
+use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
 
 /// The state of the drain of slow requests.
 pub(super) struct SlowRequestDrain {
     /// The name of this instance.
-    instance: Arc<str>,
+    pub(super) instance: Arc<str>,
     /// The second that is drained, in Unix seconds.
     second: i64,
     /// The start of the hour to which the next drain's requests are expected to belong, in Unix seconds.
@@ -22,29 +21,19 @@ pub(super) struct SlowRequestDrain {
     longest: LongestDurations,
     /// The slowest requests of this drain.
     slowest: SlowRequests,
-    drain: SlowDrain,
+    pub(super) drain: SlowDrain,
 }
 
 impl SlowRequestDrain {
     pub(super) fn new(now: i64) -> Self {
-        let longest = LongestDurations::of_all();
         Self {
             instance: "".into(),
             second: now,
             hour: hour_of(now),
-            drain: SlowDrain {
-                begins_hour: false,
-                ends_hour: false,
-                threshold_of_all: longest.threshold(),
-            },
-            longest,
+            drain: SlowDrain::default(),
+            longest: LongestDurations::new(SLOW_OF_ALL),
             slowest: SlowRequests::of(Kind::All),
         }
-    }
-
-    /// Sets the name of this instance.
-    pub(super) fn set_instance(&mut self, instance: &str) {
-        self.instance = instance.into();
     }
 
     /// Begins to drain the requests of `second` at the second `now`.
@@ -68,11 +57,6 @@ impl SlowRequestDrain {
     /// hour, all thresholds are reset to 0.
     pub(super) fn concerns_all(&self) -> bool {
         self.drain.begins_hour || self.drain.ends_hour
-    }
-
-    /// Moves the requests out of a list.
-    pub(super) fn take(&self, list: &SlowList, cells: &Cells) -> ListedRequests {
-        list.drain(cells, self.drain)
     }
 
     /// Adds requests to their context in the batch. Also collects those that are among the slowest of all contexts.
@@ -237,7 +221,7 @@ mod tests {
     fn only_requests_are_slow_and_none_after_the_end() {
         let recorder = TestRecorder::new(1);
         let timer = recorder.entry(Kind::Timer, "job");
-        timer.record_measured(Duration::from_secs(9), Outcome::Completed, false);
+        timer.record_measured(Duration::from_secs(9), Outcome::Completed);
         assert_eq!(slowest(&recorder, &ContextId::new(Kind::Timer, "job")), []);
         for context in [UNMATCHED, OVERFLOW] {
             recorder.requests(context, [3]);

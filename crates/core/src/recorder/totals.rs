@@ -49,7 +49,7 @@ pub struct Totals {
 }
 
 /// How many requests of a context met its target since the start.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TargetTotals {
     /// The duration below which a request is good, in seconds.
     pub seconds: f64,
@@ -62,11 +62,9 @@ pub struct TargetTotals {
 impl TargetTotals {
     /// The totals of a target without any requests.
     pub fn new(seconds: f64) -> Self {
-        let (counted, bad) = (0, 0);
         Self {
             seconds,
-            counted,
-            bad,
+            ..Self::default()
         }
     }
 

@@ -65,7 +65,7 @@ async fn a_call_has_about_16_contexts_and_at_shutdown_about_64() {
     let record = || {
         for name in (0..200).map(|number| format!("job {number}")) {
             let entry = flushing.recorder.entry(Kind::Timer, &name);
-            entry.record_measured(MS, Outcome::Success, false);
+            entry.record_measured(MS, Outcome::Success);
         }
     };
     // The number of contexts of the first call since the last look.

@@ -101,7 +101,7 @@ async fn contexts_that_are_all_busy_do_not_shorten_the_interval() {
     let entries: Vec<_> = (0..2_000).map(entry).collect();
     let flushed = flushes(&flushing, &manual_clock, |_| {
         let entries = entries.iter();
-        entries.for_each(|entry| entry.record_measured(MS, Outcome::Success, false));
+        entries.for_each(|entry| entry.record_measured(MS, Outcome::Success));
     });
     // `NOW` is 20 s into a minute. The flusher flushes within a tenth of a second after each full minute: in the
     // seconds 41 and 101.

@@ -14,7 +14,7 @@ use tower_pulse_model::outcome::Outcome;
 
 fn record(recorder: &Recorder, kind: Kind, name: &str) {
     let entry = recorder.entry(kind, name);
-    entry.record_measured(Duration::from_millis(3), Outcome::Success, false);
+    entry.record_measured(Duration::from_millis(3), Outcome::Success);
 }
 
 #[test]
