@@ -18,27 +18,21 @@ const MARK_AGAIN: Duration = Duration::from_secs(60);
 impl Flusher {
     /// Sends a heartbeat, and updates the state of the fleet.
     pub async fn beat(&self) -> Result<()> {
-        let mut marked = Ok(());
-        let mut unmarked = None;
         if !self.is_version_marked.load(Ordering::Relaxed) {
             // This heartbeat has no version, so that the answer has only the versions of others. The version is
             // announced only after its mark is stored, because an announced version gets no mark from other instances.
             let others = self.send_heartbeat(None).await?;
-            match self.mark_version(&others).await {
-                Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
-                other => {
-                    marked = other.map(drop);
-                    unmarked = Some(others);
-                }
+            let marked = self.mark_version(&others).await;
+            if !matches!(marked, Ok(true)) {
+                self.recorder.drain.set_fleet(others);
+                return marked.map(drop);
             }
+            self.is_version_marked.store(true, Ordering::Relaxed);
         }
         let version = self.recorder.limits.app_version.clone();
-        let fleet = match unmarked {
-            Some(fleet) => fleet,
-            None => self.send_heartbeat(version).await?,
-        };
+        let fleet = self.send_heartbeat(version).await?;
         self.recorder.drain.set_fleet(fleet);
-        marked
+        Ok(())
     }
 
     async fn send_heartbeat(&self, version: Option<Arc<str>>) -> Result<Fleet> {

@@ -53,10 +53,10 @@ const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Flusher {
     recorder: Arc<Recorder>,
     store: Arc<dyn Store>,
-    /// The time between flushes, in milliseconds.
-    interval: AtomicU64,
-    /// The time between the last two flushes in milliseconds, if the last one was early; 0 otherwise.
-    early_after: AtomicU64,
+    /// The time between flushes.
+    interval: Mutex<Duration>,
+    /// The time between the last two flushes, if the last one was early.
+    early_after: Mutex<Option<Duration>>,
     /// Whether the interval grows with the fleet, because the user has not set it.
     is_interval_free: bool,
     /// The offset of this instance within the time over which a fleet spreads its flushes, 0 to 1.
@@ -270,8 +270,8 @@ impl Flusher {
         Self {
             recorder,
             store,
-            interval: AtomicU64::new(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)),
-            early_after: AtomicU64::new(0),
+            interval: Mutex::new(interval),
+            early_after: Mutex::default(),
             is_interval_free: options.interval.is_none(),
             phase: fastrand::f64(),
             state: Mutex::new(FlushState::from(&sending)),
@@ -314,7 +314,7 @@ impl Flusher {
 
     /// The time between flushes.
     pub fn interval(&self) -> Duration {
-        Duration::from_millis(self.interval.load(Ordering::Relaxed))
+        *lock(&self.interval)
     }
 
     fn clock(&self) -> &Clock {
@@ -412,17 +412,15 @@ impl Flusher {
     /// The state of flushing.
     pub fn status(&self) -> FlushStatus {
         let state = lock(&self.state).clone();
+        let (interval, early_after) = (self.interval(), *lock(&self.early_after));
         let age = |at: Option<Tick>| at.map(|at| self.clock().since(at));
         FlushStatus {
             contact_age: age(*lock(&self.contacted_at)),
             flushed_age: age(state.flushed_at),
             in_doubt_age: age(state.in_doubt_since),
             series: state.series,
-            interval: self.interval(),
-            last_interval: match self.early_after.load(Ordering::Relaxed) {
-                0 => self.interval(),
-                millis => self.interval().min(Duration::from_millis(millis)),
-            },
+            interval,
+            last_interval: early_after.map_or(interval, |after| interval.min(after)),
             fleet: lock(&self.fleet).clone(),
             failed: state.failed,
             heartbeat_error: lock(&self.heartbeat_error).clone(),
@@ -463,9 +461,7 @@ impl Flusher {
     fn set_status(&self, status: StoreStatus) {
         if self.is_interval_free {
             let seconds = status.instances.div_ceil(INSTANCES_PER_SECOND).max(1);
-            let interval = Duration::from_secs(seconds).min(MAX_FLEET_INTERVAL);
-            let millis = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-            self.interval.store(millis, Ordering::Relaxed);
+            *lock(&self.interval) = Duration::from_secs(seconds).min(MAX_FLEET_INTERVAL);
         }
         *lock(&self.fleet) = status;
     }

@@ -62,11 +62,6 @@ impl Moment {
         }
     }
 
-    /// The age of this moment, by the clock on which more time has passed.
-    fn age(&self, clock: &Clock) -> Duration {
-        self.until(&Self::now(clock), clock)
-    }
-
     /// The time from this moment until a later one, by the clock on which more time has passed.
     fn until(&self, later: &Self, clock: &Clock) -> Duration {
         let wall = later.wall.saturating_sub(self.wall);
@@ -167,7 +162,7 @@ impl ReplayBuffer {
     pub(super) fn is_newest_old(&self, clock: &Clock) -> bool {
         let newest = self.calls.back().map(|buffered| buffered.acknowledged);
         let newest = newest.or(self.counts.back().copied());
-        newest.is_none_or(|newest| newest.at.age(clock) > self.retention)
+        newest.is_none_or(|newest| newest.at.until(&Moment::now(clock), clock) > self.retention)
     }
 
     /// Notes that the store still had the newest call when the call was too old to be replayed. The buffered calls are

@@ -10,7 +10,6 @@ mod query;
 #[cfg(feature = "rankings")]
 mod ranking;
 mod shared_flush;
-mod shutdown_error;
 mod tasks;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,9 +21,9 @@ pub use self::options::HandleOptions;
 #[cfg(feature = "rankings")]
 pub use self::ranking::{Ranking, RankingBuilder, RankingError};
 use self::shared_flush::SharedFlush;
-pub use self::shutdown_error::ShutdownError;
 use crate::changes::Judge;
 use crate::clock::Clock;
+pub use crate::error::ShutdownError;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::flush::{Flushed, Flusher};
 use crate::fold::Folder;
@@ -191,7 +190,7 @@ impl Handle {
             };
             let _ = tokio::time::timeout(left, fold).await;
             let _ = tokio::time::timeout(RELEASE_TIMEOUT, stages.folder.release()).await;
-            result.map_err(|unflushed| ShutdownError::new(unflushed.lost, unflushed.error))
+            result
         })
     }
 }
