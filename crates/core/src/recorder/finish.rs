@@ -110,7 +110,8 @@ impl ContextHandle {
         self.cells.touch();
     }
 
-    /// Records a request that is slow or has failed, and lists it. If it is not slow, it is listed only if there is room.
+    /// Records a request that is slow or has failed, and lists it. Without being slow, it is listed only if there is
+    /// room.
     #[cold]
     #[inline(never)]
     fn record_listed(

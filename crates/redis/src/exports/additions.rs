@@ -19,26 +19,26 @@ impl RedisStore {
 
     /// Encodes the additions of a step.
     pub(crate) fn encode_additions(&self, script: &mut Invocation, additions: &Additions) {
-        for slice in &additions.counters {
-            self.add_counters(script, slice);
+        for ((precision, slice), added) in additions.counters.iter() {
+            self.add_counters(script, *precision, *slice, added);
         }
         for added in &additions.statistics {
             self.add_statistics(script, added);
         }
     }
 
-    fn add_counters(&self, script: &mut Invocation, slice: &CounterAdditions) {
-        let precision = slice.precision;
+    fn add_counters(
+        &self,
+        script: &mut Invocation,
+        precision: Precision,
+        slice: i64,
+        added: &CounterAdditions,
+    ) {
         let ttl = self.options.expire_idle_keys.then(|| precision.key_ttl());
-        let renews = renews(precision, slice.slice).then_some(1);
-        script.arg((
-            slice.slice,
-            precision.span(),
-            or_empty(ttl),
-            or_empty(renews),
-        ));
-        script.arg(slice.added.len());
-        for (name, n) in &slice.added {
+        let renews = renews(precision, slice).then_some(1);
+        script.arg((slice, precision.span(), or_empty(ttl), or_empty(renews)));
+        script.arg(added.len());
+        for (name, n) in added {
             script.key(self.keys.count(precision.seconds, name));
             script.arg(n);
         }
