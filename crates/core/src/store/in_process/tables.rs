@@ -23,7 +23,8 @@ const REPORTS_PART: usize = 4;
 /// All tables.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 pub struct Tables {
-    fields: Box<dyn Fields>,
+    /// The fields.
+    pub fields: Box<dyn Fields>,
     by_name: Map<Table, Extent>,
     /// The limit on the bytes of the records, or of all tables.
     pub bound: Bound,
@@ -38,9 +39,9 @@ pub struct Tables {
     /// The revision of each slice of the records: the value of `writes` when the slice was last written.
     revisions: HashMap<TierSlice, Revision>,
     /// The number of writes of slices.
-    writes: Revision,
+    pub writes: Revision,
     /// The number of tables of records that were removed to make room.
-    removed_for_room: u64,
+    pub removed_for_room: u64,
 }
 
 /// The approximate limit in bytes, and the tables that it bounds.
@@ -88,26 +89,6 @@ impl Tables {
             tables.by_name.insert(table, extent);
         }
         tables
-    }
-
-    /// The number of writes of slices.
-    pub fn writes(&self) -> Revision {
-        self.writes
-    }
-
-    /// The number of tables of records that were removed to make room.
-    pub fn removed_for_room(&self) -> u64 {
-        self.removed_for_room
-    }
-
-    /// The fields. Consumes the tables.
-    pub fn into_fields(self) -> Box<dyn Fields> {
-        self.fields
-    }
-
-    /// The fields, for changing them.
-    pub fn fields_mut(&mut self) -> &mut dyn Fields {
-        &mut *self.fields
     }
 
     /// Replaces and removes fields, and sets when their table expires.
@@ -401,7 +382,7 @@ mod tests {
         for table in [&at, &other] {
             write(&mut tables, table.clone());
         }
-        let later = FieldWrites::expire(other.clone(), 2_000);
+        let later = FieldWrites::new(other.clone(), Some(2_000));
         tables.write(&later, NOW).unwrap();
         for (now, count) in [(NOW + 999, 1), (NOW + 1_000, 0)] {
             assert_eq!(tables.count(&at, now), count);
@@ -409,7 +390,7 @@ mod tests {
         }
         let mut removal = FieldWrites::new(at.clone(), Some(1_000));
         removal.removed.push(vec![9]);
-        for write in [removal, FieldWrites::expire(at.clone(), 1_000)] {
+        for write in [removal, FieldWrites::new(at.clone(), Some(1_000))] {
             tables.write(&write, NOW + 1_000).unwrap();
         }
         let count = tables.count(&at, NOW + 1_000);

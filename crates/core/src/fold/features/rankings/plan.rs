@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Rankings;
+use super::known::KnownRanking;
 use crate::error::StoreError;
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::fold::plan::{Plan, Plans};
@@ -164,7 +165,12 @@ impl Rankings {
         }
         let specs = round.ranking_specs.get(name);
         let newest = specs.and_then(CarriedSpecs::newest).unwrap_or(delta.spec);
-        let ranking = self.known.begin(name, newest);
+        let ranking = self.known.entry(name.clone());
+        let ranking = ranking.or_insert_with(|| KnownRanking {
+            state: RankingState::new(newest),
+            specs: CarriedSpecs::default(),
+            ids: None,
+        });
         let was_mixed = ranking.specs.is_mixed();
         let state = &mut ranking.state;
         if let Some(specs) = specs {
@@ -178,7 +184,7 @@ impl Rankings {
         if ranking.specs.is_mixed() && !was_mixed {
             tracing::warn!("{}", ranking.specs.warning(name));
         }
-        self.known.touch(name);
+        self.touch(name);
         added
     }
 
