@@ -28,7 +28,7 @@ impl Flusher {
                 sending.sizer.use_max_size();
                 let mut flushed = boxed(self.flush_with(&mut sending)).await;
                 // If this flush found missing requests, another flush reports them.
-                if flushed.is_ok() && self.recorder.drain.drain_stats().pending > 0 {
+                if flushed.is_ok() && self.recorder.drain.pending_series() > 0 {
                     flushed = boxed(self.flush_with(&mut sending)).await;
                 }
                 if flushed.is_ok() {

@@ -36,6 +36,7 @@ impl Flusher {
     }
 
     async fn send_heartbeat(&self, version: Option<Arc<str>>) -> Result<Fleet> {
+        let drain = &self.recorder.drain;
         let heartbeat = Heartbeat {
             instance: self.instance(),
             name: self.name.as_deref().map(Arc::from),
@@ -43,7 +44,7 @@ impl Flusher {
             every: self.heartbeat_period().as_secs(),
             in_flight: self.recorder.recording.in_flight(),
             paths: self.recorder.paths_in_flight(self.clock().now_seconds()),
-            dropped: self.recorder.drain.drain_stats().dropped.requests,
+            dropped: drain.counters(|counters| counters.dropped.requests),
             version,
             skew: self.skew.seconds(),
             cleaning: lock(&self.cleaning).last_error.clone(),

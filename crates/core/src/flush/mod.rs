@@ -330,7 +330,7 @@ impl Flusher {
         if self.finishing.load(Ordering::SeqCst) {
             self.recorder.drain();
             let is_taken = sending.in_doubt.is_some() || !sending.unsequenced.is_empty();
-            if !is_taken && self.recorder.drain.drain_stats().pending == 0 {
+            if !is_taken && self.recorder.drain.pending_series() == 0 {
                 return Ok(self.newest(&sending));
             }
             // A shutdown that was dropped, or gave up, leaves the data that it had taken. No other task would send that

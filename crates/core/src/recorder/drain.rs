@@ -55,10 +55,6 @@ pub(super) struct State {
     scratch: Box<Scratch>,
     all: Arc<str>,
     drained_at: i64,
-    lag: i64,
-    max_lag: i64,
-    dropped: Amounts,
-    overflowed: u64,
     slow: SlowRequestDrain,
     reports: ReportCollector,
     /// The requests in flight of the contexts in `entries.http`.
@@ -71,20 +67,6 @@ pub(super) struct Entries {
     pub(super) http: Vec<Arc<ContextHandle>>,
     timers: Vec<Arc<ContextHandle>>,
     counters: Vec<Arc<CounterEntry>>,
-}
-
-/// Counts of the drain itself, for health.
-pub struct DrainStats {
-    /// Series that wait for the next flush.
-    pub pending: usize,
-    /// Samples that were recorded after the shutdown.
-    pub dropped: Amounts,
-    /// Requests that are counted as `<overflow>`.
-    pub overflowed: u64,
-    /// Seconds by which the last drain was late.
-    pub lag: f64,
-    /// The maximum number of seconds by which a drain was late.
-    pub max_lag: f64,
 }
 
 impl Drain {
@@ -101,10 +83,6 @@ impl Drain {
                 scratch: Scratch::new(),
                 all: ALL.into(),
                 drained_at: now,
-                lag: 0,
-                max_lag: 0,
-                dropped: Amounts::default(),
-                overflowed: 0,
                 slow: SlowRequestDrain::new(now.div_euclid(SECOND)),
                 reports: ReportCollector::new(app_version),
                 flows: Vec::new(),
@@ -165,7 +143,7 @@ impl Drain {
         lock(&self.state).pending.amounts()
     }
 
-    /// Reads or changes the counts of flushing.
+    /// Reads or changes the counts of draining and flushing.
     pub fn counters<T>(&self, with: impl FnOnce(&mut FlushCounters) -> T) -> T {
         with(&mut lock(&self.state).flush)
     }
@@ -191,16 +169,9 @@ impl Drain {
             .any(|(context, totals)| is_route(context, totals))
     }
 
-    /// The counts of the drain itself.
-    pub fn drain_stats(&self) -> DrainStats {
-        let state = lock(&self.state);
-        DrainStats {
-            pending: state.pending.len(),
-            dropped: state.dropped,
-            overflowed: state.overflowed,
-            lag: state.lag as f64 / 1e9,
-            max_lag: state.max_lag as f64 / 1e9,
-        }
+    /// Series that wait for the next flush.
+    pub fn pending_series(&self) -> usize {
+        lock(&self.state).pending.len()
     }
 }
 
@@ -254,8 +225,8 @@ impl Recorder {
         let now = self.recording.clock().now_nanos();
         let second = second_of(state.drained_at, now);
         if now.div_euclid(SECOND) > state.drained_at.div_euclid(SECOND) {
-            state.lag = now.rem_euclid(SECOND);
-            state.max_lag = state.max_lag.max(state.lag);
+            state.flush.lag = now.rem_euclid(SECOND);
+            state.flush.max_lag = state.flush.max_lag.max(state.flush.lag);
         }
         state.drained_at = now;
 
@@ -290,7 +261,7 @@ impl Recorder {
                 continue;
             }
             if self.recording.is_closed() {
-                state.dropped.requests += aggregate.times.count;
+                state.flush.dropped.requests += aggregate.times.count;
                 continue;
             }
             if entry.kind == Kind::Http {
@@ -309,7 +280,7 @@ impl Recorder {
                 return;
             }
             if self.recording.is_closed() {
-                state.dropped += Amounts::of_additions(n.unsigned_abs());
+                state.flush.dropped += Amounts::of_additions(n.unsigned_abs());
                 return;
             }
             state.flush.recorded += Amounts::of_additions(n.unsigned_abs());
@@ -318,7 +289,7 @@ impl Recorder {
         state.entries = entries;
         let ranked = self.rankings.drain(&mut state.pending, second);
         match self.recording.is_closed() {
-            true => state.dropped += Amounts::of_additions(ranked),
+            true => state.flush.dropped += Amounts::of_additions(ranked),
             false => state.flush.recorded += Amounts::of_additions(ranked),
         }
         if all.times.count > 0 {
@@ -452,7 +423,7 @@ impl State {
         let count = aggregate.times.count;
         self.flush.recorded += Amounts::of_requests(count);
         if matches!(&*entry.name, OVERFLOW | TIMER_OVERFLOW) {
-            self.overflowed += count;
+            self.flush.overflowed += count;
         }
         let pending = &mut self.pending;
         pending.add(&entry.name, entry.kind, second, aggregate);

@@ -47,7 +47,7 @@ use std::time::Duration;
 
 pub use counter::{Counter, check_counter};
 pub use details::{DetailOptions, RequestDetails};
-pub use drain::{Drain, DrainStats};
+pub use drain::Drain;
 pub use flush_counters::FlushCounters;
 pub use limits::Limits;
 pub use polls::RequestPolls;

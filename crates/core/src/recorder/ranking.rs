@@ -293,7 +293,7 @@ mod tests {
         entry.remove("a");
         entry.add("b", -2);
         recorder.drain();
-        let dropped = recorder.drain.drain_stats().dropped;
+        let dropped = recorder.drain.counters(|counters| counters.dropped);
         assert_eq!(dropped, Amounts::of_additions(3 * 5 + 1 + 2));
     }
 

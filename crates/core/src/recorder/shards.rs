@@ -42,22 +42,13 @@ struct Shard {
     begun: AtomicI64,
 }
 
-/// Holds a shard that is taken. Dropping this guard leaves the shard [`FILLED`].
-struct ShardGuard<'a>(&'a Shard);
+/// Holds a shard that is taken. Dropping this guard leaves the shard [`FILLED`] or, after a drain, [`EMPTY`].
+struct ShardGuard<'a>(&'a Shard, u8);
 
 impl Drop for ShardGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.state.store(FILLED, Ordering::Release);
-    }
-}
-
-/// Holds a shard that a drain has taken. Dropping this guard leaves the shard [`EMPTY`].
-struct Drained<'a>(&'a Shard);
-
-impl Drop for Drained<'_> {
-    fn drop(&mut self) {
-        self.0.state.store(EMPTY, Ordering::Release);
+        self.0.state.store(self.1, Ordering::Release);
     }
 }
 
@@ -84,21 +75,21 @@ impl Shard {
     fn take(&self) -> Option<ShardGuard<'_>> {
         // `then_some` would create the guard even if another thread has the shard, and dropping the guard would release
         // that thread's shard.
-        self.exchange(FILLED).then(|| ShardGuard(self))
+        self.exchange(FILLED).then(|| ShardGuard(self, FILLED))
     }
 
     /// Takes the shard if it is free, and returns whether it was empty.
     fn take_free(&self) -> Option<(ShardGuard<'_>, bool)> {
         let state = self.state.load(Ordering::Relaxed);
         let is_taken = state != TAKEN && self.exchange(state);
-        is_taken.then(|| (ShardGuard(self), state == EMPTY))
+        is_taken.then(|| (ShardGuard(self, FILLED), state == EMPTY))
     }
 
     /// Waits until the shard is free, and takes it if it has samples.
-    fn take_filled(&self) -> Option<Drained<'_>> {
+    fn take_filled(&self) -> Option<ShardGuard<'_>> {
         loop {
             if self.exchange(FILLED) {
-                return Some(Drained(self));
+                return Some(ShardGuard(self, EMPTY));
             }
             if self.state.load(Ordering::Relaxed) == EMPTY {
                 return None;

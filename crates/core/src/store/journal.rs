@@ -49,12 +49,10 @@ pub const NEWER_GRACE: i64 = 600;
 pub enum Acquired {
     /// This instance holds the lease.
     Mine(Progress),
-    /// Another instance holds the lease.
+    /// Another instance holds the lease, or the store has no journal yet.
     HeldByOther,
     /// Only a newer version of this crate can read the next entries. They wait for an instance of that version.
     Newer,
-    /// The store has no journal yet.
-    Nothing,
 }
 
 /// How far a journal is folded.

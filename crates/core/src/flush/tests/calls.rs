@@ -41,7 +41,7 @@ async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
     flushing.recorder.drain();
     flush.await.expect("the store answers");
     assert_eq!(flushing.store.calls().len(), 1);
-    assert_eq!(flushing.recorder.drain.drain_stats().pending, 2);
+    assert_eq!(flushing.recorder.drain.pending_series(), 2);
 }
 
 #[tokio::test]

@@ -32,8 +32,9 @@ fn the_lag_of_a_drain_is_its_time_after_the_turn_of_a_second() {
     let lags = |millis| {
         recorder.advance(millis);
         recorder.drain();
-        let stats = recorder.drain.drain_stats();
-        (stats.lag, stats.max_lag)
+        let lags = |counters: &mut FlushCounters| (counters.lag, counters.max_lag);
+        let (lag, max_lag) = recorder.drain.counters(lags);
+        (lag as f64 / 1e9, max_lag as f64 / 1e9)
     };
     assert_eq!(lags(900), (0.0, 0.0), "no second has ended");
     assert_eq!(lags(350), (0.25, 0.25));

@@ -237,15 +237,15 @@ impl Tables {
     /// The revision of each slice of the records.
     pub fn revisions(&self, now: i64) -> impl Iterator<Item = (TierSlice, Revision)> {
         let revisions = self.revisions.iter();
-        let live = revisions.filter(move |(at, _)| self.is_live(&Table::records(**at), now));
+        let live = revisions.filter(move |(at, _)| self.count(&Table::records(**at), now) > 0);
         live.map(|(at, revision)| (*at, *revision))
     }
 
     /// The values of fields, in the order of `fields`.
     pub fn get(&self, table: &Table, fields: &[Vec<u8>], now: i64) -> Result<Vec<Option<Vec<u8>>>> {
-        match self.is_live(table, now) {
-            true => self.fields.get(table, fields),
-            false => Ok(vec![None; fields.len()]),
+        match self.count(table, now) {
+            0 => Ok(vec![None; fields.len()]),
+            _ => self.fields.get(table, fields),
         }
     }
 
@@ -258,9 +258,9 @@ impl Tables {
         now: i64,
         show: &mut Show<'_>,
     ) -> Result<()> {
-        match self.is_live(table, now) {
-            true => self.fields.visit(table, after, show),
-            false => Ok(()),
+        match self.count(table, now) {
+            0 => Ok(()),
+            _ => self.fields.visit(table, after, show),
         }
     }
 
@@ -274,7 +274,7 @@ impl Tables {
         Ok(fields)
     }
 
-    /// The number of fields of a table.
+    /// The number of fields of a table; 0 if it does not exist.
     pub fn count(&self, table: &Table, now: i64) -> usize {
         let extent = self.by_name.get(table);
         let live = extent.filter(|extent| !extent.is_expired(now));
@@ -295,11 +295,6 @@ impl Tables {
             ControlFlow::Continue(())
         })?;
         Ok(page)
-    }
-
-    fn is_live(&self, table: &Table, now: i64) -> bool {
-        let extent = self.by_name.get(table);
-        extent.is_some_and(|extent| !extent.is_expired(now))
     }
 }
 

@@ -9,7 +9,8 @@ use crate::error::StoreError;
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
-use crate::store::table_reads::{Purpose, TableRead};
+use crate::store::table_reads::{Purpose, read_pages};
+use crate::task::boxed;
 
 impl Rankings {
     /// Reads the rankings of these names.
@@ -47,25 +48,10 @@ impl Rankings {
         if self.is_listed {
             return Ok(());
         }
-        let (mut states, mut specs) = (HashMap::new(), HashMap::new());
-        let mut pages = vec![(Table::Rankings, None), (Table::RankingSpecs, None)];
-        while !pages.is_empty() {
-            let reads = pages.iter().cloned();
-            let reads: Vec<_> = reads
-                .map(|(table, from)| TableRead::Page(table, from))
-                .collect();
-            let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
-            let mut following = Vec::new();
-            for (table, _) in pages {
-                let page = answers.page();
-                match table {
-                    Table::Rankings => states.extend(page.fields),
-                    _ => specs.extend(page.fields),
-                }
-                following.extend(page.next.map(|next| (table, Some(next))));
-            }
-            pages = following;
-        }
+        let (states, specs) = (&Table::Rankings, &Table::RankingSpecs);
+        let states = boxed(read_pages(journal, Purpose::Fold, states, usize::MAX)).await?;
+        let specs = boxed(read_pages(journal, Purpose::Fold, specs, usize::MAX)).await?;
+        let specs: HashMap<_, _> = specs.into_iter().collect();
         for (name, state) in states {
             let specs = specs.get(&name).map(Vec::as_slice);
             let ranking = KnownRanking::read(&state, specs);
