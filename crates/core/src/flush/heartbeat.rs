@@ -18,18 +18,20 @@ const MARK_AGAIN: Duration = Duration::from_secs(60);
 impl Flusher {
     /// Sends a heartbeat, and updates the state of the fleet.
     pub async fn beat(&self) -> Result<()> {
-        if !self.is_version_marked.load(Ordering::Relaxed) {
+        let version = self.recorder.limits.app_version.clone();
+        if let Some(version) = &version
+            && !self.is_version_marked.load(Ordering::Relaxed)
+        {
             // This heartbeat has no version, so that the answer has only the versions of others. The version is
             // announced only after its mark is stored, because an announced version gets no mark from other instances.
             let others = self.send_heartbeat(None).await?;
-            let marked = self.mark_version(&others).await;
+            let marked = self.mark_version(version, &others).await;
             if !matches!(marked, Ok(true)) {
                 self.recorder.drain.set_fleet(others);
                 return marked.map(drop);
             }
             self.is_version_marked.store(true, Ordering::Relaxed);
         }
-        let version = self.recorder.limits.app_version.clone();
         let fleet = self.send_heartbeat(version).await?;
         self.recorder.drain.set_fleet(fleet);
         Ok(())
@@ -82,10 +84,7 @@ impl Flusher {
     /// Makes a mark, unless a living instance has the same version, or the mark would repeat the last one. So a restart
     /// in the middle of a deploy makes no mark, and neither does the second instance of a new version. Returns whether
     /// the mark can be read or is not needed.
-    async fn mark_version(&self, others: &Fleet) -> Result<bool> {
-        let Some(version) = &self.recorder.limits.app_version else {
-            return Ok(true);
-        };
+    async fn mark_version(&self, version: &Arc<str>, others: &Fleet) -> Result<bool> {
         if others.versions.contains(version) {
             return Ok(true);
         }
@@ -95,12 +94,8 @@ impl Flusher {
             let new = || (Mark::of_version(now, version), None);
             mark.get_or_insert_with(new).0.clone()
         };
-        if boxed(marks::read(self.store.journal()))
-            .await?
-            .marks
-            .settles(&mark)
-        {
-            *lock(&self.version_mark) = None;
+        let stored = boxed(marks::read(self.store.journal())).await?;
+        if stored.marks.settles(&mark) {
             return Ok(true);
         }
         let mut waiting = lock(&self.version_mark);

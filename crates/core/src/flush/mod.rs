@@ -80,7 +80,7 @@ pub struct Flusher {
     /// Notified when an entry of this instance waits and no instance seems to fold.
     leaderless: Arc<Notify>,
     replays: AtomicU64,
-    /// Whether the version of the application has a mark, or needs none.
+    /// Whether the version of the application, if it has one, has a mark or needs none.
     is_version_marked: AtomicBool,
     /// The mark of the version until it can be read, with the time at which it was last added to the pending batch.
     version_mark: Mutex<Option<(Mark, Option<Tick>)>>,
@@ -244,7 +244,6 @@ impl Flusher {
         let costs = store.locality().call_costs.clone();
         let instance = new_instance();
         let name = options.name.clone();
-        let is_version_marked = recorder.limits.app_version.is_none();
         recorder
             .drain
             .set_instance(name.as_deref().unwrap_or(&instance));
@@ -284,7 +283,7 @@ impl Flusher {
             finish: tokio::sync::Mutex::default(),
             leaderless,
             replays: AtomicU64::new(0),
-            is_version_marked: AtomicBool::new(is_version_marked),
+            is_version_marked: AtomicBool::new(false),
             version_mark: Mutex::default(),
             name,
             skew: Skew::default(),

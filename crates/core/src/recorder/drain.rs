@@ -160,13 +160,10 @@ impl Drain {
     /// Whether a request in another context than `<unmatched>` was recorded.
     pub fn has_routes(&self) -> bool {
         let state = lock(&self.state);
-        let is_route = |context: &ContextId, totals: &Totals| {
+        let mut totals = state.totals.iter();
+        totals.any(|(context, totals)| {
             context.kind == Kind::Http && &*context.name != UNMATCHED && totals.count > 0
-        };
-        state
-            .totals
-            .iter()
-            .any(|(context, totals)| is_route(context, totals))
+        })
     }
 
     /// Series that wait for the next flush.
