@@ -160,8 +160,8 @@ impl Flusher {
                 let (second, requests) = call.batch.served();
                 // The store covers no time before its generation began.
                 let created = sending.generation.as_ref().map_or(0, |current| {
-                    let age = i64::try_from(current.age.as_secs()).unwrap_or(0);
-                    self.clock().now_seconds().saturating_sub(age)
+                    let now = self.clock().now_seconds();
+                    now.saturating_sub_unsigned(current.age.as_secs())
                 });
                 self.count_lost(
                     call.batch.amounts(),

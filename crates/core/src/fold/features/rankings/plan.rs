@@ -360,7 +360,7 @@ impl Stored {
 
 /// The write of the sum of a ranking's dropped additions: the number in the store, `before`, plus `more`.
 pub(super) fn dropped_write(name: &Arc<str>, before: i64, more: u64) -> FieldWrites {
-    let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
+    let dropped = before.saturating_add_unsigned(more);
     let dropped = dropped.to_string().into_bytes();
     FieldWrites::of(Table::RankingsDropped, None, name.as_bytes(), Some(dropped))
 }
