@@ -393,23 +393,6 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_buffered_for_a_minute_and_counted_for_ten() {
-        let (mut buffer, clock, hand) = buffer_of(1 << 20);
-        for (seq, seconds, counts, calls) in [
-            (1, 0, 0, 1),
-            (2, 60, 0, 2),
-            (3, 1, 1, 2),
-            (4, 539, 3, 1),
-            (5, 1, 2, 2),
-        ] {
-            hand.advance(seconds * SECOND);
-            buffer.push(&clock, call(seq), Moment::now(&clock));
-            let lengths = (buffer.counts.len(), buffer.calls.len());
-            assert_eq!(lengths, (counts, calls), "call {seq}");
-        }
-    }
-
-    #[test]
     fn calls_that_the_store_has_are_neither_lost_nor_renewed() {
         let (mut buffer, clock, hand) = buffer_of(1 << 20);
         buffer.push(&clock, call(1), Moment::now(&clock));

@@ -161,14 +161,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_crate_are_refused() {
-        for name in ["", "hits", "errors:GET /"] {
-            assert!(check_counter("counter", name).is_err(), "{name:?}");
-        }
-        assert!(check_counter("counter", "sales").is_ok());
-    }
-
-    #[test]
     fn no_thread_overwrites_what_another_one_adds() {
         let (striped, gauge) = (Striped::new(2), Gauge::default());
         std::thread::scope(|scope| {

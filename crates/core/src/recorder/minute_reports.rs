@@ -108,17 +108,7 @@ impl ReportCollector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::Limits;
     use crate::recorder::tests::{NOW, TestRecorder};
-
-    fn recorder(version: Option<&str>) -> TestRecorder {
-        let recorder = TestRecorder::with_limits(Limits {
-            app_version: version.map(Arc::from),
-            ..Limits::new(99, 9)
-        });
-        recorder.drain.set_instance("a");
-        recorder
-    }
 
     fn fleet(instances: u64, versions: &[&str]) -> Fleet {
         Fleet {
@@ -147,7 +137,8 @@ mod tests {
 
     #[test]
     fn a_lone_instance_without_a_version_reports_nothing() {
-        let recorder = recorder(None);
+        let recorder = TestRecorder::new(99);
+        recorder.drain.set_instance("a");
         recorder.drain.set_fleet(fleet(1, &["1", "2"]));
         for second in 0..200 {
             recorder.requests("GET /", [1]);
@@ -159,17 +150,5 @@ mod tests {
         recorder.requests("GET /", [1]);
         drain_at(&recorder, 240);
         assert_eq!(reports(&recorder), [(180, vec![1])]);
-    }
-
-    #[test]
-    fn a_report_that_is_put_back_stays() {
-        let recorder = recorder(Some("1"));
-        recorder.requests("GET /", [1]);
-        drain_at(&recorder, 60);
-        let batch = recorder.drain.take();
-        recorder.requests("GET /", [1]);
-        drain_at(&recorder, 120);
-        recorder.put_back(batch);
-        assert_eq!(reports(&recorder), [(0, vec![1]), (60, vec![1])]);
     }
 }

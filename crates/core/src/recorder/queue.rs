@@ -212,20 +212,6 @@ mod tests {
         assert_eq!(nanos_in(b"1700000000.\xff"), None);
     }
 
-    #[test]
-    fn a_wait_is_from_nothing_to_a_minute() {
-        let wait = |nanos: i64| Wait::new((NOW - nanos).to_string().as_bytes(), NOW);
-        assert_eq!(wait(0), Wait::Of(0));
-        assert_eq!(wait(1), Wait::Of(1));
-        assert_eq!(wait(60_000_000_000), Wait::Of(60_000_000_000));
-        assert_eq!(wait(60_000_000_001), Wait::TooLong);
-        assert_eq!(wait(-1), Wait::Negative);
-        assert_eq!(Wait::new(b"0", NOW), Wait::TooLong);
-        assert_eq!(Wait::new(b"0", -1), Wait::Negative);
-        assert_eq!(Wait::new(b"9223372036854775807", i64::MIN), Wait::Negative);
-        assert_eq!(Wait::new(b"soon", NOW), Wait::Unreadable);
-    }
-
     /// Random bytes are read as a time or refused. A time in seconds, milliseconds or microseconds is read as it was
     /// written.
     #[test]

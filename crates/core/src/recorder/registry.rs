@@ -105,22 +105,6 @@ mod tests {
     use crate::recorder::dirty_bits::visited;
 
     #[test]
-    fn names_beyond_the_maximum_share_one_entry() {
-        let registry = Registry::new(2, |_| "overflow".to_owned());
-        let make = |name: &str| registry.get_or_insert(name, |name, _| name.to_string());
-        assert_eq!(*make("a"), "a");
-        assert_eq!(*make("b"), "b");
-        assert_eq!(*make("c"), "overflow");
-        assert_eq!(*make("a"), "a");
-        assert!(registry.get("c").is_none());
-        let mut copy = Vec::new();
-        registry.refresh(&mut copy);
-        registry.refresh(&mut copy);
-        let names: Vec<_> = copy.iter().map(|name| name.as_str()).collect();
-        assert_eq!(names, ["overflow", "a", "b"]);
-    }
-
-    #[test]
     fn an_entry_is_visited_where_it_was_copied_and_once_per_mark() {
         let registry = Registry::new(9, |dirty_bit| dirty_bit);
         let visited = |copied| visited(|visit| registry.take_dirty(copied, visit));

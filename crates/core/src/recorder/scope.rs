@@ -230,23 +230,6 @@ mod tests {
     }
 
     #[test]
-    fn a_discarded_timer_covers_nothing() {
-        let mut state = State::default();
-        let discarded = state.start(id("db"), 0);
-        run(&mut state, "db", (10, 15));
-        run(&mut state, "db", (20, 25));
-        assert!(state.finish(discarded, 0, None).is_none());
-        let timers = state.end(100);
-        assert_eq!(sums_of(&timers, "db"), [2, 1, 10, 10]);
-        assert_eq!(timers.covered, 10);
-
-        let mut state = State::default();
-        let discarded = state.start(id("db"), 0);
-        state.finish(discarded, 0, None);
-        assert!(state.end(100).sums.is_empty());
-    }
-
-    #[test]
     fn names_beyond_the_limit_share_a_place() {
         let mut state = State::default();
         for number in 0..MAX_LIVE as u64 + 30 {

@@ -270,18 +270,6 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_shard_is_skipped() {
-        let cells = cells(4);
-        let (guard, _) = cells.free_shard(1);
-        cells.record(1, Sample(5, Outcome::Success, false), []);
-        drop(guard);
-        let mut scratch = Scratch::new();
-        let aggregate = cells.drain(&mut scratch).expect("one was recorded");
-        assert_eq!(aggregate.times.count, 1);
-        assert_eq!(cells.drain(&mut scratch), None);
-    }
-
-    #[test]
     fn the_first_sample_after_a_drain_marks_the_context() {
         let dirty_bits = DirtyBits::new(3);
         let cells = Cells::new(4, dirty_bits.dirty_bit(2));
@@ -302,19 +290,6 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_slow_from_a_threshold_on() {
-        let cells = cells(4);
-        assert!(!cells.is_slow(1, u64::MAX - 1), "there is no threshold yet");
-        cells.set_slow_from(7);
-        for thread in 0..4 {
-            let slow = [6, 7, 8].map(|nanos| cells.is_slow(thread, nanos));
-            assert_eq!(slow, [false, true, true]);
-        }
-        cells.set_slow_from(0);
-        assert!(cells.is_slow(2, 0));
-    }
-
-    #[test]
     fn any_thread_finds_the_only_free_shard() {
         for (thread, free) in (0..4).flat_map(|thread| (0..4).map(move |free| (thread, free))) {
             let cells = cells(4);
@@ -325,17 +300,6 @@ mod tests {
             assert!(is_free && was_empty, "{thread} {free}");
             drop(guards);
         }
-    }
-
-    #[test]
-    fn each_thread_has_a_number_of_its_own() {
-        let [first, second, third] = [0; 3].map(|_| {
-            let thread = std::thread::spawn(|| (thread_number(), thread_number()));
-            let (number, again) = thread.join().expect("it ends");
-            assert_eq!(number, again);
-            number
-        });
-        assert!(0 < first && first < second && second < third);
     }
 
     proptest::proptest! {

@@ -388,17 +388,4 @@ mod tests {
             assert_eq!(context.threshold(), Some(1), "of the new hour alone");
         }
     }
-
-    #[test]
-    fn a_threshold_is_just_above_the_last_of_the_longest() {
-        let mut longest = LongestDurations::new(3);
-        let most = u64::MAX;
-        let thresholds = [5, 5, 9, 5, 4, 6, most, most, most].map(|nanos| {
-            longest.add(nanos);
-            longest.threshold()
-        });
-        assert_eq!(thresholds, [0, 0, 6, 6, 6, 6, 7, 10, most]);
-        longest.clear();
-        assert_eq!(longest.threshold(), 0);
-    }
 }

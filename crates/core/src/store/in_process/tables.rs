@@ -396,24 +396,4 @@ mod tests {
         tables.write(&FieldWrites::end(other), NOW).unwrap();
         assert!(tables.by_name.is_empty());
     }
-
-    #[test]
-    fn pages_have_each_field_once() {
-        let mut tables = empty();
-        let mut write = FieldWrites::new(Table::Rankings, None);
-        let fields = (0..2 * FIELDS_PER_PAGE + 1).map(|n| n.to_string().into_bytes());
-        write.set.extend(fields.map(|field| (field, vec![1])));
-        tables.write(&write, NOW).unwrap();
-        let (mut listed, mut from) = (Vec::new(), None);
-        loop {
-            let page = tables.page(&Table::Rankings, from.as_deref(), NOW).unwrap();
-            listed.extend(page.fields);
-            from = page.next;
-            if from.is_none() {
-                break;
-            }
-        }
-        write.set.sort_unstable();
-        assert_eq!(listed, write.set);
-    }
 }
