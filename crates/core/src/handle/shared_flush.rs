@@ -40,9 +40,45 @@ impl SharedFlush {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
     use futures_util::FutureExt;
+    use tokio::sync::Semaphore;
 
     use super::*;
+
+    #[tokio::test]
+    async fn callers_share_the_flush_that_begins_after_they_came() {
+        let (shared, flushes) = (
+            Arc::new(SharedFlush::default()),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let permits = Arc::new(Semaphore::new(0));
+        let caller = || {
+            let (shared, flushes, permits) = (shared.clone(), flushes.clone(), permits.clone());
+            tokio::spawn(async move {
+                let flush = async {
+                    flushes.fetch_add(1, Ordering::SeqCst);
+                    permits.acquire().await.expect("open").forget();
+                    Ok(())
+                };
+                shared.run(flush).await
+            })
+        };
+        let first = caller();
+        tokio::task::yield_now().await;
+        let later: Vec<_> = (0..20).map(|_| caller()).collect();
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(flushes.load(Ordering::SeqCst), 1);
+        permits.add_permits(2);
+        for task in later.into_iter().chain([first]) {
+            assert!(task.await.expect("it ends").is_ok());
+        }
+        assert_eq!(flushes.load(Ordering::SeqCst), 2);
+    }
 
     #[tokio::test]
     async fn a_caller_that_goes_leaves_the_flush_to_the_next_one() {
