@@ -238,7 +238,7 @@ impl Pulse {
     /// ```
     pub fn record_duration(&self, context: &str, duration: Duration) {
         let entry = self.recorder().entry(Kind::Timer, context);
-        entry.record_measured(duration, Outcome::Completed, false);
+        entry.record_measured(duration, Outcome::Completed);
     }
 
     /// Returns the counter of this name. See [counters](crate::guide::counters_rankings_rows#counters). A reserved name

@@ -18,7 +18,7 @@ const CRATES: [(&str, &[&str]); 7] = [
 ];
 
 /// The modules of the core, lowest first. Modules of the same rank do not use each other.
-const RANKS: [&[&str]; 9] = [
+const RANKS: [&[&str]; 8] = [
     &["clock", "condition", "error", "random", "targets"],
     &["task"],
     &["advice", "callbacks", "health", "skew"],
@@ -27,7 +27,6 @@ const RANKS: [&[&str]; 9] = [
     &["changes"],
     &["query"],
     &["handle"],
-    &["testing"],
 ];
 
 fn root() -> &'static Path {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tower_pulse::{Clock, ManualClock};
 use tower_pulse_core::store::{Append, Store};
 use tower_pulse_core::store::{Appended, FencedBatch};
-use tower_pulse_core::testing::TestFolder;
 
 use crate::light::{Light, PREFIX, store};
 use crate::meter::{self, Polls, process_cpu};
+use crate::rig::instances::TestFolder;
 use crate::rig::server::RedisServer;
 use crate::traffic::{self, CONTEXTS};
 

@@ -8,6 +8,9 @@
 )]
 
 mod cost;
+#[allow(dead_code, reason = "tests use the rest")]
+#[path = "../../tests/rig/instances.rs"]
+mod instances;
 mod polls;
 mod stores;
 

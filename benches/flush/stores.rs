@@ -8,7 +8,6 @@ use tower_pulse::{Clock, ManualClock};
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::{Append, Store};
 use tower_pulse_core::store::{Appended, FencedBatch};
-use tower_pulse_core::testing::TestFolder;
 use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
@@ -18,6 +17,7 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
+use crate::instances::TestFolder;
 use pulse_rig::process::{TempDir, wait_until_released};
 use pulse_rig::server::RedisServer;
 

@@ -7,10 +7,10 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use tower_pulse::{Change, ChangeKind};
 use tower_pulse_core::store::conditional_write::Written;
-use tower_pulse_core::testing::TestFolder;
 
 use crate::changes::fleet::{Backend, Fleet, MINUTE};
 use crate::changes::traffic::{SEARCH, Traffic};
+use crate::rig::instances::TestFolder;
 use crate::rig::json::is_same;
 use crate::rig::seed::fixed_seed;
 

@@ -14,7 +14,6 @@ use tower::ServiceExt;
 use tower_pulse::store::Store as Shared;
 use tower_pulse::{Builder, Change, Clock, ManualClock, Pulse};
 use tower_pulse_core::store::{FencedBatch, Store};
-use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
@@ -22,6 +21,7 @@ use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::Precisions;
 
+use crate::rig::instances::TestFolder;
 use crate::rig::wait::until;
 
 /// 2023-11-14, 22:20 UTC: a Tuesday.

@@ -11,9 +11,9 @@ use tower_pulse::row_cache::RowCache;
 use tower_pulse::store::Store as Shared;
 use tower_pulse::{Change, ManualClock, Pulse, Task};
 use tower_pulse_core::store::Store;
-use tower_pulse_core::testing::TestFolder;
 
 use crate::frozen::past::{Time, builder, instance, send, service, settle};
+use crate::rig::instances::TestFolder;
 use crate::rig::wait::until;
 
 /// Minutes that are recorded before and after the turn of an hour. After the turn, there is a second instance, and

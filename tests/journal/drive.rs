@@ -6,7 +6,6 @@ use std::time::Duration;
 use redis::cmd;
 use tower_pulse::{Clock, ManualClock};
 use tower_pulse_core::store::Position;
-use tower_pulse_core::testing::{TestFlusher, TestFolder};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, Kind};
 use tower_pulse_model::outcome::Outcome;
@@ -15,6 +14,7 @@ use crate::journal::data::{Data, precisions};
 use crate::journal::ground::Ground;
 use crate::journal::net::{Reply, Request, Wire};
 use crate::journal::process::{Process, Sleep};
+use crate::rig::instances::{TestFlusher, TestFolder};
 use crate::rig::reads::StoreReads;
 use crate::stores::fixture::{MS, NOW, aggregate_of};
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tower_pulse_core::testing::{TestFlusher, TestFolder};
 use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
 use crate::journal::data::precisions;
@@ -10,6 +9,7 @@ use crate::journal::faults::AskForHistory;
 use crate::journal::net::Wire;
 use crate::journal::process::Process;
 use crate::journal::world::World;
+use crate::rig::instances::{TestFlusher, TestFolder};
 
 /// The most instances that are alive at a time.
 pub const MAX_ALIVE: usize = 3;

@@ -93,9 +93,10 @@ impl Expected {
             assert_eq!(garbage.slice % HOUR, 0);
             let name = Metric::Hits.counter(&garbage.context);
             let slices = step.additions.counters.iter();
-            let slices = slices
-                .filter(|of| (i64::from(of.precision.seconds), of.slice) == (HOUR, garbage.slice));
-            let added = slices.flat_map(|of| &of.added);
+            let slices = slices.filter(|((precision, slice), _)| {
+                (i64::from(precision.seconds), *slice) == (HOUR, garbage.slice)
+            });
+            let added = slices.flat_map(|(_, added)| added);
             for (_, hits) in added.filter(|(counter, _)| **counter == name) {
                 self.quarantined += 1;
                 let dropped = self.dropped.entry(garbage.context.clone()).or_default();

@@ -10,9 +10,9 @@ use tokio::runtime::{Builder, Runtime};
 use tower_pulse::StoreError;
 use tower_pulse_core::store::Append;
 use tower_pulse_core::task::BoxFuture;
-use tower_pulse_core::testing::{TestFlusher, TestFolder};
 
 use crate::journal::net::{Reply, Request, Wire};
+use crate::rig::instances::{TestFlusher, TestFolder};
 
 /// The most polls from one call to the next.
 const MAX_POLLS: usize = 100_000;

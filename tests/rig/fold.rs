@@ -8,8 +8,9 @@ use pulse_rig::server::issue;
 use pulse_rig::wait::PATIENCE;
 use redis::aio::MultiplexedConnection;
 use tower_pulse::Clock;
-use tower_pulse_core::testing::TestFolder;
 use tower_pulse_redis::{RedisOptions, RedisStore};
+
+use super::instances::TestFolder;
 
 /// The journal's keys below a prefix.
 #[derive(Clone, Debug)]

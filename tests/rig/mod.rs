@@ -1,4 +1,5 @@
-//! The test rig as a test sees it: all of `pulse_rig`, and [`fold`] and [`reads`], which need tower-pulse itself.
+//! The test rig as a test sees it: all of `pulse_rig`, and [`fold`], [`instances`] and [`reads`], which need tower-pulse
+//! itself.
 //!
 //! A test program has it as `crate::rig`.
 
@@ -42,4 +43,5 @@ macro_rules! in_both {
 
 pub mod asking;
 pub mod fold;
+pub mod instances;
 pub mod reads;

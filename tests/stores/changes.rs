@@ -6,7 +6,6 @@ use tower_pulse_core::store::judgement::{ChangeLog, read_changes, read_judged, r
 use tower_pulse_core::store::marks;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Purpose, TableRead};
-use tower_pulse_core::testing::TestFolder;
 use tower_pulse_detect::change::{Change, ChangeKind};
 use tower_pulse_detect::detector::{Cost, Verdict};
 use tower_pulse_detect::last_judgement::LastJudgement;
@@ -14,6 +13,7 @@ use tower_pulse_detect::log::{Log, MAX_CHANGES};
 use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::mark::{MAX_MARKS, Mark};
 
+use crate::rig::instances::TestFolder;
 use crate::rig::server::issue;
 use crate::stores::fixture::{Fixture, MergeReport, NOW};
 

@@ -8,7 +8,6 @@ use tower_pulse::{Clock, ManualClock, StoreError};
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::{Appended, Cleaned, FencedBatch, Pass, RankingQuery, StoreStatus};
-use tower_pulse_core::testing::TestFolder;
 use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
@@ -22,6 +21,7 @@ use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
+use crate::rig::instances::TestFolder;
 use crate::rig::process::TempDir;
 use crate::rig::reads::{Snapshot, StoreReads};
 use crate::rig::server::{RedisServer, issue};

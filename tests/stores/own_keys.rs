@@ -2,11 +2,11 @@
 //! writes again by itself are replaced.
 
 use tower_pulse_core::store::{Appended, FencedBatch, Heartbeat};
-use tower_pulse_core::testing::TestFlusher;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::slice::Precisions;
 
+use crate::rig::instances::TestFlusher;
 use crate::rig::reads;
 use crate::stores::fixture::{Fixture, MS, NOW, call};
 

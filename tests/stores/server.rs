@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::{FencedBatch, RankingQuery, Store};
-use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::ranking::RankingDelta;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
+use crate::rig::instances::TestFolder;
 use crate::rig::process::TempDir;
 use crate::rig::reads::{self, StoreReads};
 use crate::rig::server::RedisServer;

@@ -213,9 +213,7 @@ impl ManualClock {
         self.manual.send_modify(|now| {
             let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
             now.elapsed = now.elapsed.saturating_add(nanos);
-            now.wall = now
-                .wall
-                .saturating_add(i64::try_from(nanos).unwrap_or(i64::MAX));
+            now.wall = now.wall.saturating_add_unsigned(nanos);
         });
     }
 
@@ -230,11 +228,6 @@ impl ManualClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn system_time_is_this_century() {
-        assert!(Clock::system().now_seconds() > 1_700_000_000);
-    }
 
     #[test]
     fn durations_are_monotonic_and_in_nanoseconds() {

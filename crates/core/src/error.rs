@@ -1,9 +1,12 @@
 //! The errors of this crate: [`BuildError`] for an invalid configuration, [`StoreError`] for a store that could not
-//! answer a call, [`AmendError`] for a change or a mark that could not be amended.
+//! answer a call, [`AmendError`] for a change or a mark that could not be amended, [`ShutdownError`] for a shutdown with
+//! a loss.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
+
+use tower_pulse_model::amounts::Amounts;
 
 /// The result of a call of a store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -160,5 +163,50 @@ impl StdError for AmendError {
 impl From<StoreError> for AmendError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+/// A shutdown could not flush everything that was recorded, or has found that the store lost acknowledged data. The
+/// text says why, and the [`source`](StdError::source) is the cause.
+#[derive(Debug)]
+pub struct ShutdownError {
+    pub(crate) lost: Amounts,
+    pub(crate) error: StoreError,
+}
+
+impl fmt::Display for ShutdownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lost, error } = self;
+        // Includes the cause, because a program that ends prints only this text.
+        write!(
+            f,
+            "{lost} could not be flushed before the shutdown: {error}"
+        )
+    }
+}
+
+impl StdError for ShutdownError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl ShutdownError {
+    /// The number of requests and runs of timers that are lost, or at least in doubt.
+    pub fn requests(&self) -> u64 {
+        self.lost.requests
+    }
+
+    /// The amount of additions to counters and rankings that is lost, or at least in doubt: the sum of the absolute
+    /// values. A removal from a ranking counts as 1.
+    pub fn additions(&self) -> u64 {
+        self.lost.additions
+    }
+
+    /// The number of marks, entries in the lists of slow and failed requests, and minute reports (an instance's figures
+    /// for a minute) that are lost, or at least in doubt. The last two are details of requests that
+    /// [`requests`](Self::requests) or the store counts.
+    pub fn details(&self) -> u64 {
+        self.lost.details
     }
 }

@@ -472,14 +472,3 @@ pub struct StoreHealth {
     /// Seconds by which the clock of this process is ahead of the store's; `None` if unknown.
     pub clock_skew_seconds: Option<i64>,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Status;
-
-    #[test]
-    fn a_status_has_the_name_of_the_api() {
-        let statuses = [Status::Ok, Status::Degraded, Status::Down];
-        assert_eq!(statuses.map(Status::as_str), ["ok", "degraded", "down"]);
-    }
-}

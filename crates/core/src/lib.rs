@@ -28,4 +28,3 @@ pub mod skew;
 pub mod store;
 pub mod targets;
 pub mod task;
-pub mod testing;

@@ -271,62 +271,6 @@ mod tests {
         Err(StoreError::new(kind, "failed"))
     }
 
-    /// Denied tasks that each note when they try, until the server lets them through.
-    struct Tried {
-        at: Mutex<Vec<(usize, Duration)>>,
-        is_permitted: Mutex<bool>,
-    }
-
-    async fn denied_tasks(count: usize) -> (Arc<Tried>, Stop, Instant) {
-        let (stop, stopped) = Stop::new();
-        let start = Instant::now();
-        let tried = Arc::new(Tried {
-            at: Mutex::default(),
-            is_permitted: Mutex::new(false),
-        });
-        for task in 0..count {
-            let (tried, mut admission) = (tried.clone(), stopped.admission());
-            tokio::spawn(async move {
-                loop {
-                    lock(&tried.at).push((task, start.elapsed()));
-                    let answer = match *lock(&tried.is_permitted) {
-                        true => Ok(()),
-                        false => failed(StoreErrorKind::Forbidden),
-                    };
-                    if !admission.denies(&answer) {
-                        return;
-                    }
-                    admission.wait(|| sleep(DENIED_WAIT)).await;
-                }
-            });
-            tokio::task::yield_now().await;
-        }
-        (tried, stop, start)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn denied_tasks_try_one_by_one_and_all_at_once_when_one_is_let_through() {
-        let (tried, _stop, _) = denied_tasks(3).await;
-        sleep(Duration::from_secs(9)).await;
-        let seconds = |seconds| Duration::from_secs(seconds);
-        let tries = std::mem::take(&mut *lock(&tried.at));
-        let at_first = [0, 1, 2].map(|task| (task, seconds(0)));
-        assert_eq!(tries[..3], at_first);
-        let expected = [(0, 2), (1, 4), (2, 6), (0, 8)];
-        assert_eq!(tries[3..], expected.map(|(task, at)| (task, seconds(at))));
-
-        *lock(&tried.is_permitted) = true;
-        sleep(Duration::from_secs(9)).await;
-        let mut tries = std::mem::take(&mut *lock(&tried.at));
-        tries.sort_unstable();
-        let all = [0, 1, 2].map(|task| {
-            let (_, at) = tries[task];
-            assert!((seconds(10)..seconds(10) + Duration::from_millis(5)).contains(&at));
-            (task, at)
-        });
-        assert_eq!(tries, all);
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_task_that_goes_leaves_its_permit_to_the_next_one() {
         let (_stop, stopped) = Stop::new();

@@ -34,7 +34,7 @@ pub(super) struct FileFields {
 
 /// The fields of the state of a file.
 pub(super) fn fields_of(state: &mut State) -> Result<&mut FileFields, redb::Error> {
-    let fields: &mut dyn Any = state.tables.fields_mut();
+    let fields: &mut dyn Any = &mut *state.tables.fields;
     // The state of a file always has fields of this type.
     fields.downcast_mut().ok_or(redb::Error::DatabaseClosed)
 }

@@ -94,7 +94,7 @@ pub(super) fn load(
     };
     state.kept = unpack(&kept)?;
     state.kept.journal.entries = entries;
-    state.tables = Tables::reopened(state.tables.into_fields(), extents, earlier.writes);
+    state.tables = Tables::reopened(state.tables.fields, extents, earlier.writes);
     let written_at = Some(state.kept.written_at);
     Ok((state, written_at))
 }

@@ -282,7 +282,7 @@ impl Worker {
         let len = len.map_or(HEADER, |len| HEADER + len);
         let bytes = table_bytes(len, self.options.file_bytes, self.full);
         open.state.tables.bound = Bound::All(bytes);
-        if open.state.tables.removed_for_room() > 0 {
+        if open.state.tables.removed_for_room > 0 {
             self.note(format!(
                 "{} holds as much as `file_bytes` = {} allows: the oldest minutes, then the oldest half hours are removed \
                  before their time; allow more",
@@ -353,7 +353,7 @@ impl Worker {
         if let Some(open) = self.open.take() {
             self.earlier = Earlier {
                 heartbeats: open.state.heartbeats.clone(),
-                writes: open.state.tables.writes(),
+                writes: open.state.tables.writes,
             };
             // Dropping a transaction that is half done may panic once more.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(open)));

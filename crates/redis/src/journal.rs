@@ -133,9 +133,8 @@ impl Journal for RedisStore {
             let reply = items(&reply);
             let word = |at: usize| reply.get(at).and_then(text);
             match word(0) {
-                Some("HELD") => Ok(Acquired::HeldByOther),
+                Some("HELD" | "NONE") => Ok(Acquired::HeldByOther),
                 Some("NEWER") => Ok(Acquired::Newer),
-                Some("NONE") => Ok(Acquired::Nothing),
                 Some("MINE") => {
                     if let Some(reason) = reply.get(6).and_then(bytes) {
                         self.replaced_keys.add(&self.keys.fold_lease(), reason);

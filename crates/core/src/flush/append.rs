@@ -84,23 +84,17 @@ impl Flusher {
         sending.sizer.adapt(self.clock().since(start), cost);
         self.answered(sending, start, &appended);
         match appended {
-            Appended::Done(receipt) => {
-                self.acknowledged(sending, receipt, sent);
-                Ok(true)
-            }
-            Appended::Duplicate(receipt) if sent_before => {
-                self.acknowledged(sending, receipt, sent);
-                Ok(true)
-            }
             // The store cannot have a call that was never sent: another instance has set this fence.
-            Appended::Duplicate(_) => {
+            Appended::Duplicate(_) if !sent_before => {
                 tracing::warn!(
                     "the store has a call of this instance that was never sent: going on under a new name"
                 );
-                let drain = &self.recorder.drain;
-                drain.counters(|counters| counters.store_resets += 1);
                 self.restart_instance(sending, true);
                 Ok(false)
+            }
+            Appended::Done(receipt) | Appended::Duplicate(receipt) => {
+                self.acknowledged(sending, receipt, sent);
+                Ok(true)
             }
             Appended::Gap { fence } => self.replay_next(sending, fence).await,
             Appended::Reset => {
@@ -121,8 +115,6 @@ impl Flusher {
         tracing::warn!(
             "the store's fence of this instance holds something else: going on under a new name"
         );
-        let drain = &self.recorder.drain;
-        drain.counters(|counters| counters.store_resets += 1);
         self.restart_instance(sending, store_lacks_it);
     }
 

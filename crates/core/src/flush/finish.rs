@@ -1,32 +1,26 @@
 //! The last flush: a shutdown appends the remaining calls. Calls that it cannot append in time count as lost.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{ShutdownError, StoreError, StoreErrorKind};
 use crate::task::{boxed, lock};
 use tower_pulse_model::amounts::Amounts;
-
-/// The samples that a shutdown has lost: it could not flush them, or has noticed that the store lost them.
-pub struct Unflushed {
-    pub lost: Amounts,
-    pub error: StoreError,
-}
 
 impl Flusher {
     /// Flushes everything that is pending, with retries until `within` has passed. `within` is real time, even if the
     /// `Pulse` has a manual clock. Samples that are recorded later are dropped. The error says how much is lost.
-    pub async fn finish(&self, within: Duration) -> Result<(), Unflushed> {
+    pub async fn finish(&self, within: Duration) -> Result<(), ShutdownError> {
         let lost_before = self.lost_for_good();
         self.recorder.drain();
         self.recorder.recording.close();
         self.finishing.store(true, Ordering::SeqCst);
         // A second shutdown waits for the first one, but for a limited time: the first may not be polled any more.
         let _guard = tokio::time::timeout(2 * within, self.finish.lock()).await;
-        let last_error = std::sync::Mutex::new(None);
+        let mut last_error = None;
         // Whether the store has data that it could not make durable.
-        let was_volatile = AtomicBool::new(false);
+        let mut was_volatile = false;
         let trying = async {
             let mut sending = self.sending.lock().await;
             let mut backoff = *BACKOFF.start();
@@ -34,20 +28,16 @@ impl Flusher {
                 sending.sizer.use_max_size();
                 let mut flushed = boxed(self.flush_with(&mut sending)).await;
                 // If this flush found missing requests, another flush reports them.
-                if flushed.is_ok() && self.recorder.drain.drain_stats().pending > 0 {
+                if flushed.is_ok() && self.recorder.drain.pending_series() > 0 {
                     flushed = boxed(self.flush_with(&mut sending)).await;
                 }
-                let durable = match flushed {
-                    Ok(()) => {
-                        let durable = self.store.sync().await;
-                        // After a failed sync, the next flush appends data again that the store has lost.
-                        was_volatile.store(durable.is_err(), Ordering::SeqCst);
-                        durable
-                    }
-                    Err(error) => Err(error),
-                };
-                let Err(error) = durable else { break };
-                *lock(&last_error) = Some(error);
+                if flushed.is_ok() {
+                    flushed = self.store.sync().await;
+                    // After a failed sync, the next flush appends data again that the store has lost.
+                    was_volatile = flushed.is_err();
+                }
+                let Err(error) = flushed else { break };
+                last_error = Some(error);
                 tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
                 backoff = (backoff * 2).min(*BACKOFF.end());
             }
@@ -63,7 +53,7 @@ impl Flusher {
             // The loss was logged when it was found.
             let message = "the store had lost calls that cannot be sent again; the log says why";
             let error = StoreError::new(StoreErrorKind::Unexpected, message);
-            return Err(Unflushed { lost, error });
+            return Err(ShutdownError { lost, error });
         }
         let mut left = self.recorder.drain.take();
         // Data that the store has but could not make durable. A later flush may send it again.
@@ -91,10 +81,10 @@ impl Flusher {
                 left.amounts() + held
             }
         };
-        let error = lock(&last_error).take().unwrap_or_else(|| {
+        let error = last_error.unwrap_or_else(|| {
             StoreError::new(StoreErrorKind::TimedOut, "the store did not answer in time")
         });
-        if lost.is_zero() && !was_volatile.load(Ordering::SeqCst) {
+        if lost.is_zero() && !was_volatile {
             return Ok(());
         }
         tracing::error!(
@@ -105,7 +95,7 @@ impl Flusher {
             "{lost} are lost, as they could not be flushed before the shutdown; raise `shutdown_timeout` if the store \
              is slow rather than away"
         );
-        Err(Unflushed { lost, error })
+        Err(ShutdownError { lost, error })
     }
 
     /// The amounts that are lost for good. Amounts that an earlier shutdown gave up are not included, because they may

@@ -18,30 +18,27 @@ const MARK_AGAIN: Duration = Duration::from_secs(60);
 impl Flusher {
     /// Sends a heartbeat, and updates the state of the fleet.
     pub async fn beat(&self) -> Result<()> {
-        let mut marked = Ok(());
-        let mut unmarked = None;
-        if !self.is_version_marked.load(Ordering::Relaxed) {
+        let version = self.recorder.limits.app_version.clone();
+        if let Some(version) = &version
+            && !self.is_version_marked.load(Ordering::Relaxed)
+        {
             // This heartbeat has no version, so that the answer has only the versions of others. The version is
             // announced only after its mark is stored, because an announced version gets no mark from other instances.
             let others = self.send_heartbeat(None).await?;
-            match self.mark_version(&others).await {
-                Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
-                other => {
-                    marked = other.map(drop);
-                    unmarked = Some(others);
-                }
+            let marked = self.mark_version(version, &others).await;
+            if !matches!(marked, Ok(true)) {
+                self.recorder.drain.set_fleet(others);
+                return marked.map(drop);
             }
+            self.is_version_marked.store(true, Ordering::Relaxed);
         }
-        let version = self.recorder.limits.app_version.clone();
-        let fleet = match unmarked {
-            Some(fleet) => fleet,
-            None => self.send_heartbeat(version).await?,
-        };
+        let fleet = self.send_heartbeat(version).await?;
         self.recorder.drain.set_fleet(fleet);
-        marked
+        Ok(())
     }
 
     async fn send_heartbeat(&self, version: Option<Arc<str>>) -> Result<Fleet> {
+        let drain = &self.recorder.drain;
         let heartbeat = Heartbeat {
             instance: self.instance(),
             name: self.name.as_deref().map(Arc::from),
@@ -49,7 +46,7 @@ impl Flusher {
             every: self.heartbeat_period().as_secs(),
             in_flight: self.recorder.recording.in_flight(),
             paths: self.recorder.paths_in_flight(self.clock().now_seconds()),
-            dropped: self.recorder.drain.drain_stats().dropped.requests,
+            dropped: drain.counters(|counters| counters.dropped.requests),
             version,
             skew: self.skew.seconds(),
             cleaning: lock(&self.cleaning).last_error.clone(),
@@ -87,10 +84,7 @@ impl Flusher {
     /// Makes a mark, unless a living instance has the same version, or the mark would repeat the last one. So a restart
     /// in the middle of a deploy makes no mark, and neither does the second instance of a new version. Returns whether
     /// the mark can be read or is not needed.
-    async fn mark_version(&self, others: &Fleet) -> Result<bool> {
-        let Some(version) = &self.recorder.limits.app_version else {
-            return Ok(true);
-        };
+    async fn mark_version(&self, version: &Arc<str>, others: &Fleet) -> Result<bool> {
         if others.versions.contains(version) {
             return Ok(true);
         }
@@ -100,12 +94,8 @@ impl Flusher {
             let new = || (Mark::of_version(now, version), None);
             mark.get_or_insert_with(new).0.clone()
         };
-        if boxed(marks::read(self.store.journal()))
-            .await?
-            .marks
-            .settles(&mark)
-        {
-            *lock(&self.version_mark) = None;
+        let stored = boxed(marks::read(self.store.journal())).await?;
+        if stored.marks.settles(&mark) {
             return Ok(true);
         }
         let mut waiting = lock(&self.version_mark);

@@ -53,10 +53,10 @@ const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Flusher {
     recorder: Arc<Recorder>,
     store: Arc<dyn Store>,
-    /// The time between flushes, in milliseconds.
-    interval: AtomicU64,
-    /// The time between the last two flushes in milliseconds, if the last one was early; 0 otherwise.
-    early_after: AtomicU64,
+    /// The time between flushes.
+    interval: Mutex<Duration>,
+    /// The time between the last two flushes, if the last one was early.
+    early_after: Mutex<Option<Duration>>,
     /// Whether the interval grows with the fleet, because the user has not set it.
     is_interval_free: bool,
     /// The offset of this instance within the time over which a fleet spreads its flushes, 0 to 1.
@@ -80,7 +80,7 @@ pub struct Flusher {
     /// Notified when an entry of this instance waits and no instance seems to fold.
     leaderless: Arc<Notify>,
     replays: AtomicU64,
-    /// Whether the version of the application has a mark, or needs none.
+    /// Whether the version of the application, if it has one, has a mark or needs none.
     is_version_marked: AtomicBool,
     /// The mark of the version until it can be read, with the time at which it was last added to the pending batch.
     version_mark: Mutex<Option<(Mark, Option<Tick>)>>,
@@ -244,7 +244,6 @@ impl Flusher {
         let costs = store.locality().call_costs.clone();
         let instance = new_instance();
         let name = options.name.clone();
-        let is_version_marked = recorder.limits.app_version.is_none();
         recorder
             .drain
             .set_instance(name.as_deref().unwrap_or(&instance));
@@ -270,8 +269,8 @@ impl Flusher {
         Self {
             recorder,
             store,
-            interval: AtomicU64::new(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)),
-            early_after: AtomicU64::new(0),
+            interval: Mutex::new(interval),
+            early_after: Mutex::default(),
             is_interval_free: options.interval.is_none(),
             phase: fastrand::f64(),
             state: Mutex::new(FlushState::from(&sending)),
@@ -284,7 +283,7 @@ impl Flusher {
             finish: tokio::sync::Mutex::default(),
             leaderless,
             replays: AtomicU64::new(0),
-            is_version_marked: AtomicBool::new(is_version_marked),
+            is_version_marked: AtomicBool::new(false),
             version_mark: Mutex::default(),
             name,
             skew: Skew::default(),
@@ -314,7 +313,7 @@ impl Flusher {
 
     /// The time between flushes.
     pub fn interval(&self) -> Duration {
-        Duration::from_millis(self.interval.load(Ordering::Relaxed))
+        *lock(&self.interval)
     }
 
     fn clock(&self) -> &Clock {
@@ -330,7 +329,7 @@ impl Flusher {
         if self.finishing.load(Ordering::SeqCst) {
             self.recorder.drain();
             let is_taken = sending.in_doubt.is_some() || !sending.unsequenced.is_empty();
-            if !is_taken && self.recorder.drain.drain_stats().pending == 0 {
+            if !is_taken && self.recorder.drain.pending_series() == 0 {
                 return Ok(self.newest(&sending));
             }
             // A shutdown that was dropped, or gave up, leaves the data that it had taken. No other task would send that
@@ -412,17 +411,15 @@ impl Flusher {
     /// The state of flushing.
     pub fn status(&self) -> FlushStatus {
         let state = lock(&self.state).clone();
+        let (interval, early_after) = (self.interval(), *lock(&self.early_after));
         let age = |at: Option<Tick>| at.map(|at| self.clock().since(at));
         FlushStatus {
             contact_age: age(*lock(&self.contacted_at)),
             flushed_age: age(state.flushed_at),
             in_doubt_age: age(state.in_doubt_since),
             series: state.series,
-            interval: self.interval(),
-            last_interval: match self.early_after.load(Ordering::Relaxed) {
-                0 => self.interval(),
-                millis => self.interval().min(Duration::from_millis(millis)),
-            },
+            interval,
+            last_interval: early_after.map_or(interval, |after| interval.min(after)),
             fleet: lock(&self.fleet).clone(),
             failed: state.failed,
             heartbeat_error: lock(&self.heartbeat_error).clone(),
@@ -463,9 +460,7 @@ impl Flusher {
     fn set_status(&self, status: StoreStatus) {
         if self.is_interval_free {
             let seconds = status.instances.div_ceil(INSTANCES_PER_SECOND).max(1);
-            let interval = Duration::from_secs(seconds).min(MAX_FLEET_INTERVAL);
-            let millis = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-            self.interval.store(millis, Ordering::Relaxed);
+            *lock(&self.interval) = Duration::from_secs(seconds).min(MAX_FLEET_INTERVAL);
         }
         *lock(&self.fleet) = status;
     }

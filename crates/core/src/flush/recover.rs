@@ -108,26 +108,19 @@ impl Flusher {
     pub(super) async fn follow_reset(&self, sending: &mut Sending) -> Result<()> {
         let generation = self.store.hello().await?;
         let is_new = generation.is_fresh && !sending.generations.contains(&generation.id);
-        let answered = sending
-            .generation
-            .as_ref()
-            .and_then(|former| former.answered_at_age);
+        let former = sending.generation.as_ref();
+        let answered = former.and_then(|former| former.answered_at_age);
         // A generation that has never answered counts as young.
         let was_young = answered.is_none_or(|age| age < YOUNG);
+        let id = generation.id.clone();
         self.enter(sending, generation);
-        let generation = sending
-            .generation
-            .as_ref()
-            .map(|current| current.id.clone());
-        self.recorder
-            .drain
-            .counters(|counters| counters.store_resets += 1);
         if is_new && was_young {
+            self.count_reset();
             tracing::warn!(
                 "the store came back empty within a minute after it began, as after a failover: the calls that \
                  it had acknowledged are sent again"
             );
-            if let (Some(call), Some(id)) = (&mut sending.in_doubt, generation) {
+            if let Some(call) = &mut sending.in_doubt {
                 call.generation = id;
             }
             return Ok(());
@@ -141,9 +134,15 @@ impl Flusher {
         Ok(())
     }
 
+    fn count_reset(&self) {
+        let drain = &self.recorder.drain;
+        drain.counters(|counters| counters.store_resets += 1);
+    }
+
     /// Continues under a new id. Calls that were acknowledged under the old id are never replayed. The call in doubt is
     /// sent again only if the store cannot have it.
     pub(super) fn restart_instance(&self, sending: &mut Sending, store_lacks_it: bool) {
+        self.count_reset();
         let instance = new_instance();
         sending.replay.clear();
         sending.newest = None;
@@ -161,8 +160,8 @@ impl Flusher {
                 let (second, requests) = call.batch.served();
                 // The store covers no time before its generation began.
                 let created = sending.generation.as_ref().map_or(0, |current| {
-                    let age = i64::try_from(current.age.as_secs()).unwrap_or(0);
-                    self.clock().now_seconds().saturating_sub(age)
+                    let now = self.clock().now_seconds();
+                    now.saturating_sub_unsigned(current.age.as_secs())
                 });
                 self.count_lost(
                     call.batch.amounts(),

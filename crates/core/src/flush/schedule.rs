@@ -1,7 +1,6 @@
 //! The times of flushes and heartbeats.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
@@ -48,9 +47,7 @@ impl Flusher {
                 continue;
             }
             let since = clock.since(std::mem::replace(&mut last_flush, clock.tick()));
-            let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-            let early_after = if is_early { millis.max(1) } else { 0 };
-            self.early_after.store(early_after, Ordering::Relaxed);
+            *lock(&self.early_after) = is_early.then_some(since);
             let result = self.flush().await;
             let is_denied = admission.denies(&result);
             (wait, backoff) = match result {
@@ -92,27 +89,22 @@ impl Flusher {
     /// Sends heartbeats to the store. Their answers also show whether the store is alive when there is nothing to
     /// flush.
     pub async fn heartbeat_at_intervals(self: Arc<Self>, mut admission: Admission) {
+        let drain = &self.recorder.drain;
         loop {
             let result = self.beat().await;
             let is_denied = admission.denies(&result);
-            let text = result.as_ref().err().map(ToString::to_string);
-            *lock(&self.heartbeat_error) = result.err();
-            match text {
+            match &result {
                 // A heartbeat that succeeds must not hide that flushes fail.
-                None => {
-                    if lock(&self.state).failed.is_none() {
-                        self.contacted();
-                        self.recorder
-                            .drain
-                            .counters(|counters| counters.last_error = None);
-                    }
+                Ok(()) if lock(&self.state).failed.is_some() => {}
+                Ok(()) => {
+                    self.contacted();
+                    drain.counters(|counters| counters.last_error = None);
                 }
-                Some(text) => {
-                    self.recorder
-                        .drain
-                        .counters(|counters| counters.last_error.get_or_insert(text).len());
-                }
+                Err(error) => drain.counters(|counters| {
+                    (counters.last_error).get_or_insert_with(|| error.to_string());
+                }),
             }
+            *lock(&self.heartbeat_error) = result.err();
             match is_denied {
                 true => admission.wait(|| self.clock().sleep(DENIED_WAIT)).await,
                 false => self.clock().sleep(self.heartbeat_period()).await,

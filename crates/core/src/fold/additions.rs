@@ -5,17 +5,13 @@ use std::sync::Arc;
 
 use super::leased_store::LeasedStore;
 use super::plan::{NAMES_AT_ONCE, Plans};
-use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
+use crate::store::additions::{Additions, CounterAdditions, CounterSlice, StatisticsAdditions};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::RequestCounts;
 use tower_pulse_model::context::{ALL, ContextId, Kind, Metric};
 use tower_pulse_model::context_delta::ContextDelta;
 use tower_pulse_model::round::{AcceptedDelta, Group, Round, partition};
-use tower_pulse_model::slice::Precision;
-use tower_pulse_model::sorted;
-
-/// Additions to counters by precision and slice.
-type BySlice = Vec<((Precision, i64), Vec<(Arc<str>, i128)>)>;
+use tower_pulse_model::sorted::Map;
 
 /// Adds the cost of the additions of a round to the plans of their partitions.
 pub(super) async fn plan(leased: &LeasedStore<'_>, round: &Round, plans: &mut Plans) {
@@ -51,34 +47,33 @@ pub(super) fn additions(
     has_context_counters: bool,
 ) -> Additions {
     let mut additions = Additions::default();
-    let mut counters = BySlice::new();
     for group in &round.groups {
         for (context, AcceptedDelta { delta, skewed }) in group.contexts_of(partitions) {
             if has_context_counters || context.kind == Kind::All {
-                count_requests(&mut counters, group, context, delta);
+                count_requests(&mut additions.counters, group, context, delta);
             }
             additions.skewed += match context.kind {
                 Kind::All => 0,
                 _ => *skewed,
             };
-            additions.statistics.push(statistics(context, delta));
+            let hours = delta.hours.iter();
+            let hours = hours.map(|(hour, times)| (hour, AccessTimeStats::from(times)));
+            additions.statistics.push(StatisticsAdditions {
+                context: context.clone(),
+                last_seen: delta.last_seen,
+                hours: hours.collect(),
+            });
         }
+        let counters = &mut additions.counters;
         for (name, series) in group.counters_of(partitions) {
             for (precision, slices) in group.precisions.counters.iter().zip(series) {
                 for (slice, n) in slices.iter() {
-                    let into = sorted::entry(&mut counters, (*precision, slice), Vec::new);
+                    let into = counters.or_insert_with((*precision, slice), Vec::new);
                     into.push((Arc::clone(name), i128::from(*n)));
                 }
             }
         }
     }
-    let counters = counters.into_iter();
-    let counters = counters.map(|((precision, slice), added)| CounterAdditions {
-        precision,
-        slice,
-        added,
-    });
-    additions.counters = counters.collect();
     if partitions.contains(&partition(ALL)) {
         additions.late = round.late;
     }
@@ -87,7 +82,7 @@ pub(super) fn additions(
 
 /// Adds the hits, errors and microseconds of a context to its counters.
 fn count_requests(
-    counters: &mut BySlice,
+    counters: &mut Map<CounterSlice, CounterAdditions>,
     group: &Group,
     context: &ContextId,
     delta: &ContextDelta,
@@ -95,7 +90,7 @@ fn count_requests(
     let names = Metric::ALL.map(|metric| (metric, Arc::from(metric.counter(&context.name))));
     for (precision, slices) in group.precisions.counters.iter().zip(&delta.counters) {
         for (slice, counts) in slices.iter() {
-            let into = sorted::entry(counters, (*precision, slice), Vec::new);
+            let into = counters.or_insert_with((*precision, slice), Vec::new);
             for (metric, name) in &names {
                 let n = of_metric(*metric, counts);
                 // An addition of 0 errors or microseconds must not create a slice.
@@ -112,16 +107,5 @@ fn of_metric(metric: Metric, counts: &RequestCounts) -> u64 {
         Metric::Hits => counts.hits,
         Metric::Errors => counts.errors,
         Metric::Micros => counts.micros,
-    }
-}
-
-fn statistics(context: &ContextId, delta: &ContextDelta) -> StatisticsAdditions {
-    let hours = delta.hours.iter();
-    StatisticsAdditions {
-        context: context.clone(),
-        last_seen: delta.last_seen,
-        hours: hours
-            .map(|(hour, times)| (hour, AccessTimeStats::from(times)))
-            .collect(),
     }
 }

@@ -88,8 +88,9 @@ impl LeasedStore<'_> {
         write: Option<&ConditionalWrite>,
     ) -> Leased<Outcome> {
         let outcome = self.next_round(features, own_now).await?;
+        let is_newer = matches!(outcome, Outcome::Newer(_));
         match write {
-            Some(write) if !outcome.is_newer() && self.lease.progress.round_end.is_none() => {
+            Some(write) if !is_newer && self.lease.progress.round_end.is_none() => {
                 self.write_if(write).await.map(Outcome::Written)
             }
             _ => Ok(outcome),

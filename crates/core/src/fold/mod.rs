@@ -212,9 +212,7 @@ impl Folder {
                     match journal.acquire(&self.instance, &random_name()).await? {
                         Acquired::Mine(progress) => self.begin(progress),
                         Acquired::Newer => return Ok(ended.by(Leader::NewerVersion)),
-                        Acquired::HeldByOther | Acquired::Nothing => {
-                            return Ok(ended.by(Leader::Other));
-                        }
+                        Acquired::HeldByOther => return Ok(ended.by(Leader::Other)),
                     }
                 }
             };

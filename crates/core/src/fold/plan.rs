@@ -1,8 +1,5 @@
-//! The plan of a round: its steps, and how it ends.
+//! The plan of a round: its steps, and the outcome.
 
-use std::time::Instant;
-
-use crate::store::Position;
 use crate::store::conditional_write::Written;
 use crate::store::journal::Entry;
 use crate::store::table::FieldWrites;
@@ -24,12 +21,6 @@ pub(super) enum Outcome {
     /// All rounds were folded, so the conditional write was tried. The write is done, unless another instance had
     /// written before.
     Written(Written),
-}
-
-impl Outcome {
-    pub(super) fn is_newer(&self) -> bool {
-        matches!(self, Self::Newer(_))
-    }
 }
 
 /// The changes of a round in a partition.
@@ -80,13 +71,4 @@ impl Plans {
 pub(super) struct PlannedStep {
     pub(super) partitions: Vec<usize>,
     pub(super) plan: Plan,
-}
-
-/// The end of a round.
-pub(super) struct RoundEnd {
-    pub(super) position: Position,
-    /// The bytes of the round's entries that were gone before they were folded.
-    pub(super) hole_bytes: u64,
-    /// When this instance began to fold the round.
-    pub(super) start: Instant,
 }

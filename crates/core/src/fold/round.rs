@@ -6,7 +6,7 @@ use super::additions;
 use super::features::Features;
 use super::gather::Read;
 use super::leased_store::{Interrupted, Leased, LeasedStore};
-use super::plan::{Outcome, Plans, RoundEnd};
+use super::plan::{Outcome, Plans};
 use crate::error::StoreError;
 use crate::random::random_name;
 use crate::store::Position;
@@ -68,12 +68,8 @@ impl LeasedStore<'_> {
         additions::plan(self, &round, &mut plans).await;
         features.plan(self, &round, &mut plans).await?;
         self.lease.folded.extend(gathered.entries);
-        let end = RoundEnd {
-            position: round_end,
-            hole_bytes,
-            start,
-        };
-        self.write_round(features, &round, plans, end).await?;
+        self.write_round(features, &round, plans, round_end, hole_bytes, start)
+            .await?;
         features.after_round(self).await?;
         Ok(match is_caught_up {
             true => Outcome::CaughtUp,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::additions::additions;
 use super::features::Features;
 use super::leased_store::{Interrupted, Leased, LeasedStore};
-use super::plan::{Plans, RoundEnd};
+use super::plan::Plans;
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::journal::{FoldStep, Step};
@@ -21,13 +21,16 @@ const MAX_TRIES: usize = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 impl LeasedStore<'_> {
-    /// Writes a round in steps.
+    /// Writes a round in steps. This instance began to fold it at `start`. `hole_bytes` of its entries were gone before
+    /// they were folded.
     pub(super) async fn write_round(
         &mut self,
         features: &mut Features,
         round: &Round,
         plans: Plans,
-        end: RoundEnd,
+        round_end: Position,
+        hole_bytes: u64,
+        start: Instant,
     ) -> Leased<()> {
         let steps = plans.into_steps(self.lease.sizer.cost);
         let last = steps.len() - 1;
@@ -46,12 +49,12 @@ impl LeasedStore<'_> {
             let fields = writes_by_table(planned.plan.fields.into_iter().chain(writes));
             let has_counters = self.store.has_context_counters();
             let step = FoldStep {
-                round_end: Some(end.position),
+                round_end: Some(round_end),
                 done: (!is_last).then_some(done),
                 newest_at: round.newest_at,
                 additions: Arc::new(additions(round, partitions, has_counters)),
-                hole_bytes: end.hole_bytes,
-                took_millis: millis_since(end.start),
+                hole_bytes,
+                took_millis: millis_since(start),
                 ..self.step(fields.into(), trimmed.last().copied())
             };
             let sent = Instant::now();
@@ -64,12 +67,12 @@ impl LeasedStore<'_> {
             lease.folded.drain(..trimmed.len());
             lease.progress.version = step.next;
             lease.progress.done = done;
-            lease.progress.round_end = Some(end.position);
+            lease.progress.round_end = Some(round_end);
         }
         let lease = &mut *self.lease;
-        lease.progress.finish(end.position);
+        lease.progress.finish(round_end);
         lease.newest_at = round.newest_at;
-        lease.took_millis = millis_since(end.start);
+        lease.took_millis = millis_since(start);
         while self.lease.folded.len() > TRIMMED_AT_ONCE {
             self.trim().await?;
         }

@@ -25,7 +25,7 @@ impl Stages {
             // Samples that came after the shutdown are counted as dropped.
             self.recorder.drain();
         }
-        let drain = self.recorder.drain.drain_stats();
+        let drain = &self.recorder.drain;
         let age = flush.contact_age;
         let unsent = self.flusher.unsent();
         let pending_age_seconds = unsent.map(|unsent| {
@@ -33,7 +33,7 @@ impl Stages {
             (nanos as f64 / 1e9).max(0.0)
         });
         let interval = flush.interval.max(Duration::from_secs(1));
-        let counters = self.recorder.drain.counters(|counters| counters.clone());
+        let counters = drain.counters(|counters| counters.clone());
         let judge = self.judge.status();
         let changes = ChangeHealth::new(
             judge.until,
@@ -47,18 +47,18 @@ impl Stages {
             conditions: conditions(&warnings),
             warnings: texts(warnings),
             instance: flush.instance,
-            completeness: completeness(recorded, counters.lost + drain.dropped),
+            completeness: completeness(recorded, counters.lost + counters.dropped),
             wrong_credentials: self.options.notices.wrong_credentials(),
             recording: RecordingHealth {
                 recorded: recorded.requests,
                 recorded_additions: recorded.additions,
                 in_flight: self.recorder.recording.in_flight(),
-                dropped: drain.dropped.requests,
-                dropped_additions: drain.dropped.additions,
-                overflowed: drain.overflowed,
-                pending_series: drain.pending + flush.series,
-                drain_lag_seconds: drain.lag,
-                max_drain_lag_seconds: drain.max_lag,
+                dropped: counters.dropped.requests,
+                dropped_additions: counters.dropped.additions,
+                overflowed: counters.overflowed,
+                pending_series: drain.pending_series() + flush.series,
+                drain_lag_seconds: counters.lag as f64 / 1e9,
+                max_drain_lag_seconds: counters.max_lag as f64 / 1e9,
                 queue: (self.recorder.queue.as_ref())
                     .map(|_| self.recorder.recording.queue_stats()),
             },
@@ -257,7 +257,7 @@ impl Stages {
     fn recording_warnings(&self, counts: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
-        let overflowed = self.recorder.drain.drain_stats().overflowed;
+        let overflowed = counts.overflowed;
         let (contexts, counters) = self.recorder.recording.overflows();
         if contexts && overflowed > 0 {
             warnings.push(Condition::Overflow.warning(format!(

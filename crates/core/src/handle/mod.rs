@@ -10,10 +10,9 @@ mod query;
 #[cfg(feature = "rankings")]
 mod ranking;
 mod shared_flush;
-mod shutdown_error;
 mod tasks;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -22,16 +21,16 @@ pub use self::options::HandleOptions;
 #[cfg(feature = "rankings")]
 pub use self::ranking::{Ranking, RankingBuilder, RankingError};
 use self::shared_flush::SharedFlush;
-pub use self::shutdown_error::ShutdownError;
 use crate::changes::Judge;
 use crate::clock::Clock;
+pub use crate::error::ShutdownError;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::flush::{Flushed, Flusher};
 use crate::fold::Folder;
 use crate::health::Health;
 use crate::recorder::Recorder;
 use crate::store::{Store, StoreFuture, refusals};
-use crate::task::{BoxFuture, Stop, Stopped};
+use crate::task::{BoxFuture, Stop, Stopped, lock};
 use tower_pulse_model::snapshot::Problem;
 
 /// How long a flush waits until the data that it has appended can be read.
@@ -80,8 +79,7 @@ impl std::fmt::Debug for Handle {
 impl Handle {
     /// Joins these tasks at the shutdown.
     pub fn join_later(&self, tasks: impl Iterator<Item = JoinHandle<()>>) {
-        let mut joined = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        joined.extend(tasks);
+        lock(&self.0.tasks).extend(tasks);
     }
 
     /// The recorder of samples.
@@ -169,29 +167,23 @@ impl Handle {
         Box::pin(async {
             let stages = &self.0.stages;
             self.0.stop.stop();
-            let tasks = {
-                let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-                std::mem::take(&mut *tasks)
-            };
+            let tasks = std::mem::take(&mut *lock(&self.0.tasks));
             for task in tasks {
                 // A task that was aborted with its runtime has nothing left to do.
                 let _ = task.await;
             }
-            let start = std::time::Instant::now();
-            let result = stages.flusher.finish(stages.options.shutdown_timeout).await;
+            let (start, timeout) = (std::time::Instant::now(), stages.options.shutdown_timeout);
+            let result = stages.flusher.finish(timeout).await;
             // The flushed data is safe in the journal, and another instance could fold it. Folding now makes the data
             // readable sooner.
-            let left = stages
-                .options
-                .shutdown_timeout
-                .saturating_sub(start.elapsed());
+            let left = timeout.saturating_sub(start.elapsed());
             let fold = async {
                 let _ = stages.folder.fold().await;
                 let _ = stages.store.sync().await;
             };
             let _ = tokio::time::timeout(left, fold).await;
             let _ = tokio::time::timeout(RELEASE_TIMEOUT, stages.folder.release()).await;
-            result.map_err(|unflushed| ShutdownError::new(unflushed.lost, unflushed.error))
+            result
         })
     }
 }

@@ -80,17 +80,13 @@ impl RankingBuilder {
     /// rankings already. The error says what is allowed.
     pub fn build(self) -> Result<Ranking, BuildError> {
         check_name(&self.name)?;
-        let spec = self.spec()?;
+        let spec = checked_spec(self.interval, self.period, self.max_ids)?;
         let recorder = &self.handle.0.stages.recorder;
         let entry = recorder.ranking(&escape_hidden(&self.name), spec)?;
         Ok(Ranking {
             handle: self.handle,
             entry,
         })
-    }
-
-    fn spec(&self) -> Result<RankingSpec, BuildError> {
-        checked_spec(self.interval, self.period, self.max_ids)
     }
 }
 
@@ -115,8 +111,7 @@ fn checked_spec(
     let (slice, window) = (interval.as_secs(), period.as_secs());
     let is_allowed = match slice {
         _ if interval.subsec_nanos() > 0 => false,
-        0 => false,
-        1..HOUR => slice.is_multiple_of(MINUTE) && HOUR.is_multiple_of(slice),
+        0..HOUR => slice.is_multiple_of(MINUTE) && HOUR.is_multiple_of(slice),
         HOUR..DAY => {
             let hours = [1, 2, 3, 4, 6, 8, 12];
             slice.is_multiple_of(HOUR) && hours.contains(&(slice / HOUR))

@@ -12,13 +12,8 @@ use crate::error::StoreError;
 pub(super) struct SharedFlush {
     /// Number of flushes that have begun.
     begun: AtomicU64,
-    last: Mutex<Option<Ended>>,
-}
-
-/// A completed flush: its number and its result.
-struct Ended {
-    number: u64,
-    result: Result<(), StoreError>,
+    /// The number of the last flush that has ended, and its result.
+    last: Mutex<Option<(u64, Result<(), StoreError>)>>,
 }
 
 impl SharedFlush {
@@ -31,15 +26,14 @@ impl SharedFlush {
     ) -> Result<(), StoreError> {
         let before = self.begun.load(Ordering::SeqCst);
         let mut last = self.last.lock().await;
-        if let Some(ended) = last.as_ref().filter(|ended| ended.number > before) {
-            return ended.result.clone();
+        if let Some((number, result)) = &*last
+            && *number > before
+        {
+            return result.clone();
         }
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let result = flush.await;
-        *last = Some(Ended {
-            number,
-            result: result.clone(),
-        });
+        *last = Some((number, result.clone()));
         result
     }
 }

@@ -24,17 +24,14 @@ use tower_pulse_model::minute_report::REPORTED_MINUTES;
 /// The sleep of the task that measures the delay.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Monotonically increasing totals at the beginning of a minute.
-struct Totals {
-    cpu: Option<Duration>,
-    busy: Option<Duration>,
-}
-
 /// The minute that is being measured.
 struct Minute {
     start: i64,
     began: Tick,
-    before: Totals,
+    /// The CPU time at the beginning of the minute.
+    cpu: Option<Duration>,
+    /// The busy time of the workers at the beginning of the minute.
+    busy: Option<Duration>,
     delays: Delays,
 }
 
@@ -61,29 +58,29 @@ impl Minute {
         Self {
             start: REPORTED_MINUTES.slice(clock.now_seconds()),
             began: clock.tick(),
-            before: Totals::new(clock, process),
+            cpu: process.cpu,
+            busy: busy(clock),
             delays: Delays::default(),
         }
     }
 
     fn end(&mut self, clock: &Clock, process: &Process) -> MachineMinute {
         let elapsed = clock.since(self.began);
-        let now = Totals::new(clock, process);
         let metrics = Handle::try_current().ok().map(|handle| handle.metrics());
         let workers = metrics.as_ref().map_or(0, |metrics| metrics.num_workers());
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let delays = self.delays.take();
         MachineMinute {
             cpus: count(std::thread::available_parallelism().map_or(1, usize::from)),
-            cpu_millis: thousandths(self.before.cpu, now.cpu, elapsed),
+            cpu_millis: thousandths(self.cpu, process.cpu, elapsed),
             resident_bytes: process.resident_bytes,
             open_files: process.open_files,
             max_open_files: process.max_open_files,
             threads: process.threads,
             workers: count(workers),
             busy_millis: thousandths(
-                self.before.busy,
-                now.busy,
+                self.busy,
+                busy(clock),
                 elapsed.saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)),
             ),
             queued_tasks: (metrics.as_ref()).map_or(0, |all| count(all.global_queue_depth())),
@@ -92,15 +89,6 @@ impl Minute {
                 .map_or(0, |all| count(all.num_alive_tasks())),
             delay_micros: delays.map(|(median, _)| median),
             worst_delay_micros: delays.map(|(_, worst)| worst),
-        }
-    }
-}
-
-impl Totals {
-    fn new(clock: &Clock, process: &Process) -> Self {
-        Self {
-            cpu: process.cpu,
-            busy: busy(clock),
         }
     }
 }

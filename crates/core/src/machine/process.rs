@@ -51,7 +51,7 @@ impl Process {
 }
 
 /// The number after a name in `/proc/self/status`.
-#[cfg(any(test, all(feature = "process", unix)))]
+#[cfg(all(feature = "process", unix))]
 fn number_in(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
@@ -71,21 +71,10 @@ fn open_files() -> Option<u64> {
 }
 
 #[cfg(test)]
+#[cfg(all(feature = "process", target_os = "linux"))]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_number_is_found_by_its_name() {
-        let status =
-            "Name:\tVmRSS: 7\nVmHWM:\t  9 kB\nVmRSS:\t 10240 kB\nThreads:\t12\nOdd:\nLast:\tno\n";
-        assert_eq!(number_in(status, "VmRSS:"), Some(10_240));
-        assert_eq!(number_in(status, "Threads:"), Some(12));
-        for none in ["Odd:", "Last:", "Missing:"] {
-            assert_eq!(number_in(status, none), None, "{none}");
-        }
-    }
-
-    #[cfg(all(feature = "process", target_os = "linux"))]
     #[tokio::test]
     async fn linux_provides_all_measurements() {
         let clock = Clock::system();

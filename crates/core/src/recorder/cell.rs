@@ -95,7 +95,7 @@ pub(super) struct Cell {
 
 /// The copy of a cell that a drain makes, so that it can evaluate the cell after the shard is released.
 pub(super) struct Scratch {
-    pub(super) times: DurationSums,
+    times: DurationSums,
     outcomes: OutcomeCounts,
     measures: Measures,
     /// Outside the range of `times`, this array and those below hold leftovers of earlier copies.
@@ -182,12 +182,6 @@ impl Cell {
             _ => return,
         };
         part.get_or_init(|| Box::new(Buckets::new())).add(nanos);
-    }
-
-    /// The number of samples. Any thread may call this.
-    pub(super) fn samples(&self) -> u64 {
-        let outcomes = self.outcomes.iter();
-        outcomes.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Moves everything to `scratch`. Only the thread that took the shard may call this.

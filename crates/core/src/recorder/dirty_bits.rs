@@ -23,7 +23,7 @@ pub(super) struct DirtyBits(Box<[AtomicU64]>);
 #[derive(Clone, Debug)]
 pub(super) struct DirtyBit {
     dirty_bits: Arc<DirtyBits>,
-    place: usize,
+    pub(super) place: usize,
 }
 
 impl DirtyBits {

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::cell::Scratch;
 use super::counter::CounterEntry;
 use super::flush_counters::FlushCounters;
-use super::in_flight::LastSeen;
+use super::in_flight::Flow;
 use super::minute_reports::ReportCollector;
 use super::slow_drain::SlowRequestDrain;
 use super::totals::{TargetTotals, Totals};
@@ -55,14 +55,10 @@ pub(super) struct State {
     scratch: Box<Scratch>,
     all: Arc<str>,
     drained_at: i64,
-    lag: i64,
-    max_lag: i64,
-    dropped: Amounts,
-    overflowed: u64,
     slow: SlowRequestDrain,
     reports: ReportCollector,
-    /// The contexts in `entries.http`, as they were seen last.
-    pub(super) seen: Vec<LastSeen>,
+    /// The requests in flight of the contexts in `entries.http`.
+    pub(super) flows: Vec<Flow>,
 }
 
 /// Copies of the registries' entries, so that a drain holds no lock of a registry.
@@ -71,20 +67,6 @@ pub(super) struct Entries {
     pub(super) http: Vec<Arc<ContextHandle>>,
     timers: Vec<Arc<ContextHandle>>,
     counters: Vec<Arc<CounterEntry>>,
-}
-
-/// Counts of the drain itself, for health.
-pub struct DrainStats {
-    /// Series that wait for the next flush.
-    pub pending: usize,
-    /// Samples that were recorded after the shutdown.
-    pub dropped: Amounts,
-    /// Requests that are counted as `<overflow>`.
-    pub overflowed: u64,
-    /// Seconds by which the last drain was late.
-    pub lag: f64,
-    /// The maximum number of seconds by which a drain was late.
-    pub max_lag: f64,
 }
 
 impl Drain {
@@ -101,13 +83,9 @@ impl Drain {
                 scratch: Scratch::new(),
                 all: ALL.into(),
                 drained_at: now,
-                lag: 0,
-                max_lag: 0,
-                dropped: Amounts::default(),
-                overflowed: 0,
                 slow: SlowRequestDrain::new(now.div_euclid(SECOND)),
                 reports: ReportCollector::new(app_version),
-                seen: Vec::new(),
+                flows: Vec::new(),
             }),
             pressure: Notify::new(),
         }
@@ -116,19 +94,19 @@ impl Drain {
     /// Sets the name of this instance, which slow and failed requests and minute reports carry.
     pub fn set_instance(&self, instance: &str) {
         let mut state = lock(&self.state);
-        state.slow.set_instance(instance);
-        state.reports.set_instance(instance);
+        state.slow.instance = instance.into();
+        state.reports.instance = instance.into();
     }
 
     /// Sets the current fleet. Minutes are reported only if the application has a version or the fleet has other
     /// instances.
     pub fn set_fleet(&self, fleet: Fleet) {
-        lock(&self.state).reports.set_fleet(fleet);
+        lock(&self.state).reports.fleet = fleet;
     }
 
     /// Adds the measurements of the runtime and the process in the minute that begins at `minute`, in Unix seconds.
     pub fn add_machine(&self, minute: i64, machine: MachineMinute) {
-        lock(&self.state).reports.add_machine(minute, machine);
+        lock(&self.state).reports.machines.push((minute, machine));
     }
 
     /// Takes the pending batch. [`unsent_since`](Self::unsent_since) remembers it until
@@ -165,7 +143,7 @@ impl Drain {
         lock(&self.state).pending.amounts()
     }
 
-    /// Reads or changes the counts of flushing.
+    /// Reads or changes the counts of draining and flushing.
     pub fn counters<T>(&self, with: impl FnOnce(&mut FlushCounters) -> T) -> T {
         with(&mut lock(&self.state).flush)
     }
@@ -182,25 +160,15 @@ impl Drain {
     /// Whether a request in another context than `<unmatched>` was recorded.
     pub fn has_routes(&self) -> bool {
         let state = lock(&self.state);
-        let is_route = |context: &ContextId, totals: &Totals| {
+        let mut totals = state.totals.iter();
+        totals.any(|(context, totals)| {
             context.kind == Kind::Http && &*context.name != UNMATCHED && totals.count > 0
-        };
-        state
-            .totals
-            .iter()
-            .any(|(context, totals)| is_route(context, totals))
+        })
     }
 
-    /// The counts of the drain itself.
-    pub fn drain_stats(&self) -> DrainStats {
-        let state = lock(&self.state);
-        DrainStats {
-            pending: state.pending.len(),
-            dropped: state.dropped,
-            overflowed: state.overflowed,
-            lag: state.lag as f64 / 1e9,
-            max_lag: state.max_lag as f64 / 1e9,
-        }
+    /// Series that wait for the next flush.
+    pub fn pending_series(&self) -> usize {
+        lock(&self.state).pending.len()
     }
 }
 
@@ -248,12 +216,14 @@ impl Recorder {
         self.http.refresh(&mut state.entries.http);
         self.timers.refresh(&mut state.entries.timers);
         self.counters.refresh(&mut state.entries.counters);
+        let flows = state.entries.http.len();
+        state.flows.resize(flows, Flow::default());
 
         let now = self.recording.clock().now_nanos();
         let second = second_of(state.drained_at, now);
         if now.div_euclid(SECOND) > state.drained_at.div_euclid(SECOND) {
-            state.lag = now.rem_euclid(SECOND);
-            state.max_lag = state.max_lag.max(state.lag);
+            state.flush.lag = now.rem_euclid(SECOND);
+            state.flush.max_lag = state.flush.max_lag.max(state.flush.lag);
         }
         state.drained_at = now;
 
@@ -263,7 +233,7 @@ impl Recorder {
         let entries = std::mem::take(&mut state.entries);
         for entry in self.due(&entries, state.slow.concerns_all()) {
             if let Some(list) = &entry.slow {
-                let listed = state.slow.take(list, &entry.cells);
+                let listed = list.drain(&entry.cells, state.slow.drain);
                 if !listed.is_empty() && !self.recording.is_closed() {
                     let context = ContextId::new(entry.kind, entry.name.clone());
                     state
@@ -276,12 +246,19 @@ impl Recorder {
             // its request.
             let timers = entry.timers.drain();
             let aggregate = entry.cells.drain(&mut state.scratch);
-            if aggregate.is_none() && timers.is_none() {
+            let is_idle = aggregate.is_none() && timers.is_none();
+            let mut aggregate = aggregate.unwrap_or_default();
+            if entry.kind == Kind::Http && !entry.unmatched {
+                // After the samples: each request begins before it ends.
+                let begun = entry.cells.take_begun();
+                let flow = &mut state.flows[entry.cells.place()];
+                flow.add(begun, &aggregate.times, now.div_euclid(SECOND));
+            }
+            if is_idle {
                 continue;
             }
-            let mut aggregate = aggregate.unwrap_or_default();
             if self.recording.is_closed() {
-                state.dropped.requests += aggregate.times.count;
+                state.flush.dropped.requests += aggregate.times.count;
                 continue;
             }
             if entry.kind == Kind::Http {
@@ -300,7 +277,7 @@ impl Recorder {
                 return;
             }
             if self.recording.is_closed() {
-                state.dropped += Amounts::of_additions(n.unsigned_abs());
+                state.flush.dropped += Amounts::of_additions(n.unsigned_abs());
                 return;
             }
             state.flush.recorded += Amounts::of_additions(n.unsigned_abs());
@@ -309,7 +286,7 @@ impl Recorder {
         state.entries = entries;
         let ranked = self.rankings.drain(&mut state.pending, second);
         match self.recording.is_closed() {
-            true => state.dropped += Amounts::of_additions(ranked),
+            true => state.flush.dropped += Amounts::of_additions(ranked),
             false => state.flush.recorded += Amounts::of_additions(ranked),
         }
         if all.times.count > 0 {
@@ -359,12 +336,12 @@ impl Recorder {
         let mut guard = lock(&self.drain.state);
         let entries = &mut guard.entries.counters;
         self.counters.refresh(entries);
-        let overflow = self.counters.overflow();
+        let overflow = &self.counters.overflow;
         let mut totals = HashMap::new();
         for entry in entries {
             let total = entry.value.total();
             // The overflow entry always exists, so it is left out while its total is 0.
-            if total != 0 || !Arc::ptr_eq(entry, &overflow) {
+            if total != 0 || !Arc::ptr_eq(entry, overflow) {
                 let sum: &mut i64 = totals.entry(entry.name.clone()).or_default();
                 *sum = sum.saturating_add(total);
             }
@@ -443,7 +420,7 @@ impl State {
         let count = aggregate.times.count;
         self.flush.recorded.requests += count;
         if matches!(&*entry.name, OVERFLOW | TIMER_OVERFLOW) {
-            self.overflowed += count;
+            self.flush.overflowed += count;
         }
         let pending = &mut self.pending;
         pending.add(&entry.name, entry.kind, second, aggregate);

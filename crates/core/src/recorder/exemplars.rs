@@ -1,7 +1,6 @@
 //! Exemplars lead a reader from a bucket of a context's durations to a trace. The exemplar of a bucket is its newest
 //! slow or failed request with a trace id. Exemplars cost nothing if no trace ids are recorded.
 
-use super::slow::ListedRequest;
 use super::totals::{BOUNDS, PLACES};
 use tower_pulse_model::slow_request::EXEMPLARS;
 
@@ -56,21 +55,6 @@ impl Exemplars {
             replace(&mut self.error, exemplar);
         }
         replace(&mut self.buckets[place], exemplar);
-    }
-
-    /// Adds slow and failed requests. Those without a trace id are ignored.
-    pub(super) fn add_listed<'a>(&mut self, requests: impl Iterator<Item = &'a ListedRequest>) {
-        for request in requests {
-            let Some(trace_id) = &request.trace_id else {
-                continue;
-            };
-            let exemplar = Exemplar {
-                trace_id: trace_id.clone(),
-                nanos: request.nanos,
-                ended: request.ended_at,
-            };
-            self.add(&exemplar, request.ended.is_error);
-        }
     }
 }
 

@@ -17,11 +17,14 @@ use tower_pulse_model::slow_request::RequestParts;
 use tower_pulse_model::timer_sums::TimerSums;
 
 impl ContextHandle {
-    /// Records a sample that began at `start` and ends now.
+    /// Records a sample that began at `start` and ends now. Returns its nanoseconds.
     #[inline]
-    pub fn finish(&self, start: Tick, outcome: Outcome, error: bool) {
-        let sample = Sample(self.nanos_since(start), outcome, error);
+    pub fn finish(&self, start: Tick, outcome: Outcome) -> u64 {
+        let clock = self.recording.clock();
+        let nanos = clock.nanos_between(start, clock.tick());
+        let sample = Sample(nanos, outcome, outcome.is_error());
         self.cells.record(thread_number(), sample, []);
+        nanos
     }
 
     /// Counts a request that begins, on the thread of this number.
@@ -48,10 +51,10 @@ impl ContextHandle {
         let clock = self.recording.clock();
         let end = clock.tick();
         let nanos = clock.nanos_between(start, end);
-        if polls.is_first() {
-            self.record_ended(thread, nanos, ended, details, FirstPoll);
-        } else {
+        if polls.has_ended_one() {
             self.record_polled(thread, nanos, ended, polls, end, details);
+        } else {
+            self.record_ended(thread, nanos, ended, details, FirstPoll);
         }
         self.recording.in_flight.add(thread, -1);
     }
@@ -82,10 +85,9 @@ impl ContextHandle {
         details: &RequestDetails<'_>,
         measured: impl Measured,
     ) {
-        if self.cells.is_slow(thread, nanos) {
-            self.record_slow(thread, nanos, ended, details, measured);
-        } else if ended.is_error {
-            self.record_failed(thread, nanos, ended, details, measured);
+        let is_slow = self.cells.is_slow(thread, nanos);
+        if is_slow || ended.is_error {
+            self.record_listed(thread, nanos, ended, details, measured, is_slow);
         } else {
             let sample = Sample(nanos, ended.outcome, false);
             self.cells.record(thread, sample, measured);
@@ -93,8 +95,8 @@ impl ContextHandle {
     }
 
     /// Records a sample of a timer that was measured elsewhere.
-    pub fn record_measured(&self, duration: Duration, outcome: Outcome, error: bool) {
-        let sample = Sample(nanos_of(duration), outcome, error);
+    pub fn record_measured(&self, duration: Duration, outcome: Outcome) {
+        let sample = Sample(nanos_of(duration), outcome, outcome.is_error());
         self.cells.record(thread_number(), sample, []);
     }
 
@@ -108,67 +110,31 @@ impl ContextHandle {
         self.cells.touch();
     }
 
-    #[inline(always)]
-    fn nanos_since(&self, start: Tick) -> u64 {
-        let clock = self.recording.clock();
-        clock.nanos_between(start, clock.tick())
-    }
-
-    /// Records a slow request, and adds it to the list.
+    /// Records a request that is slow or has failed, and lists it. Without being slow, it is listed only if there is
+    /// room.
     #[cold]
     #[inline(never)]
-    fn record_slow(
+    fn record_listed(
         &self,
         thread: usize,
         nanos: u64,
         ended: Ended,
         details: &RequestDetails<'_>,
         measured: impl Measured,
+        is_slow: bool,
     ) {
         let sample = Sample(nanos, ended.outcome, ended.is_error);
         self.cells.record(thread, sample, measured);
-        if let Some(slow) = &self.slow {
-            slow.add(&self.cells, self.listed(nanos, ended, details, measured));
-            // A drain may have unset the dirty bit since the sample was recorded.
-            self.cells.touch();
-        }
-    }
-
-    /// Records a request that failed and is not slow, and adds it to the list if there is room.
-    #[cold]
-    #[inline(never)]
-    fn record_failed(
-        &self,
-        thread: usize,
-        nanos: u64,
-        ended: Ended,
-        details: &RequestDetails<'_>,
-        measured: impl Measured,
-    ) {
-        let sample = Sample(nanos, ended.outcome, true);
-        self.cells.record(thread, sample, measured);
-        if let Some(slow) = &self.slow
-            && slow.has_room_for_failed()
-        {
-            slow.add_failed(self.listed(nanos, ended, details, measured));
-            self.cells.touch();
-        }
-    }
-
-    /// The list entry of a request that ends now.
-    fn listed(
-        &self,
-        nanos: u64,
-        ended: Ended,
-        details: &RequestDetails<'_>,
-        measured: impl Measured,
-    ) -> ListedRequest {
+        let slow = self.slow.as_ref();
+        let Some(slow) = slow.filter(|slow| is_slow || slow.has_room_for_failed()) else {
+            return;
+        };
         let mut polls = Measures::default();
         measured.add_to(nanos, |measure, number| polls.add(measure, number));
         let was_polled = polls.get(Measure::Polls) > 0;
         let timers = details.timers.map(RequestTimers::parts);
         let (timed, timers) = timers.unwrap_or_default();
-        ListedRequest {
+        let request = ListedRequest {
             nanos,
             ended_at: self.recording.clock().now_nanos().div_euclid(1_000_000),
             ended,
@@ -181,51 +147,12 @@ impl ContextHandle {
                 timed,
                 timers,
             },
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::StatusCode;
-
-    use super::*;
-    use crate::recorder::tests::{NOW, TestRecorder, listed, root};
-    use tower_pulse_model::context::Kind;
-    use tower_pulse_model::slow_request::{FAILED_PER_SECOND, SlowRequests};
-
-    #[test]
-    fn a_storm_of_errors_lists_five_of_each_second() {
-        let recorder = TestRecorder::new(9);
-        let record = |millis, status: StatusCode| {
-            let duration = Duration::from_millis(millis);
-            recorder.record_request("GET /", duration, status.into());
         };
-        // After a hundred requests of a second, only longer ones are slow.
-        for _ in 0..5 {
-            (0..20).for_each(|_| record(1_000, StatusCode::OK));
-            recorder.drain();
+        match is_slow {
+            true => slow.add(&self.cells, request),
+            false => slow.add_failed(request),
         }
-        recorder.advance(1_000);
-        recorder.drained();
-        let mut merged = SlowRequests::of(Kind::Http);
-        for second in 0..3 {
-            std::thread::scope(|scope| {
-                for _ in 0..4 {
-                    scope.spawn(|| (0..500).for_each(|_| record(2, StatusCode::BAD_GATEWAY)));
-                }
-            });
-            let batch = recorder.drained();
-            let lists = listed(&batch, &root()).into_iter();
-            let requests: Vec<_> = lists.flat_map(|(_, list)| list).collect();
-            assert_eq!(requests.len(), FAILED_PER_SECOND, "second {second}");
-            let counted = batch.contexts.get(&root()).map(|delta| delta.requests());
-            assert_eq!(counted, Some(2_000), "and all are counted");
-            requests.into_iter().for_each(|request| merged.add(request));
-            recorder.advance(1_000);
-            recorder.drain();
-        }
-        let newest: Vec<_> = merged.failed().map(|r| r.ended / 1_000 - NOW).collect();
-        assert_eq!(newest, [3; 5]);
+        // A drain may have unset the dirty bit since the sample was recorded.
+        self.cells.touch();
     }
 }

@@ -1,4 +1,4 @@
-//! Counts of flushing. They share the lock of the drain.
+//! Counts of draining and flushing. They share the lock of the drain.
 
 use tower_pulse_model::amounts::Amounts;
 
@@ -17,4 +17,12 @@ pub struct FlushCounters {
     pub replayed: u64,
     /// The last error of the store; `None` once it has recovered.
     pub last_error: Option<String>,
+    /// The amounts that were recorded after the shutdown.
+    pub dropped: Amounts,
+    /// Requests that are counted as `<overflow>`.
+    pub overflowed: u64,
+    /// Nanoseconds by which the last drain was late.
+    pub lag: i64,
+    /// The most nanoseconds by which a drain was late.
+    pub max_lag: i64,
 }

@@ -17,16 +17,17 @@ use tower_pulse_model::slices::Merge;
 /// versions of the application.
 pub(super) struct ReportCollector {
     /// The name of this instance.
-    instance: Arc<str>,
+    pub(super) instance: Arc<str>,
     /// The version of the application.
     version: Option<Arc<str>>,
     /// The fleet at the last heartbeat.
-    fleet: Fleet,
+    pub(super) fleet: Fleet,
     /// The start of the minute that is collected, in Unix seconds.
     minute: i64,
     contexts: HashMap<RecordId, Aggregate>,
-    /// The measurements of the runtime and the process in minutes that have ended, by the start of the minute.
-    machines: Vec<(i64, MachineMinute)>,
+    /// The measurements of the runtime and the process in minutes that have ended, by the start of the minute. The next
+    /// drain reports them, even if this instance is the only one.
+    pub(super) machines: Vec<(i64, MachineMinute)>,
 }
 
 impl ReportCollector {
@@ -41,20 +42,6 @@ impl ReportCollector {
         }
     }
 
-    /// Sets the name of this instance.
-    pub(super) fn set_instance(&mut self, instance: &str) {
-        self.instance = instance.into();
-    }
-
-    /// Sets the current fleet.
-    pub(super) fn set_fleet(&mut self, fleet: Fleet) {
-        self.fleet = fleet;
-    }
-
-    fn is_collecting(&self) -> bool {
-        self.version.is_some() || self.fleet.instances > 1
-    }
-
     /// Begins to collect samples of `second`, and reports the previous minute if it is over.
     pub(super) fn begin(&mut self, pending: &mut Batch, second: i64) {
         let minute = REPORTED_MINUTES.slice(second);
@@ -66,15 +53,10 @@ impl ReportCollector {
 
     /// Adds samples of a context of HTTP requests.
     pub(super) fn add(&mut self, id: RecordId, aggregate: &Aggregate) {
-        if self.is_collecting() && aggregate.times.count > 0 {
+        let is_collecting = self.version.is_some() || self.fleet.instances > 1;
+        if is_collecting && aggregate.times.count > 0 {
             self.contexts.entry(id).or_default().merge(aggregate);
         }
-    }
-
-    /// Adds the measurements of the runtime and the process in a minute. The next drain reports them, even if this
-    /// instance is the only one.
-    pub(super) fn add_machine(&mut self, minute: i64, machine: MachineMinute) {
-        self.machines.push((minute, machine));
     }
 
     /// Reports the measurements of the runtime and the process that were added.
@@ -126,17 +108,7 @@ impl ReportCollector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::Limits;
     use crate::recorder::tests::{NOW, TestRecorder};
-
-    fn recorder(version: Option<&str>) -> TestRecorder {
-        let recorder = TestRecorder::with_limits(Limits {
-            app_version: version.map(Arc::from),
-            ..Limits::new(99, 9)
-        });
-        recorder.drain.set_instance("a");
-        recorder
-    }
 
     fn fleet(instances: u64, versions: &[&str]) -> Fleet {
         Fleet {
@@ -165,7 +137,8 @@ mod tests {
 
     #[test]
     fn a_lone_instance_without_a_version_reports_nothing() {
-        let recorder = recorder(None);
+        let recorder = TestRecorder::new(99);
+        recorder.drain.set_instance("a");
         recorder.drain.set_fleet(fleet(1, &["1", "2"]));
         for second in 0..200 {
             recorder.requests("GET /", [1]);
@@ -177,17 +150,5 @@ mod tests {
         recorder.requests("GET /", [1]);
         drain_at(&recorder, 240);
         assert_eq!(reports(&recorder), [(180, vec![1])]);
-    }
-
-    #[test]
-    fn a_report_that_is_put_back_stays() {
-        let recorder = recorder(Some("1"));
-        recorder.requests("GET /", [1]);
-        drain_at(&recorder, 60);
-        let batch = recorder.drain.take();
-        recorder.requests("GET /", [1]);
-        drain_at(&recorder, 120);
-        recorder.put_back(batch);
-        assert_eq!(reports(&recorder), [(0, vec![1]), (60, vec![1])]);
     }
 }

@@ -47,7 +47,7 @@ use std::time::Duration;
 
 pub use counter::{Counter, check_counter};
 pub use details::{DetailOptions, RequestDetails};
-pub use drain::{Drain, DrainStats};
+pub use drain::Drain;
 pub use flush_counters::FlushCounters;
 pub use limits::Limits;
 pub use polls::RequestPolls;
@@ -112,6 +112,7 @@ pub struct Unrecorded;
 
 /// A handle of a context of this process. All handles of a context share its cells. Aligned so that threads which count
 /// references to different handles never share a cache line.
+#[derive(Clone)]
 #[repr(align(64))]
 pub struct ContextHandle {
     /// The name of the context.
@@ -247,7 +248,7 @@ impl Recorder {
         if registry.len() + other.len() >= self.limits.max_contexts {
             self.recording
                 .warn_contexts_overflow(&name, self.limits.max_contexts);
-            return registry.overflow();
+            return registry.overflow.clone();
         }
         registry.get_or_insert(&name, |name, dirty_bit| {
             ContextHandle::new(name, kind, dirty_bit, self.shards, &self.recording)
@@ -259,12 +260,7 @@ impl Recorder {
         // The name of a context that exists needs no cleaning.
         let existing = self.existing_http(context);
         let entry = existing.unwrap_or_else(|| self.entry(Kind::Http, context));
-        let (outcome, is_error) = ended.judge(self.recording.error_rule());
-        let ended = Ended {
-            outcome,
-            is_error,
-            status: ended.status(),
-        };
+        let ended = ended.judge(self.recording.error_rule());
         let (thread, nanos) = (thread_number(), nanos_of(duration));
         entry.begin(thread);
         entry.record_ended(thread, nanos, ended, &RequestDetails::default(), []);
@@ -329,17 +325,7 @@ impl ContextHandle {
 
     /// A handle of the same context with a reference count of its own, so that threads do not contend for one count.
     pub fn clone_unshared(&self) -> Arc<Self> {
-        Arc::new(Self {
-            name: self.name.clone(),
-            kind: self.kind,
-            unmatched: self.unmatched,
-            inspects_heads: self.inspects_heads,
-            id: self.id,
-            cells: self.cells.clone(),
-            slow: self.slow.clone(),
-            timers: self.timers.clone(),
-            recording: self.recording.clone(),
-        })
+        Arc::new(self.clone())
     }
 
     /// The state that the request path needs.

@@ -33,16 +33,10 @@ impl RequestPolls {
         }
     }
 
-    /// Whether an earlier poll has ended.
+    /// Whether an earlier poll has ended, or the request was dropped outside of a poll.
     #[inline(always)]
     pub fn has_ended_one(&self) -> bool {
         self.ended > 0
-    }
-
-    /// Whether the request ends within its first poll.
-    #[inline(always)]
-    pub(super) fn is_first(&self) -> bool {
-        self.ended == 0
     }
 
     /// Begins a poll that is not the first one.

@@ -84,8 +84,14 @@ impl Rankings {
             return Err(BuildError::new("ranking", format!("{name:?}"), allowed));
         }
         let name: Arc<str> = name.into();
-        let entry = RankingEntry::new(name.clone(), spec, recording.clone(), shards);
-        let entry = Arc::new(entry);
+        let entry = Arc::new(RankingEntry {
+            name: name.clone(),
+            spec,
+            recording: recording.clone(),
+            shard_ids: (spec.max_ids as usize / shards).max(MIN_SHARD_IDS),
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+            collected: Mutex::new(Collected::new(spec)),
+        });
         rankings.insert(name, entry.clone());
         Ok(entry)
     }
@@ -115,22 +121,6 @@ impl Rankings {
 }
 
 impl RankingEntry {
-    fn new(
-        name: Arc<str>,
-        spec: RankingSpec,
-        recording: Arc<RecordingState>,
-        shards: usize,
-    ) -> Self {
-        Self {
-            name,
-            spec,
-            recording,
-            shard_ids: (spec.max_ids as usize / shards).max(MIN_SHARD_IDS),
-            shards: (0..shards).map(|_| Shard::default()).collect(),
-            collected: Mutex::new(Collected::new(spec)),
-        }
-    }
-
     /// Adds `n` to an id. Allocates nothing if this thread has added to the id in the last seconds.
     pub fn add(&self, id: &str, n: i64) {
         let id = clean_name(id);
@@ -144,9 +134,10 @@ impl RankingEntry {
         if ids.len() >= self.shard_ids {
             drop(ids);
             let mut collected = lock(&self.collected);
-            collected.empty(&mut lock(&shard.0), self.recording.clock().now_seconds());
-            drop(collected);
             ids = lock(&shard.0);
+            collected.take(&mut ids, self.now());
+            ids.clear();
+            collected.delta.limit();
         }
         ids.entry((&*id).into()).or_default().add(n);
     }
@@ -211,13 +202,6 @@ impl Collected {
             self.delta.add(id, second, taken.n);
             true
         });
-    }
-
-    /// Takes everything out of a shard.
-    fn empty(&mut self, ids: &mut HashMap<Arc<str>, Pending>, second: i64) {
-        self.take(ids, second);
-        ids.clear();
-        self.delta.limit();
     }
 }
 
@@ -309,7 +293,7 @@ mod tests {
         entry.remove("a");
         entry.add("b", -2);
         recorder.drain();
-        let dropped = recorder.drain.drain_stats().dropped;
+        let dropped = recorder.drain.counters(|counters| counters.dropped);
         assert_eq!(dropped, Amounts::of_additions(3 * 5 + 1 + 2));
     }
 

@@ -40,7 +40,7 @@ impl RecordingState {
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             started: clock.tick(),
             clock,
-            in_flight: Gauge::new(),
+            in_flight: Gauge::default(),
             closed: AtomicBool::new(false),
             has_layer: AtomicBool::new(false),
             warned_unmatched: AtomicBool::new(false),
@@ -49,7 +49,7 @@ impl RecordingState {
             counters_overflow: AtomicBool::new(false),
             error_rule: limits.error_rule.clone(),
             details: limits.details,
-            queue_counts: QueueCounts::new(),
+            queue_counts: QueueCounts::default(),
         }
     }
 

@@ -53,10 +53,8 @@ struct OneTimer {
     /// The starts of the timers that are running, oldest first.
     running: Vec<u64>,
     covered: IntervalUnion,
-    count: u64,
-    sum: u64,
-    /// Whether the request is counted as one in which this timer ran.
-    has_request: bool,
+    /// The sums of the timers that have ended, without the time that they cover.
+    sums: TimerSums,
 }
 
 impl Scope {
@@ -134,7 +132,12 @@ impl State {
         };
         let at = existing.or_else(|| place(&self.timers, id));
         let at = at.unwrap_or_else(|| {
-            self.timers.push(OneTimer::new(id));
+            self.timers.push(OneTimer {
+                id,
+                running: Vec::new(),
+                covered: IntervalUnion::default(),
+                sums: TimerSums::default(),
+            });
             self.timers.len() - 1
         });
         let running = &mut self.timers[at].running;
@@ -155,18 +158,19 @@ impl State {
             timer.running.remove(started);
         }
         let nanos = nanos?;
+        // The request counts once for all timers of a name.
+        let requests = 1 - std::mem::replace(&mut timer.sums.requests, 1);
         if let Some(entry) = &self.ended {
             let sums = TimerSums {
                 count: 1,
-                requests: u64::from(!std::mem::replace(&mut timer.has_request, true)),
+                requests,
                 sum: nanos,
                 covered: 0,
             };
             return Some((entry.clone(), timer.id, sums));
         }
-        timer.count += 1;
-        timer.sum = timer.sum.saturating_add(nanos);
-        timer.has_request = true;
+        timer.sums.count += 1;
+        timer.sums.sum = timer.sums.sum.saturating_add(nanos);
         self.cover(at, start, start.saturating_add(nanos));
         None
     }
@@ -188,11 +192,10 @@ impl State {
             }
         }
         let sums = self.timers.iter().map(|timer| {
+            let covered = timer.covered.total();
             let sums = TimerSums {
-                count: timer.count,
-                requests: u64::from(timer.has_request),
-                sum: timer.sum,
-                covered: timer.covered.total(),
+                covered,
+                ..timer.sums
             };
             (timer.id, sums)
         });
@@ -201,19 +204,6 @@ impl State {
             sums: sums
                 .filter(|(_, sums)| *sums != TimerSums::default())
                 .collect(),
-        }
-    }
-}
-
-impl OneTimer {
-    fn new(id: RecordId) -> Self {
-        Self {
-            id,
-            running: Vec::new(),
-            covered: IntervalUnion::default(),
-            count: 0,
-            sum: 0,
-            has_request: false,
         }
     }
 }
@@ -237,23 +227,6 @@ mod tests {
     fn run(state: &mut State, name: &str, (start, end): (u64, u64)) {
         let at = state.start(id(name), start);
         assert!(state.finish(at, start, Some(end - start)).is_none());
-    }
-
-    #[test]
-    fn a_discarded_timer_covers_nothing() {
-        let mut state = State::default();
-        let discarded = state.start(id("db"), 0);
-        run(&mut state, "db", (10, 15));
-        run(&mut state, "db", (20, 25));
-        assert!(state.finish(discarded, 0, None).is_none());
-        let timers = state.end(100);
-        assert_eq!(sums_of(&timers, "db"), [2, 1, 10, 10]);
-        assert_eq!(timers.covered, 10);
-
-        let mut state = State::default();
-        let discarded = state.start(id("db"), 0);
-        state.finish(discarded, 0, None);
-        assert!(state.end(100).sums.is_empty());
     }
 
     #[test]

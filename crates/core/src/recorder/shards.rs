@@ -7,7 +7,7 @@
 //! extra work. So a drain knows which contexts have samples, and skips the shards that have none.
 
 use std::cell::Cell as ThreadCell;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use super::cell::{Cell, Measured, Sample, Scratch};
@@ -38,30 +38,17 @@ struct Shard {
     /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, so that a request reads it from a cache
     /// line that it accesses anyway.
     slow_from: std::sync::atomic::AtomicU64,
-    /// The requests that have begun.
-    begun: std::sync::atomic::AtomicU64,
-    /// The samples that were drained.
-    drained: std::sync::atomic::AtomicU64,
-    /// The longest of these, in nanoseconds.
-    longest: std::sync::atomic::AtomicU64,
+    /// The requests that have begun since the last drain. Negative after calls of [`abandon`](Cells::abandon).
+    begun: AtomicI64,
 }
 
-/// Holds a shard that is taken. Dropping this guard leaves the shard [`FILLED`].
-struct ShardGuard<'a>(&'a Shard);
+/// Holds a shard that is taken. Dropping this guard leaves the shard [`FILLED`] or, after a drain, [`EMPTY`].
+struct ShardGuard<'a>(&'a Shard, u8);
 
 impl Drop for ShardGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.state.store(FILLED, Ordering::Release);
-    }
-}
-
-/// Holds a shard that a drain has taken. Dropping this guard leaves the shard [`EMPTY`].
-struct Drained<'a>(&'a Shard);
-
-impl Drop for Drained<'_> {
-    fn drop(&mut self) {
-        self.0.state.store(EMPTY, Ordering::Release);
+        self.0.state.store(self.1, Ordering::Release);
     }
 }
 
@@ -72,8 +59,6 @@ impl Shard {
             cell: OnceLock::new(),
             slow_from: u64::MAX.into(),
             begun: 0.into(),
-            drained: 0.into(),
-            longest: 0.into(),
         }
     }
 
@@ -90,21 +75,21 @@ impl Shard {
     fn take(&self) -> Option<ShardGuard<'_>> {
         // `then_some` would create the guard even if another thread has the shard, and dropping the guard would release
         // that thread's shard.
-        self.exchange(FILLED).then(|| ShardGuard(self))
+        self.exchange(FILLED).then(|| ShardGuard(self, FILLED))
     }
 
     /// Takes the shard if it is free, and returns whether it was empty.
     fn take_free(&self) -> Option<(ShardGuard<'_>, bool)> {
         let state = self.state.load(Ordering::Relaxed);
         let is_taken = state != TAKEN && self.exchange(state);
-        is_taken.then(|| (ShardGuard(self), state == EMPTY))
+        is_taken.then(|| (ShardGuard(self, FILLED), state == EMPTY))
     }
 
     /// Waits until the shard is free, and takes it if it has samples.
-    fn take_filled(&self) -> Option<Drained<'_>> {
+    fn take_filled(&self) -> Option<ShardGuard<'_>> {
         loop {
             if self.exchange(FILLED) {
-                return Some(Drained(self));
+                return Some(ShardGuard(self, EMPTY));
             }
             if self.state.load(Ordering::Relaxed) == EMPTY {
                 return None;
@@ -112,15 +97,6 @@ impl Shard {
             yield_now();
         }
     }
-}
-
-/// The requests of a context since the start of the process.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flow {
-    pub(super) begun: u64,
-    pub(super) ended: u64,
-    /// The longest request that was drained, in nanoseconds.
-    pub(super) longest: u64,
 }
 
 /// The cells of one context. Clones share them.
@@ -146,33 +122,35 @@ impl Cells {
     }
 
     /// Marks the context for the next drain.
+    #[cold]
     pub(super) fn touch(&self) {
         self.dirty_bit.set();
     }
 
-    /// Counts a request that begins.
+    /// The place of the context's dirty bit.
+    pub(super) fn place(&self) -> usize {
+        self.dirty_bit.place
+    }
+
+    /// Counts a request that begins. The first one after a drain marks the context.
     #[inline(always)]
     pub(super) fn begin(&self, thread: usize) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
-        shard.begun.fetch_add(1, Ordering::Relaxed);
+        if shard.begun.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.touch();
+        }
     }
 
     /// Counts a request that began here and will not end here.
     pub(super) fn abandon(&self) {
         self.shards[0].begun.fetch_sub(1, Ordering::Relaxed);
+        self.touch();
     }
 
-    /// The requests so far. No drain may run at the same time.
-    pub(super) fn flow(&self) -> Flow {
-        let mut flow = Flow::default();
-        for shard in &*self.shards {
-            let undrained = shard.cell.get().map_or(0, |cell| cell.samples());
-            // After calls of `abandon`, the first shard may have less than nothing.
-            flow.begun = flow.begun.wrapping_add(shard.begun.load(Ordering::Relaxed));
-            flow.ended += shard.drained.load(Ordering::Relaxed) + undrained;
-            flow.longest = flow.longest.max(shard.longest.load(Ordering::Relaxed));
-        }
-        flow
+    /// Takes the number of requests that have begun since the last drain.
+    pub(super) fn take_begun(&self) -> i64 {
+        let begun = self.shards.iter().map(|shard| &shard.begun);
+        begun.map(|begun| begun.swap(0, Ordering::Relaxed)).sum()
     }
 
     /// Sets the shortest duration that [is slow](Self::is_slow). Initially, no duration is slow.
@@ -242,9 +220,6 @@ impl Cells {
             };
             cell.empty_into(scratch);
             drop(drained);
-            let (count, longest) = (scratch.times.count, scratch.times.max);
-            shard.drained.fetch_add(count, Ordering::Relaxed);
-            shard.longest.fetch_max(longest, Ordering::Relaxed);
             scratch.add_to(aggregate.get_or_insert_default());
         }
         aggregate
@@ -295,18 +270,6 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_shard_is_skipped() {
-        let cells = cells(4);
-        let (guard, _) = cells.free_shard(1);
-        cells.record(1, Sample(5, Outcome::Success, false), []);
-        drop(guard);
-        let mut scratch = Scratch::new();
-        let aggregate = cells.drain(&mut scratch).expect("one was recorded");
-        assert_eq!(aggregate.times.count, 1);
-        assert_eq!(cells.drain(&mut scratch), None);
-    }
-
-    #[test]
     fn the_first_sample_after_a_drain_marks_the_context() {
         let dirty_bits = DirtyBits::new(3);
         let cells = Cells::new(4, dirty_bits.dirty_bit(2));
@@ -327,19 +290,6 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_slow_from_a_threshold_on() {
-        let cells = cells(4);
-        assert!(!cells.is_slow(1, u64::MAX - 1), "there is no threshold yet");
-        cells.set_slow_from(7);
-        for thread in 0..4 {
-            let slow = [6, 7, 8].map(|nanos| cells.is_slow(thread, nanos));
-            assert_eq!(slow, [false, true, true]);
-        }
-        cells.set_slow_from(0);
-        assert!(cells.is_slow(2, 0));
-    }
-
-    #[test]
     fn any_thread_finds_the_only_free_shard() {
         for (thread, free) in (0..4).flat_map(|thread| (0..4).map(move |free| (thread, free))) {
             let cells = cells(4);
@@ -350,17 +300,6 @@ mod tests {
             assert!(is_free && was_empty, "{thread} {free}");
             drop(guards);
         }
-    }
-
-    #[test]
-    fn each_thread_has_a_number_of_its_own() {
-        let [first, second, third] = [0; 3].map(|_| {
-            let thread = std::thread::spawn(|| (thread_number(), thread_number()));
-            let (number, again) = thread.join().expect("it ends");
-            assert_eq!(number, again);
-            number
-        });
-        assert!(0 < first && first < second && second < third);
     }
 
     proptest::proptest! {

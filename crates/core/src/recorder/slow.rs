@@ -14,7 +14,7 @@ use super::Ended;
 use super::shards::Cells;
 use crate::task::lock;
 use tower_pulse_model::slow_request::{
-    FAILED_PER_SECOND, RequestParts, SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND,
+    FAILED_PER_SECOND, RequestParts, SLOW_PER_CONTEXT, SLOW_PER_SECOND,
 };
 
 /// A request on the list of its context.
@@ -37,12 +37,7 @@ pub(super) struct LongestDurations {
 }
 
 impl LongestDurations {
-    /// The longest durations of all contexts together.
-    pub(super) fn of_all() -> Self {
-        Self::new(SLOW_OF_ALL)
-    }
-
-    fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         let nanos = Vec::new();
         Self { limit, nanos }
     }
@@ -109,7 +104,7 @@ impl ListedRequests {
 }
 
 /// The parameters of a drain of the lists.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SlowDrain {
     /// Whether these requests belong to another hour than those of the last drain.
     pub(super) begins_hour: bool,
@@ -199,10 +194,7 @@ impl SlowList {
         if drain.ends_hour {
             state.longest.clear();
         }
-        let threshold = match drain.ends_hour {
-            true => 0,
-            false => state.longest.threshold().min(drain.threshold_of_all),
-        };
+        let threshold = state.longest.threshold().min(drain.threshold_of_all);
         if threshold != state.threshold {
             state.threshold = threshold;
             cells.set_slow_from(threshold);
@@ -395,19 +387,5 @@ mod tests {
             assert_eq!(context.drain(STAYS).0, [0, 1, 2, 3, 4]);
             assert_eq!(context.threshold(), Some(1), "of the new hour alone");
         }
-    }
-
-    #[test]
-    fn a_threshold_is_just_above_the_last_of_the_longest() {
-        let mut longest = LongestDurations::new(3);
-        let most = u64::MAX;
-        let thresholds = [5, 5, 9, 5, 4, 6, most, most, most].map(|nanos| {
-            longest.add(nanos);
-            longest.threshold()
-        });
-        assert_eq!(thresholds, [0, 0, 6, 6, 6, 6, 7, 10, most]);
-        longest.clear();
-        assert_eq!(longest.threshold(), 0);
-        assert_eq!(LongestDurations::of_all().limit, 100);
     }
 }

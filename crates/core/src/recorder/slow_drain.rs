@@ -3,17 +3,16 @@
 
 use std::sync::Arc;
 
-use super::shards::Cells;
-use super::slow::{ListedRequest, ListedRequests, LongestDurations, SlowDrain, SlowList};
+use super::slow::{ListedRequest, ListedRequests, LongestDurations, SlowDrain};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::hour_of;
-use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
+use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
 
 /// The state of the drain of slow requests.
 pub(super) struct SlowRequestDrain {
     /// The name of this instance.
-    instance: Arc<str>,
+    pub(super) instance: Arc<str>,
     /// The second that is drained, in Unix seconds.
     second: i64,
     /// The start of the hour to which the next drain's requests are expected to belong, in Unix seconds.
@@ -22,29 +21,19 @@ pub(super) struct SlowRequestDrain {
     longest: LongestDurations,
     /// The slowest requests of this drain.
     slowest: SlowRequests,
-    drain: SlowDrain,
+    pub(super) drain: SlowDrain,
 }
 
 impl SlowRequestDrain {
     pub(super) fn new(now: i64) -> Self {
-        let longest = LongestDurations::of_all();
         Self {
             instance: "".into(),
             second: now,
             hour: hour_of(now),
-            drain: SlowDrain {
-                begins_hour: false,
-                ends_hour: false,
-                threshold_of_all: longest.threshold(),
-            },
-            longest,
+            drain: SlowDrain::default(),
+            longest: LongestDurations::new(SLOW_OF_ALL),
             slowest: SlowRequests::of(Kind::All),
         }
-    }
-
-    /// Sets the name of this instance.
-    pub(super) fn set_instance(&mut self, instance: &str) {
-        self.instance = instance.into();
     }
 
     /// Begins to drain the requests of `second` at the second `now`.
@@ -68,11 +57,6 @@ impl SlowRequestDrain {
     /// hour, all thresholds are reset to 0.
     pub(super) fn concerns_all(&self) -> bool {
         self.drain.begins_hour || self.drain.ends_hour
-    }
-
-    /// Moves the requests out of a list.
-    pub(super) fn take(&self, list: &SlowList, cells: &Cells) -> ListedRequests {
-        list.drain(cells, self.drain)
     }
 
     /// Adds requests to their context in the batch. Also collects those that are among the slowest of all contexts.
@@ -131,8 +115,6 @@ mod tests {
     use crate::recorder::tests::{NOW, TestRecorder, listed, root};
     use tower_pulse_model::context::{OVERFLOW, UNMATCHED};
     use tower_pulse_model::outcome::Outcome;
-    use tower_pulse_model::slices::Merge;
-    use tower_pulse_model::slow_request::RequestParts;
 
     fn millis(requests: &[SlowRequest]) -> Vec<u64> {
         requests.iter().map(|r| r.nanos / 1_000_000).collect()
@@ -142,50 +124,6 @@ mod tests {
     fn slowest(recorder: &TestRecorder, context: &ContextId) -> Vec<(i64, Vec<u64>)> {
         let lists = listed(&recorder.drained(), context).into_iter();
         lists.map(|(hour, list)| (hour, millis(&list))).collect()
-    }
-
-    #[test]
-    fn a_slow_request_is_in_the_list_of_its_context_and_in_that_of_all() {
-        let recorder = TestRecorder::new(9);
-        recorder.drain.set_instance("one");
-        recorder.requests("GET /", 1..=7);
-        recorder.requests("POST /", [4]);
-        let batch = recorder.drained();
-        let list = |context: &ContextId| {
-            let lists = listed(&batch, context);
-            assert_eq!((lists.len(), lists[0].0), (1, hour_of(NOW)));
-            lists[0].1.clone()
-        };
-        let slowest_request = SlowRequest {
-            nanos: 7_000_000,
-            ended: 1_000 * NOW,
-            context: "GET /".into(),
-            instance: "one".into(),
-            outcome: Outcome::Cancelled,
-            is_error: false,
-            status: None,
-            trace_id: None,
-            path: None,
-            parts: RequestParts::default(),
-        };
-        let of_root = list(&root());
-        assert_eq!((of_root.len(), &of_root[0]), (5, &slowest_request));
-        let of_all = list(&ContextId::all());
-        assert_eq!(millis(&of_all), [7, 6, 5, 4, 4, 3, 2, 1]);
-        let others = of_all
-            .iter()
-            .filter(|r| r.context != slowest_request.context);
-        assert_eq!(others.map(|r| r.nanos).collect::<Vec<_>>(), [4_000_000]);
-
-        // While the list of all contexts has fewer than 100 requests, it takes any request.
-        recorder.requests("GET /", [3, 9]);
-        let hour = hour_of(NOW);
-        assert_eq!(slowest(&recorder, &root()), [(hour, vec![9, 3])]);
-        (0..100).for_each(|n| recorder.requests(&format!("GET /{}", n % 6), [1_000]));
-        recorder.drain();
-        recorder.drain();
-        recorder.requests("GET /", [4, 5]);
-        assert_eq!(slowest(&recorder, &root()), [(hour, vec![5])]);
     }
 
     #[test]
@@ -237,7 +175,7 @@ mod tests {
     fn only_requests_are_slow_and_none_after_the_end() {
         let recorder = TestRecorder::new(1);
         let timer = recorder.entry(Kind::Timer, "job");
-        timer.record_measured(Duration::from_secs(9), Outcome::Completed, false);
+        timer.record_measured(Duration::from_secs(9), Outcome::Completed);
         assert_eq!(slowest(&recorder, &ContextId::new(Kind::Timer, "job")), []);
         for context in [UNMATCHED, OVERFLOW] {
             recorder.requests(context, [3]);
@@ -248,27 +186,5 @@ mod tests {
         recorder.requests(UNMATCHED, [5]);
         assert_eq!(slowest(&recorder, &ContextId::all()), []);
         assert!(recorder.drain.take().is_empty());
-    }
-
-    #[test]
-    fn the_list_of_all_has_the_slowest_hundred_of_many_seconds() {
-        let recorder = TestRecorder::new(99);
-        let mut rng = fastrand::Rng::with_seed(7);
-        let (mut all, mut merged) = (Vec::new(), SlowRequests::of(Kind::All));
-        for _ in 0..50 {
-            for _ in 0..200 {
-                let millis = rng.u64(..1 << 40) >> rng.u32(..40);
-                recorder.requests(&format!("GET /{}", rng.u8(..20)), [millis]);
-                all.push(millis.min(7 * 86_400_000));
-            }
-            recorder.advance(1_000);
-            let batch = recorder.drained();
-            let of_all = batch.contexts.get(&ContextId::all());
-            let lists = &of_all.expect("there were requests").slowest;
-            lists.iter().for_each(|(_, list)| merged.merge(list));
-        }
-        all.sort_unstable_by(|a, b| b.cmp(a));
-        let merged: Vec<_> = merged.iter().cloned().collect();
-        assert_eq!(millis(&merged), all[..100]);
     }
 }

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
@@ -84,15 +83,10 @@ impl Drop for Timer {
         } else {
             self.outcome
         };
-        let Some(within) = within else {
-            return self.entry.finish(self.start, outcome, outcome.is_error());
-        };
-        let clock = self.entry.recording().clock();
-        let nanos = clock.nanos_between(self.start, clock.tick());
-        let duration = Duration::from_nanos(nanos);
-        self.entry
-            .record_measured(duration, outcome, outcome.is_error());
-        within.end(nanos);
+        let nanos = self.entry.finish(self.start, outcome);
+        if let Some(within) = within {
+            within.end(nanos);
+        }
     }
 }
 

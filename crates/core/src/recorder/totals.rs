@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::exemplars::Exemplars;
+use super::exemplars::{Exemplar, Exemplars};
 use super::slow::ListedRequests;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::Kind;
@@ -49,7 +49,7 @@ pub struct Totals {
 }
 
 /// How many requests of a context met its target since the start.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TargetTotals {
     /// The duration below which a request is good, in seconds.
     pub seconds: f64,
@@ -62,11 +62,9 @@ pub struct TargetTotals {
 impl TargetTotals {
     /// The totals of a target without any requests.
     pub fn new(seconds: f64) -> Self {
-        let (counted, bad) = (0, 0);
         Self {
             seconds,
-            counted,
-            bad,
+            ..Self::default()
         }
     }
 
@@ -106,14 +104,19 @@ impl Totals {
         }
     }
 
-    /// Makes exemplars of listed requests. Scrapes share the exemplars until new ones are made.
+    /// Makes exemplars of the listed requests that have a trace id. Scrapes share the exemplars until new ones are made.
     pub(super) fn add_exemplars(&mut self, listed: &ListedRequests) {
-        let requests = || listed.slow.iter().chain(&listed.failed);
-        if requests().all(|request| request.trace_id.is_none()) {
-            return;
+        for request in listed.slow.iter().chain(&listed.failed) {
+            if let Some(trace_id) = &request.trace_id {
+                let exemplar = Exemplar {
+                    trace_id: trace_id.clone(),
+                    nanos: request.nanos,
+                    ended: request.ended_at,
+                };
+                let exemplars = Arc::make_mut(self.exemplars.get_or_insert_default());
+                exemplars.add(&exemplar, request.ended.is_error);
+            }
         }
-        let exemplars = Arc::make_mut(self.exemplars.get_or_insert_default());
-        exemplars.add_listed(requests());
     }
 }
 

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::slice::Precision;
+use tower_pulse_model::sorted::Map;
 
 /// The additions of a step, and the numbers of late and of refused samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Additions {
-    /// Additions to the counters of contexts and to the user's counters.
-    pub counters: Vec<CounterAdditions>,
+    /// Additions to the counters of contexts and to the user's counters. They are grouped by slice, because a store
+    /// decides once per slice what a new slice requires.
+    pub counters: Map<CounterSlice, CounterAdditions>,
     /// The contexts of the step, with the additions to their statistics.
     pub statistics: Vec<StatisticsAdditions>,
     /// Number of samples that were late when they were flushed.
@@ -20,18 +22,12 @@ pub struct Additions {
     pub skewed: u64,
 }
 
-/// Additions to a slice of counters. They are grouped by slice, because a store decides once per slice what a new slice
-/// requires.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CounterAdditions {
-    /// The precision, which says how many slices a counter keeps.
-    pub precision: Precision,
-    /// The start of the slice, in Unix seconds.
-    pub slice: i64,
-    /// The numbers to add, by the name of the counter. A number that does not fit into an `i64` is refused like an
-    /// overflow.
-    pub added: Vec<(Arc<str>, i128)>,
-}
+/// A slice of counters: the precision, which says how many slices a counter keeps, and the start in Unix seconds.
+pub type CounterSlice = (Precision, i64);
+
+/// The numbers to add, by the name of the counter. A number that does not fit into an `i64` is refused like an
+/// overflow.
+pub type CounterAdditions = Vec<(Arc<str>, i128)>;
 
 /// A context that was seen, and additions to its exported statistics. A store without exports ignores the additions.
 #[derive(Clone, Debug, PartialEq)]

@@ -49,12 +49,10 @@ pub const NEWER_GRACE: i64 = 600;
 pub enum Acquired {
     /// This instance holds the lease.
     Mine(Progress),
-    /// Another instance holds the lease.
+    /// Another instance holds the lease, or the store has no journal yet.
     HeldByOther,
     /// Only a newer version of this crate can read the next entries. They wait for an instance of that version.
     Newer,
-    /// The store has no journal yet.
-    Nothing,
 }
 
 /// How far a journal is folded.
@@ -245,23 +243,4 @@ pub trait Journal: TableReader {
 
     /// Removes the fences of instances that have appended nothing for a day. Returns the number of removed fences.
     fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Partitions;
-    use tower_pulse_model::pack;
-
-    #[test]
-    fn a_set_of_partitions_reads_back_from_hexadecimal() {
-        let mut set = Partitions::default();
-        for partition in [0, 63, 64, 255] {
-            set.insert(partition);
-        }
-        assert_eq!(pack::from_hex(&pack::to_hex(&set)), Some(set));
-        assert!(set.contains(63) && !set.contains(62));
-        for text in ["", "garbage", "0", "é1"] {
-            assert_eq!(pack::from_hex::<Partitions>(text), None);
-        }
-    }
 }

@@ -150,7 +150,7 @@ pub struct FieldWrites {
 }
 
 impl FieldWrites {
-    /// A write to a table that sets and removes no fields yet.
+    /// A write to a table that sets and removes no fields yet, only its time to live.
     pub fn new(table: Table, ttl: Option<i64>) -> Self {
         Self {
             table,
@@ -177,11 +177,6 @@ impl FieldWrites {
             is_ended: true,
             ..Self::new(table, None)
         }
-    }
-
-    /// A write that only sets a new time to live.
-    pub fn expire(table: Table, ttl: i64) -> Self {
-        Self::new(table, Some(ttl))
     }
 }
 

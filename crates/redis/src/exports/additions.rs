@@ -19,13 +19,12 @@ impl RedisStore {
 
     /// Encodes the additions of a step.
     pub(crate) fn encode_additions(&self, script: &mut Invocation, additions: &Additions) {
-        for group in &additions.counters {
-            let (precision, slice) = (group.precision, group.slice);
+        for ((precision, slice), added) in additions.counters.iter() {
             let ttl = self.options.expire_idle_keys.then(|| precision.key_ttl());
-            let renews = renews(precision, slice).then_some(1);
+            let renews = renews(*precision, *slice).then_some(1);
             script.arg((slice, precision.span(), or_empty(ttl)));
-            script.arg((or_empty(renews), group.added.len()));
-            for (name, n) in &group.added {
+            script.arg((or_empty(renews), added.len()));
+            for (name, n) in added {
                 script.key(self.keys.count(precision.seconds, name));
                 script.arg(n);
             }

@@ -41,7 +41,7 @@ async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
     flushing.recorder.drain();
     flush.await.expect("the store answers");
     assert_eq!(flushing.store.calls().len(), 1);
-    assert_eq!(flushing.recorder.drain.drain_stats().pending, 2);
+    assert_eq!(flushing.recorder.drain.pending_series(), 2);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn a_call_has_about_16_contexts_and_at_shutdown_about_64() {
     let record = || {
         for name in (0..200).map(|number| format!("job {number}")) {
             let entry = flushing.recorder.entry(Kind::Timer, &name);
-            entry.record_measured(MS, Outcome::Success, false);
+            entry.record_measured(MS, Outcome::Success);
         }
     };
     // The number of contexts of the first call since the last look.

@@ -82,24 +82,3 @@ async fn a_shutdown_that_was_begun_flushes_what_is_pending_itself() {
     flushing.fail_to_flush(0).await;
     assert_eq!(flushing.store.calls(), []);
 }
-
-/// The warning is tested by tests/warnings.
-#[tokio::test(start_paused = true)]
-async fn a_flusher_without_a_pulse_flushes_once_more() {
-    let flushing = Flushing::new();
-    let (stop, task) = flushing.start();
-    tokio::task::yield_now().await;
-    flushing.record(2);
-    drop(stop);
-    task.await.expect("the task ends");
-    let requests: u64 = flushing.store.sizes().iter().map(|call| call.1).sum();
-    assert_eq!(requests, 2);
-
-    let stopping = Flushing::new();
-    let (stop, task) = stopping.start();
-    tokio::task::yield_now().await;
-    stopping.record(2);
-    stop.stop();
-    task.await.expect("the task ends");
-    assert_eq!(stopping.store.calls(), [], "the shutdown flushes");
-}

@@ -228,7 +228,7 @@ impl Flushing {
 
     fn record(&self, requests: usize) {
         let entry = self.recorder.entry(Kind::Http, "GET /");
-        (0..requests).for_each(|_| entry.record_measured(MS, Outcome::Success, false));
+        (0..requests).for_each(|_| entry.record_measured(MS, Outcome::Success));
     }
 
     /// Records this many requests and flushes them.

@@ -1,7 +1,7 @@
 //! The times of a flusher's flushes and heartbeats, and its waits after an error.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -26,7 +26,7 @@ fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration 
         flusher.phase = 0.5;
         if flusher.is_interval_free {
             let seconds = instances.div_ceil(INSTANCES_PER_SECOND).max(1);
-            flusher.interval = AtomicU64::new(1_000 * seconds);
+            flusher.interval = Mutex::new(Duration::from_secs(seconds));
         }
         flusher.until_next()
     });
@@ -101,7 +101,7 @@ async fn contexts_that_are_all_busy_do_not_shorten_the_interval() {
     let entries: Vec<_> = (0..2_000).map(entry).collect();
     let flushed = flushes(&flushing, &manual_clock, |_| {
         let entries = entries.iter();
-        entries.for_each(|entry| entry.record_measured(MS, Outcome::Success, false));
+        entries.for_each(|entry| entry.record_measured(MS, Outcome::Success));
     });
     // `NOW` is 20 s into a minute. The flusher flushes within a tenth of a second after each full minute: in the
     // seconds 41 and 101.

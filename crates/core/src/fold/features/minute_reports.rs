@@ -23,13 +23,15 @@ pub(super) async fn merge(
     plans: &mut Plans,
 ) -> Leased<()> {
     let now = round.newest_at;
-    let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
-    let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
+    let mut instances: Vec<(Field, (usize, i64, &InstanceMinute))> = Vec::new();
+    let mut versions: Vec<(Field, (usize, i64, &Aggregate))> = Vec::new();
     for (minute, sums) in round.reports.iter() {
         let minute = *minute;
+        // The clock of an instance may be ahead. Its minutes live longer by the difference.
+        let ttl = REPORTED_MINUTES.key_ttl() + (minute - now).max(0);
         for (name, of_minute) in sums.instances.iter() {
             let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());
-            instances.push((field, (partition(name), of_minute)));
+            instances.push((field, (partition(name), ttl, of_minute)));
         }
         let contexts = sums.versions.iter().flat_map(|(version, contexts)| {
             let contexts = contexts.iter();
@@ -38,12 +40,12 @@ pub(super) async fn merge(
         for (version, id, aggregate) in contexts {
             let field = [&id.to_bytes()[..], version.as_bytes()].concat();
             let field = (Table::VersionMinutes { minute }, field);
-            versions.push((field, (partition_of_record(id), aggregate)));
+            versions.push((field, (partition_of_record(id), ttl, aggregate)));
         }
         tokio::task::yield_now().await;
     }
-    instances.retain(|(_, (partition, _))| leased.is_left(*partition));
-    versions.retain(|(_, (partition, _))| leased.is_left(*partition));
+    instances.retain(|(_, (partition, ..))| leased.is_left(*partition));
+    versions.retain(|(_, (partition, ..))| leased.is_left(*partition));
     if instances.is_empty() && versions.is_empty() {
         return Ok(());
     }
@@ -53,39 +55,25 @@ pub(super) async fn merge(
     let values = leased.load(&fields).await?;
     // The values are in the order of the fields. A field that cannot be read is replaced.
     let mut values = values.into_iter().flatten();
-    for ((table, field), (partition, added)) in instances {
+    for (field, (partition, ttl, added)) in instances {
         let before = values.next().flatten();
         let before = before.and_then(|before| pack::unpack::<InstanceMinute>(&before));
         let mut minute = before.unwrap_or_default();
         minute.merge(added.clone());
         let cost = 1 + minute.contexts.len() / CONTEXTS_PER_COST;
-        let plan = plans.of(partition);
-        let ttl = ttl_of(&table, now);
-        add(plan, cost, (table, field), ttl, pack::pack(&minute));
+        add(plans.of(partition), cost, field, ttl, pack::pack(&minute));
     }
-    for (number, ((table, field), (partition, added))) in versions.into_iter().enumerate() {
+    for (number, (field, (partition, ttl, added))) in versions.into_iter().enumerate() {
         let before = values.next().flatten();
         let before = before.and_then(|before| pack::read_aggregate(&before));
         let mut sums = before.unwrap_or_default();
         sums.merge(added);
-        let plan = plans.of(partition);
-        let ttl = ttl_of(&table, now);
-        add(plan, 1, (table, field), ttl, pack::aggregate(&sums));
+        add(plans.of(partition), 1, field, ttl, pack::aggregate(&sums));
         if number % NAMES_AT_ONCE == 0 {
             tokio::task::yield_now().await;
         }
     }
     Ok(())
-}
-
-/// The time to live of the reports of a minute, in seconds. If the minute is ahead of `now`, because the clock of an
-/// instance is ahead, the time is longer by the difference.
-fn ttl_of(table: &Table, now: i64) -> i64 {
-    let ahead = match table {
-        Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => *minute - now,
-        _ => 0,
-    };
-    REPORTED_MINUTES.key_ttl() + ahead.max(0)
 }
 
 fn add(plan: &mut Plan, cost: usize, (table, field): Field, ttl: i64, value: Vec<u8>) {

@@ -29,18 +29,6 @@ pub struct FoldLimits {
     pub step_contexts: Option<usize>,
 }
 
-impl FoldLimits {
-    /// Limits of `records` remembered records, without other limits.
-    pub fn remembering(records: usize) -> Self {
-        Self {
-            records,
-            profiles: usize::MAX,
-            history_days: None,
-            step_contexts: None,
-        }
-    }
-}
-
 /// The result of a part of the fold, boxed so that the future of a round is small.
 type Folding<'a> = BoxFuture<'a, Leased<()>>;
 

@@ -53,10 +53,8 @@ pub(super) async fn merge(
         if let Some(before) = before.and_then(|b| SlowRequests::unpack(&b, context.kind)) {
             list.merge(&before);
         }
-        let (table, ttl) = (
-            Table::SlowRequests { hour },
-            hour + 2 * HOUR + SPARE_TIME - round.newest_at,
-        );
+        let table = Table::SlowRequests { hour };
+        let ttl = hour + 2 * HOUR + SPARE_TIME - round.newest_at;
         let id = RecordId::new(context.kind, &context.name).to_bytes();
         let write = FieldWrites::of(table, Some(ttl), &id, Some(list.pack()));
         let plan = plans.of(partition(&context.name));

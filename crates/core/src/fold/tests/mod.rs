@@ -375,6 +375,16 @@ impl Store for Scripted {
     }
 }
 
+/// Limits of `records` remembered records, without other limits.
+fn remembering(records: usize) -> FoldLimits {
+    FoldLimits {
+        records,
+        profiles: usize::MAX,
+        history_days: None,
+        step_contexts: None,
+    }
+}
+
 /// A folder of a scripted journal. It reads 150 ms after each half second. Its wall clock stands still at such a
 /// moment, so it always waits 500 ms.
 struct Folding {
@@ -396,7 +406,7 @@ impl Folding {
         let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(150 * MS);
         let (journal, leaderless) = (Arc::new(journal), Arc::new(Notify::new()));
-        let (name, limits) = ("folder".to_owned(), FoldLimits::remembering(max_records));
+        let (name, limits) = ("folder".to_owned(), remembering(max_records));
         let folder = Folder::new(journal.clone(), clock, name, limits, leaderless.clone());
         Self {
             journal,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Behaviour, Call, Folding, HOUR, MS, NOW, Scripted};
+use super::{Behaviour, Call, Folding, HOUR, MS, NOW, Scripted, remembering};
 use crate::clock::Clock;
 use crate::error::StoreErrorKind;
-use crate::fold::{FoldLimits, Folder};
+use crate::fold::Folder;
 
 #[test]
 fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
@@ -16,7 +16,7 @@ fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
         let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(now * MS);
         let journal = Arc::new(Scripted::default());
-        let limits = FoldLimits::remembering(1);
+        let limits = remembering(1);
         let folder = Folder::new(journal, clock, "folder".to_owned(), limits, Arc::default());
         assert_eq!(folder.until_next(500 * MS), wait * MS, "at {now} ms");
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Call, Folding, Incident, NOW, Scripted, at, entry, entry_of};
+use super::{Call, Folding, Incident, NOW, Scripted, at, entry, entry_of, remembering};
 use crate::clock::Clock;
 use crate::error::StoreErrorKind;
 use crate::fold::{FoldLimits, Folder, Leader};
@@ -105,7 +105,7 @@ async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
         let (clock, instance) = (Clock::manual(NOW).0, "folder".to_owned());
         let limits = FoldLimits {
             step_contexts: step,
-            ..FoldLimits::remembering(1)
+            ..remembering(1)
         };
         let folder = Folder::new(journal.clone(), clock, instance, limits, Arc::default());
         let mut rounds = Vec::new();

@@ -9,12 +9,11 @@ use crate::recorder::tests::{COUNTERS, NOW, TestRecorder, spec};
 use crate::recorder::{Ended, RequestDetails};
 use crate::targets::PathTarget;
 use crate::task::Stop;
-use tower_pulse_model::context::UNMATCHED;
 use tower_pulse_model::outcome::Outcome;
 
 fn record(recorder: &Recorder, kind: Kind, name: &str) {
     let entry = recorder.entry(kind, name);
-    entry.record_measured(Duration::from_millis(3), Outcome::Success, false);
+    entry.record_measured(Duration::from_millis(3), Outcome::Success);
 }
 
 #[test]
@@ -32,24 +31,14 @@ fn the_lag_of_a_drain_is_its_time_after_the_turn_of_a_second() {
     let lags = |millis| {
         recorder.advance(millis);
         recorder.drain();
-        let stats = recorder.drain.drain_stats();
-        (stats.lag, stats.max_lag)
+        let lags = |counters: &mut FlushCounters| (counters.lag, counters.max_lag);
+        let (lag, max_lag) = recorder.drain.counters(lags);
+        (lag as f64 / 1e9, max_lag as f64 / 1e9)
     };
     assert_eq!(lags(900), (0.0, 0.0), "no second has ended");
     assert_eq!(lags(350), (0.25, 0.25));
     assert_eq!(lags(500), (0.25, 0.25));
     assert_eq!(lags(375), (0.125, 0.25));
-}
-
-#[test]
-fn a_batch_that_is_put_back_is_merged_with_what_came() {
-    let recorder = TestRecorder::new(9);
-    record(&recorder, Kind::Http, "GET /");
-    let batch = recorder.drained();
-    record(&recorder, Kind::Http, "GET /");
-    recorder.drain();
-    recorder.put_back(batch);
-    assert_eq!(recorder.drain.take().requests(), 2);
 }
 
 #[test]
@@ -123,22 +112,6 @@ fn totals_of_counters_are_those_since_the_start_drained_or_not() {
     (0..COUNTERS).for_each(|number| recorder.counter(&number.to_string()).increment());
     // Two names beyond the maximum share the overflow entry.
     assert_eq!(recorder.counter_totals().get(OVERFLOW), Some(&2));
-}
-
-#[test]
-fn requests_without_a_route_share_a_context_however_they_are_named() {
-    let recorder = TestRecorder::new(9);
-    let entry = recorder.entry(Kind::Http, UNMATCHED);
-    assert!(Arc::ptr_eq(&entry, &recorder.unmatched));
-    let existing = recorder.existing_http(UNMATCHED);
-    assert!(existing.is_some_and(|entry| Arc::ptr_eq(&entry, &recorder.unmatched)));
-}
-
-#[test]
-fn a_context_has_a_few_shards_at_least_two() {
-    let shards = Recorder::shards_of_this_machine();
-    assert!([2, 4, 8].contains(&shards), "{shards}");
-    assert_eq!(TestRecorder::new(9).shards(), shards);
 }
 
 #[test]

@@ -75,12 +75,10 @@ impl State {
     /// Applies the additions of a step. `newest_at` is the time of the round's newest entry, and `now` the store's
     /// time. Ignores the exported statistics, because no other program could read them here.
     pub(super) fn add(&mut self, additions: &Additions, newest_at: i64, now: i64) -> Result<()> {
-        for slice in &additions.counters {
-            for (name, n) in &slice.added {
-                let added = self
-                    .counters
-                    .add(name, slice.precision, slice.slice, *n, newest_at);
-                if let Err(problem) = added {
+        for ((precision, slice), added) in additions.counters.iter() {
+            for (name, n) in added {
+                let counters = &mut self.counters;
+                if let Err(problem) = counters.add(name, *precision, *slice, *n, newest_at) {
                     self.kept.exceptions.quarantine(problem);
                 }
             }

@@ -23,7 +23,8 @@ const REPORTS_PART: usize = 4;
 /// All tables.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 pub struct Tables {
-    fields: Box<dyn Fields>,
+    /// The fields.
+    pub fields: Box<dyn Fields>,
     by_name: Map<Table, Extent>,
     /// The limit on the bytes of the records, or of all tables.
     pub bound: Bound,
@@ -38,9 +39,9 @@ pub struct Tables {
     /// The revision of each slice of the records: the value of `writes` when the slice was last written.
     revisions: HashMap<TierSlice, Revision>,
     /// The number of writes of slices.
-    writes: Revision,
+    pub writes: Revision,
     /// The number of tables of records that were removed to make room.
-    removed_for_room: u64,
+    pub removed_for_room: u64,
 }
 
 /// The approximate limit in bytes, and the tables that it bounds.
@@ -88,26 +89,6 @@ impl Tables {
             tables.by_name.insert(table, extent);
         }
         tables
-    }
-
-    /// The number of writes of slices.
-    pub fn writes(&self) -> Revision {
-        self.writes
-    }
-
-    /// The number of tables of records that were removed to make room.
-    pub fn removed_for_room(&self) -> u64 {
-        self.removed_for_room
-    }
-
-    /// The fields. Consumes the tables.
-    pub fn into_fields(self) -> Box<dyn Fields> {
-        self.fields
-    }
-
-    /// The fields, for changing them.
-    pub fn fields_mut(&mut self) -> &mut dyn Fields {
-        &mut *self.fields
     }
 
     /// Replaces and removes fields, and sets when their table expires.
@@ -256,15 +237,15 @@ impl Tables {
     /// The revision of each slice of the records.
     pub fn revisions(&self, now: i64) -> impl Iterator<Item = (TierSlice, Revision)> {
         let revisions = self.revisions.iter();
-        let live = revisions.filter(move |(at, _)| self.is_live(&Table::records(**at), now));
+        let live = revisions.filter(move |(at, _)| self.count(&Table::records(**at), now) > 0);
         live.map(|(at, revision)| (*at, *revision))
     }
 
     /// The values of fields, in the order of `fields`.
     pub fn get(&self, table: &Table, fields: &[Vec<u8>], now: i64) -> Result<Vec<Option<Vec<u8>>>> {
-        match self.is_live(table, now) {
-            true => self.fields.get(table, fields),
-            false => Ok(vec![None; fields.len()]),
+        match self.count(table, now) {
+            0 => Ok(vec![None; fields.len()]),
+            _ => self.fields.get(table, fields),
         }
     }
 
@@ -277,9 +258,9 @@ impl Tables {
         now: i64,
         show: &mut Show<'_>,
     ) -> Result<()> {
-        match self.is_live(table, now) {
-            true => self.fields.visit(table, after, show),
-            false => Ok(()),
+        match self.count(table, now) {
+            0 => Ok(()),
+            _ => self.fields.visit(table, after, show),
         }
     }
 
@@ -293,7 +274,7 @@ impl Tables {
         Ok(fields)
     }
 
-    /// The number of fields of a table.
+    /// The number of fields of a table; 0 if it does not exist.
     pub fn count(&self, table: &Table, now: i64) -> usize {
         let extent = self.by_name.get(table);
         let live = extent.filter(|extent| !extent.is_expired(now));
@@ -314,11 +295,6 @@ impl Tables {
             ControlFlow::Continue(())
         })?;
         Ok(page)
-    }
-
-    fn is_live(&self, table: &Table, now: i64) -> bool {
-        let extent = self.by_name.get(table);
-        extent.is_some_and(|extent| !extent.is_expired(now))
     }
 }
 
@@ -401,7 +377,7 @@ mod tests {
         for table in [&at, &other] {
             write(&mut tables, table.clone());
         }
-        let later = FieldWrites::expire(other.clone(), 2_000);
+        let later = FieldWrites::new(other.clone(), Some(2_000));
         tables.write(&later, NOW).unwrap();
         for (now, count) in [(NOW + 999, 1), (NOW + 1_000, 0)] {
             assert_eq!(tables.count(&at, now), count);
@@ -409,7 +385,7 @@ mod tests {
         }
         let mut removal = FieldWrites::new(at.clone(), Some(1_000));
         removal.removed.push(vec![9]);
-        for write in [removal, FieldWrites::expire(at.clone(), 1_000)] {
+        for write in [removal, FieldWrites::new(at.clone(), Some(1_000))] {
             tables.write(&write, NOW + 1_000).unwrap();
         }
         let count = tables.count(&at, NOW + 1_000);
@@ -419,25 +395,5 @@ mod tests {
         assert_eq!((tables.record_bytes, tables.revisions(NOW).count()), (0, 0));
         tables.write(&FieldWrites::end(other), NOW).unwrap();
         assert!(tables.by_name.is_empty());
-    }
-
-    #[test]
-    fn pages_have_each_field_once() {
-        let mut tables = empty();
-        let mut write = FieldWrites::new(Table::Rankings, None);
-        let fields = (0..2 * FIELDS_PER_PAGE + 1).map(|n| n.to_string().into_bytes());
-        write.set.extend(fields.map(|field| (field, vec![1])));
-        tables.write(&write, NOW).unwrap();
-        let (mut listed, mut from) = (Vec::new(), None);
-        loop {
-            let page = tables.page(&Table::Rankings, from.as_deref(), NOW).unwrap();
-            listed.extend(page.fields);
-            from = page.next;
-            if from.is_none() {
-                break;
-            }
-        }
-        write.set.sort_unstable();
-        assert_eq!(listed, write.set);
     }
 }

@@ -142,23 +142,19 @@ impl State {
         })
     }
 
-    /// When the contexts of each name last had a sample.
-    fn last_seen(&self, now: i64) -> Result<HashMap<Vec<u8>, i64>> {
+    /// Forgets the contexts without a recent sample. Returns their number.
+    fn forget_contexts(&mut self, pass: &Pass) -> Result<u64> {
+        let forgotten = pass.now - pass.context_retention;
+        // Contexts of the same name share their counters.
         let mut last_seen = HashMap::new();
         for (_, table) in &CONTEXTS {
-            for (name, at) in self.tables.all(table, now)? {
+            for (name, at) in self.tables.all(table, pass.now)? {
                 let newest = last_seen.entry(name).or_insert(i64::MIN);
                 *newest = number(&at).unwrap_or(i64::MIN).max(*newest);
             }
         }
-        Ok(last_seen)
-    }
-
-    /// Forgets the contexts without a recent sample. Returns their number.
-    fn forget_contexts(&mut self, pass: &Pass) -> Result<u64> {
-        let forgotten = pass.now - pass.context_retention;
         let mut removed = Vec::new();
-        for (name, last_seen) in self.last_seen(pass.now)? {
+        for (name, last_seen) in last_seen {
             if last_seen > forgotten {
                 continue;
             }

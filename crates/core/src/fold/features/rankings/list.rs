@@ -1,6 +1,6 @@
 //! Reads the state of the store's rankings, once per lease.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Rankings;
@@ -9,7 +9,8 @@ use crate::error::StoreError;
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
-use crate::store::table_reads::{Purpose, TableRead};
+use crate::store::table_reads::{Purpose, read_pages};
+use crate::task::boxed;
 
 impl Rankings {
     /// Reads the rankings of these names.
@@ -18,8 +19,7 @@ impl Rankings {
         leased: &LeasedStore<'_>,
         names: impl Iterator<Item = &Arc<str>>,
     ) -> Leased<()> {
-        let known = &self.known;
-        let unknown = names.filter(|name| !known.is_listed && known.get(name).is_none());
+        let unknown = names.filter(|name| !self.is_listed && !self.known.contains_key(*name));
         let unknown: Vec<_> = unknown.cloned().collect();
         if unknown.is_empty() {
             return Ok(());
@@ -38,48 +38,31 @@ impl Rankings {
             .zip(specs.into_iter().flatten());
         for (name, (state, specs)) in unknown.into_iter().zip(values) {
             let ranking = state.and_then(|state| KnownRanking::read(&state, specs.as_deref()));
-            self.known
-                .by_name
-                .extend(ranking.map(|ranking| (name, ranking)));
+            self.known.extend(ranking.map(|ranking| (name, ranking)));
         }
         Ok(())
     }
 
     /// Reads all rankings, once. Rankings that are known already keep their state.
     pub(super) async fn load_all(&mut self, journal: &dyn Journal) -> Result<(), StoreError> {
-        if self.known.is_listed {
+        if self.is_listed {
             return Ok(());
         }
-        let (mut states, mut specs) = (HashMap::new(), HashMap::new());
-        let mut pages = vec![(Table::Rankings, None), (Table::RankingSpecs, None)];
-        while !pages.is_empty() {
-            let reads = pages.iter().cloned();
-            let reads: Vec<_> = reads
-                .map(|(table, from)| TableRead::Page(table, from))
-                .collect();
-            let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
-            let mut following = Vec::new();
-            for (table, _) in pages {
-                let page = answers.page();
-                match table {
-                    Table::Rankings => states.extend(page.fields),
-                    _ => specs.extend(page.fields),
-                }
-                following.extend(page.next.map(|next| (table, Some(next))));
-            }
-            pages = following;
-        }
+        let (states, specs) = (&Table::Rankings, &Table::RankingSpecs);
+        let states = boxed(read_pages(journal, Purpose::Fold, states, usize::MAX)).await?;
+        let specs = boxed(read_pages(journal, Purpose::Fold, specs, usize::MAX)).await?;
+        let specs: HashMap<_, _> = specs.into_iter().collect();
         for (name, state) in states {
             let specs = specs.get(&name).map(Vec::as_slice);
             let ranking = KnownRanking::read(&state, specs);
             if let (Ok(name), Some(ranking)) = (String::from_utf8(name), ranking) {
-                self.known.by_name.entry(name.into()).or_insert(ranking);
+                self.known.entry(name.into()).or_insert(ranking);
             }
         }
         // The previous folder may have ended before it dropped the surplus ids of these rankings.
-        let names: BTreeSet<_> = self.known.by_name.keys().cloned().collect();
-        names.iter().for_each(|name| self.known.touch(name));
-        self.known.is_listed = true;
+        let names: Vec<_> = self.known.keys().cloned().collect();
+        names.iter().for_each(|name| self.touch(name));
+        self.is_listed = true;
         Ok(())
     }
 }

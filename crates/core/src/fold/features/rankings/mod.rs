@@ -1,22 +1,27 @@
 //! Folding rankings: `plan` merges the counts of each slice, and their sums, with those of the store; `upkeep`
-//! subtracts slices that have left the window, and drops ids for which there is no room. `known` is the state that the
-//! folder remembers, and `list` reads it.
+//! subtracts slices that have left the window, and drops ids for which there is no room. `known` is the state of a
+//! ranking that the folder remembers, and `list` reads it.
 
 mod known;
 mod list;
 mod plan;
 mod upkeep;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use self::known::KnownRankings;
+use self::known::KnownRanking;
 use crate::store::table::FieldWrites;
 
 /// The rankings.
 #[derive(Default)]
 pub(super) struct Rankings {
-    known: KnownRankings,
+    /// The rankings of the store, by name.
+    known: BTreeMap<Arc<str>, KnownRanking>,
+    /// Whether all rankings of the store are known.
+    is_listed: bool,
+    /// Rankings that had additions since their surplus ids were last dropped; the longest waiting first.
+    to_limit: VecDeque<Arc<str>>,
     /// The rankings that the round adds to, by partition.
     added_to: BTreeMap<usize, BTreeSet<Arc<str>>>,
 }
@@ -27,5 +32,12 @@ impl Rankings {
         let names = partitions.iter().filter_map(|at| self.added_to.remove(at));
         let names: BTreeSet<_> = names.flatten().collect();
         self.state_writes(&names)
+    }
+
+    /// Notes that the surplus ids of a ranking are to be dropped after the round.
+    fn touch(&mut self, name: &Arc<str>) {
+        if !self.to_limit.contains(name) {
+            self.to_limit.push_back(name.clone());
+        }
     }
 }

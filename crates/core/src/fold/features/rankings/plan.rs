@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Rankings;
+use super::known::KnownRanking;
 use crate::error::StoreError;
 use crate::fold::leased_store::{Leased, LeasedStore};
 use crate::fold::plan::{Plan, Plans};
@@ -90,10 +91,10 @@ impl Rankings {
                 let dropped = sorted::entry(&mut fields, Table::RankingsDropped, Vec::new);
                 dropped.push(added.name.as_bytes().to_vec());
             }
-            for (id, _, slices) in added.ids() {
+            for (id, delta) in &added.ids {
                 let field = || id.as_bytes().to_vec();
                 sorted::entry(&mut fields, totals_of(added.name), Vec::new).push(field());
-                for (start, _) in slices {
+                for (start, _) in added.slices(delta) {
                     sorted::entry(&mut fields, slice_of(added.name, start), Vec::new).push(field());
                 }
             }
@@ -106,9 +107,9 @@ impl Rankings {
             if added.counts_dropped {
                 dropped.insert(partition(added.name), added.delta.dropped);
             }
-            for (number, (id, delta, slices)) in added.ids().enumerate() {
-                let partition = partition_of_id(added.name, id);
-                if refused.contains(id) {
+            for (number, &(id, delta)) in added.ids.iter().enumerate() {
+                let (partition, slices) = (partition_of_id(added.name, id), added.slices(delta));
+                if refused.contains(&**id) {
                     let sum = added.skip_id(slices, &mut stored);
                     let dropped = dropped.entry(partition).or_default();
                     *dropped = dropped.saturating_add(sum.unsigned_abs());
@@ -164,7 +165,12 @@ impl Rankings {
         }
         let specs = round.ranking_specs.get(name);
         let newest = specs.and_then(CarriedSpecs::newest).unwrap_or(delta.spec);
-        let ranking = self.known.begin(name, newest);
+        let ranking = self.known.entry(name.clone());
+        let ranking = ranking.or_insert_with(|| KnownRanking {
+            state: RankingState::new(newest),
+            specs: CarriedSpecs::default(),
+            ids: None,
+        });
         let was_mixed = ranking.specs.is_mixed();
         let state = &mut ranking.state;
         if let Some(specs) = specs {
@@ -172,13 +178,13 @@ impl Rankings {
         }
         (added.spec, added.oldest) = (state.spec, state.spec.oldest(now));
         added.before.extend(state.slices.iter());
-        let starts = added.ids().flat_map(|(_, _, slices)| slices);
+        let starts = added.ids.iter().flat_map(|(_, delta)| added.slices(delta));
         let starts: Vec<i64> = starts.map(|(start, _)| start).collect();
         state.slices.extend(starts);
         if ranking.specs.is_mixed() && !was_mixed {
             tracing::warn!("{}", ranking.specs.warning(name));
         }
-        self.known.touch(name);
+        self.touch(name);
         added
     }
 
@@ -216,14 +222,15 @@ impl Rankings {
     /// with the smallest sums.
     fn refused_ids<'a>(&mut self, added: &Added<'a>, stored: &Stored) -> HashSet<&'a str> {
         let totals = stored.left(&totals_of(added.name));
-        let new = added.ids().zip(totals);
+        let new = added.ids.iter().zip(totals);
         let mut new: Vec<_> = new
-            .filter(|((_, delta, _), total)| total.is_none() && !delta.is_removed)
-            .filter_map(|((id, _, slices), _)| {
+            .filter(|((_, delta), total)| total.is_none() && !delta.is_removed)
+            .filter_map(|(&(id, delta), _)| {
+                let slices = added.slices(delta);
                 let (newest, sum) = slices.fold((None, 0i64), |(_, sum), (start, n)| {
                     (Some(start), sum.saturating_add(n))
                 });
-                Some((newest?, sum, id))
+                Some((newest?, sum, &**id))
             })
             .collect();
         let surplus = new.len().saturating_sub(added.room);
@@ -285,25 +292,11 @@ impl<'a> Added<'a> {
         })
     }
 
-    /// The ids with their additions within the window.
-    fn ids(
-        &self,
-    ) -> impl Iterator<
-        Item = (
-            &'a str,
-            &'a IdDelta,
-            impl Iterator<Item = (i64, i64)> + use<'a>,
-        ),
-    > {
+    /// The additions to an id within the window.
+    fn slices(&self, delta: &'a IdDelta) -> impl Iterator<Item = (i64, i64)> + use<'a> {
         let oldest = self.oldest;
-        self.ids.iter().map(move |(id, delta)| {
-            let slices = delta.slices.iter().map(|(start, n)| (start, *n));
-            (
-                &***id,
-                *delta,
-                slices.filter(move |(start, _)| *start >= oldest),
-            )
-        })
+        let slices = delta.slices.iter().map(|(start, n)| (start, *n));
+        slices.filter(move |(start, _)| *start >= oldest)
     }
 
     /// Merges the additions to an id with the numbers in the store.
@@ -367,7 +360,7 @@ impl Stored {
 
 /// The write of the sum of a ranking's dropped additions: the number in the store, `before`, plus `more`.
 pub(super) fn dropped_write(name: &Arc<str>, before: i64, more: u64) -> FieldWrites {
-    let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
+    let dropped = before.saturating_add_unsigned(more);
     let dropped = dropped.to_string().into_bytes();
     FieldWrites::of(Table::RankingsDropped, None, name.as_bytes(), Some(dropped))
 }

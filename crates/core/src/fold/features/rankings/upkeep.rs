@@ -23,14 +23,6 @@ const IDS_PER_ROUND: usize = 20_000;
 /// Reading a page of a table costs as much as taking out this many ids.
 const IDS_PER_PAGE: usize = 20;
 
-/// The result of searching a part of a table for its smallest counts.
-struct Smallest {
-    /// The smallest counts with their ids, smallest first.
-    ids: Vec<(i64, Vec<u8>)>,
-    /// Whether the table has more counts.
-    has_more: bool,
-}
-
 impl Rankings {
     /// Subtracts slices that have left the window at `now` from the sums.
     pub(in crate::fold) async fn expire(
@@ -55,17 +47,17 @@ impl Rankings {
     /// Drops the surplus ids of the rankings that had additions.
     pub(in crate::fold) async fn limit(&mut self, leased: &mut LeasedStore<'_>) -> Leased<()> {
         let mut left = IDS_PER_ROUND;
-        for _ in 0..self.known.to_limit.len() {
-            let Some(name) = self.known.to_limit.pop_front() else {
+        for _ in 0..self.to_limit.len() {
+            let Some(name) = self.to_limit.pop_front() else {
                 break;
             };
             if left == 0 {
-                self.known.touch(&name);
+                self.touch(&name);
                 continue;
             }
             let result = self.limit_ranking(leased, &name, &mut left).await;
             if !matches!(result, Ok(true)) {
-                self.known.touch(&name);
+                self.touch(&name);
             }
             result?;
         }
@@ -154,8 +146,7 @@ impl Rankings {
             if surplus == 0 {
                 break;
             }
-            let smallest = smallest_of(leased.journal, name, start, left).await?;
-            let Smallest { ids, has_more } = smallest;
+            let (ids, has_more) = smallest_of(leased.journal, name, start, left).await?;
             let mut taken = 0;
             for part in ids.chunks(IDS_AT_ONCE) {
                 let ids: Vec<_> = part.iter().map(|(_, id)| id.clone()).collect();
@@ -272,13 +263,14 @@ impl Rankings {
     }
 }
 
-/// Finds the smallest counts of a slice, at most `left` of them.
+/// Finds the smallest counts of a slice, at most `left` of them. Returns these counts with their ids, smallest first,
+/// and whether the slice has more.
 async fn smallest_of(
     journal: &dyn Journal,
     name: &Arc<str>,
     start: i64,
     left: &mut usize,
-) -> Result<Smallest, StoreError> {
+) -> Result<(Vec<(i64, Vec<u8>)>, bool), StoreError> {
     let mut from = None;
     let (mut smallest, mut has_more) = (BinaryHeap::new(), false);
     let most = *left;
@@ -300,7 +292,7 @@ async fn smallest_of(
     let mut ids = smallest.into_sorted_vec();
     // A page may repeat ids of an earlier one.
     ids.dedup();
-    Ok(Smallest { ids, has_more })
+    Ok((ids, has_more))
 }
 
 /// Reads a page of a slice.

@@ -78,7 +78,7 @@ async fn lengthen(leased: &mut LeasedStore<'_>, before: History, after: History)
         let ttl = |start: i64| after.tier().key_ttl() - (now - start - length).max(0);
         let expiries = part.iter().map(|start| {
             let table = Table::records((tier.seconds, *start));
-            FieldWrites::expire(table, ttl(*start))
+            FieldWrites::new(table, Some(ttl(*start)))
         });
         let expiries: Vec<_> = expiries.collect();
         leased.write(&expiries).await?;

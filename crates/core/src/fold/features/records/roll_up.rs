@@ -104,8 +104,10 @@ impl RecordTables {
         }
         // From now on, the slices that were rolled up may expire after the retention of their tier.
         let released = slices.into_iter();
-        let released = released
-            .map(|at| FieldWrites::expire(Table::records(at), ttl(at, tiers, rolled, newest_at)));
+        let released = released.map(|at| {
+            let ttl = ttl(at, tiers, rolled, newest_at);
+            FieldWrites::new(Table::records(at), Some(ttl))
+        });
         let released: Vec<_> = released.collect();
         leased.write(&released).await
     }

@@ -1,17 +1,16 @@
-//! Helpers for tests and benches of this crate and of crates that depend on it.
+//! Instances of which a test or a bench drives one part: the folder or the flusher.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::changes::{Findings, JudgementFields};
-use crate::clock::Clock;
-use crate::error::StoreError;
-use crate::flush::{FlushOptions, Flusher};
-use crate::fold::{FoldLimits, Folder, Leader};
-use crate::recorder::{Limits, Recorder};
-use crate::store::conditional_write::{ConditionalWrite, Written};
-use crate::store::judgement::read_judgement;
-use crate::store::{AppendedCall, Store};
-use tower_pulse_detect::change::Change;
+use tower_pulse::{Change, Clock, StoreError};
+use tower_pulse_core::changes::{Findings, JudgementFields};
+use tower_pulse_core::flush::{FlushOptions, Flusher};
+use tower_pulse_core::fold::{FoldLimits, Folder, Leader};
+use tower_pulse_core::recorder::{Limits, Recorder};
+use tower_pulse_core::store::conditional_write::{ConditionalWrite, Written};
+use tower_pulse_core::store::judgement::read_judgement;
+use tower_pulse_core::store::{AppendedCall, Store};
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::slice::Precisions;
@@ -40,8 +39,10 @@ impl TestFolder {
         let leaderless = Arc::default();
         let instance = instance.to_owned();
         let limits = FoldLimits {
+            records: max_records,
+            profiles: usize::MAX,
             history_days: days,
-            ..FoldLimits::remembering(max_records)
+            step_contexts: None,
         };
         let folder = Folder::new(store.clone(), clock, instance, limits, leaderless);
         Self {
@@ -51,17 +52,11 @@ impl TestFolder {
     }
 
     /// Folds all entries of the journal. Returns `false` if another instance folds.
-    ///
-    /// # Errors
-    /// The store failed.
     pub async fn fold(&self) -> Result<bool, StoreError> {
         Ok(self.folder.fold().await? == Leader::This)
     }
 
     /// The write of a judgement that finds `changes`, and removes the changes with the ids in `removed`.
-    ///
-    /// # Errors
-    /// The store failed.
     pub async fn judgement(
         &self,
         until: i64,
@@ -82,25 +77,16 @@ impl TestFolder {
     }
 
     /// Writes unless another instance folds.
-    ///
-    /// # Errors
-    /// The store failed.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         self.folder.write(write).await
     }
 
     /// Writes even if another instance folds.
-    ///
-    /// # Errors
-    /// The store failed.
     pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         self.folder.write_by_hand(write).await
     }
 
     /// Releases the lease, so that another instance can fold.
-    ///
-    /// # Errors
-    /// The store failed.
     pub async fn release(&self) -> Result<(), StoreError> {
         self.folder.release().await
     }
@@ -124,7 +110,7 @@ impl TestFlusher {
         let limits = Limits::new(1, 1);
         let recorder = Arc::new(Recorder::new(clock, precisions, limits));
         let options = FlushOptions {
-            interval: Some(std::time::Duration::from_secs(1)),
+            interval: Some(Duration::from_secs(1)),
             replay_bytes,
             name: None,
         };
@@ -142,9 +128,6 @@ impl TestFlusher {
 
     /// Appends the pending batch, or asks for the newest call if the batch is empty. Does not wait until the call can
     /// be read.
-    ///
-    /// # Errors
-    /// The store failed.
     pub async fn flush(&self) -> Result<Option<AppendedCall>, StoreError> {
         let flushed = self.flusher.flush().await?;
         Ok(flushed.map(|flushed| flushed.call))
