@@ -10,8 +10,7 @@ use std::time::Duration;
 use super::against::Against;
 use super::book::Book;
 use super::error::QueryError;
-use super::instance_minutes::beside_others::BesideOthers;
-use super::instance_minutes::{InstanceMinutes, InstanceSums, MachineSums};
+use super::instance_minutes::{Comparison, InstanceMinutes};
 use super::key::Key;
 use super::reads::{self, Reads};
 use super::source::Process;
@@ -37,7 +36,7 @@ use crate::targets::Targets;
 use crate::task::{boxed, lock};
 use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::context::ContextId;
 use tower_pulse_model::mark::Marks;
 use tower_pulse_model::profile::{Profile, ProfileHour, WEEK_HOURS};
 use tower_pulse_model::recorded::RecordedTime;
@@ -78,14 +77,8 @@ pub struct StoreReader {
     windows: Windows,
 }
 
-/// An instance compared with the others, with the names of its contexts.
-pub(super) struct NamedBeside {
-    pub(super) beside: BesideOthers,
-    pub(super) names: HashMap<RecordId, Arc<str>>,
-}
-
-/// The names of timers by the ids of their records.
-pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
+/// The names of contexts by the ids of their records.
+pub(super) type Names = HashMap<RecordId, Arc<str>>;
 
 impl StoreReader {
     /// Creates a reader of a store. `query_bytes` bounds its caches.
@@ -223,15 +216,16 @@ impl StoreReader {
         }))
     }
 
-    /// The sums of one context over a window, and over the window before it.
-    async fn window_of(
+    /// The sums of one context over a part of a window: the window itself, or the window before it.
+    async fn part_of(
         &self,
         window: Window,
+        part: usize,
         context: &ContextId,
-    ) -> Result<[Aggregate; 2], QueryError> {
+    ) -> Result<Aggregate, QueryError> {
         let tiers = self.tiers().await?;
         let window = window.rounded(tiers, self.now());
-        let read = Box::pin(self.windows.context(window, tiers, context));
+        let read = Box::pin(self.windows.context(window, part, tiers, context));
         self.reads.within(read).await
     }
 
@@ -242,15 +236,12 @@ impl StoreReader {
         against: Against,
         context: &ContextId,
     ) -> Result<[Aggregate; 2], QueryError> {
-        let [now, before] = self.window_of(window, context).await?;
-        let before = match against.of(window, self.now()) {
-            Some(other) => {
-                let [other, _] = self.window_of(other, context).await?;
-                other
-            }
-            None => before,
-        };
-        Ok([now, before])
+        let other = against.of(window, self.now());
+        let (other, part) = other.map_or((window, 1), |other| (other, 0));
+        Ok([
+            self.part_of(window, 0, context).await?,
+            self.part_of(other, part, context).await?,
+        ])
     }
 
     /// The contexts within whose requests a timer ran in a window.
@@ -288,25 +279,17 @@ impl StoreReader {
         self.reads.within(read).await
     }
 
-    /// The names of all timers.
-    pub async fn timer_names(&self) -> Shared<TimerNames> {
+    /// The names of all contexts in the record index.
+    pub(super) async fn names(&self) -> Shared<Names> {
         let read = async {
-            let mut names = self.names_of(|id| id.kind == Kind::Timer).await?;
-            names.insert(timer_sums::other(), timer_sums::OTHER.into());
-            Ok::<_, StoreError>(names)
+            let index = self.store.query().record_index(self.now()).await?;
+            let contexts = index.contexts.into_iter();
+            let names = contexts.map(|id| (RecordId::new(id.kind, &id.name), id.name));
+            let other = (timer_sums::other(), timer_sums::OTHER.into());
+            Ok::<Names, StoreError>(names.chain([other]).collect())
         };
-        self.reads.get(Key::TimerNames, |_| 0, read).await
-    }
-
-    /// The names of the matching contexts in the record index, by the ids of their records.
-    async fn names_of(
-        &self,
-        is_named: impl Fn(&ContextId) -> bool,
-    ) -> Result<HashMap<RecordId, Arc<str>>, StoreError> {
-        let index = self.store.query().record_index(self.now()).await?;
-        let contexts = index.contexts.into_iter().filter(is_named);
-        let names = contexts.map(|id| (RecordId::new(id.kind, &id.name), id.name));
-        Ok(names.collect())
+        let bytes = |of: &Names| of.len() * reads::PER_TEXT;
+        self.reads.get(Key::Names, bytes, read).await
     }
 
     /// The ranking of the slowest contexts.
@@ -485,43 +468,23 @@ impl StoreReader {
         self.reads.get(key, Versions::bytes, read).await
     }
 
-    /// The sums of each instance over the minutes that begin within `minutes`, on a context or on all reported
-    /// contexts.
-    pub async fn instances(
+    /// The instances compared with each other in the minutes that begin within `minutes`, on a context or on all
+    /// reported contexts, and one `instance` in detail.
+    pub(super) async fn instances(
         &self,
         minutes: Range<i64>,
-        context: Option<&ContextId>,
-    ) -> Shared<Vec<(Arc<str>, InstanceSums)>> {
+        context: Option<RecordId>,
+        instance: Option<&str>,
+    ) -> Shared<Comparison> {
         let created = self.recorded_span().await?.generation;
-        let id = context.map(|context| RecordId::new(context.kind, &context.name));
-        let read = self.instance_minutes.sums(minutes.clone(), id, created);
-        let key = Key::Instances(minutes, id);
-        self.reads.list(key, |(_, of)| of.sums.bytes(), read).await
-    }
-
-    /// The machines of all instances over the minutes that begin within `minutes`, by name.
-    pub async fn machines(&self, minutes: Range<i64>) -> Shared<Vec<(Arc<str>, MachineSums)>> {
-        let created = self.recorded_span().await?.generation;
-        let read = self.instance_minutes.machines(minutes.clone(), created);
-        self.reads.list(Key::Machines(minutes), |_| 0, read).await
-    }
-
-    /// One instance compared with the others in the minutes that begin within `minutes`.
-    pub(super) async fn beside_others(
-        &self,
-        minutes: Range<i64>,
-        instance: &Arc<str>,
-    ) -> Shared<NamedBeside> {
-        let created = self.recorded_span().await?.generation;
-        let read = async {
-            let of = &self.instance_minutes;
-            let beside = of.beside_others(minutes.clone(), instance, created).await?;
-            let mut names = self.names_of(|_| true).await?;
-            names.retain(|id, _| beside.contexts.contains_key(id));
-            Ok::<_, StoreError>(NamedBeside { beside, names })
+        let key = Key::Instances(minutes.clone(), context, instance.map(Arc::from));
+        let of = &self.instance_minutes;
+        let read = of.compare(minutes, context, instance, created);
+        let bytes = |of: &Comparison| {
+            let instances = reads::bytes_of(&of.instances, |(_, of)| of.sums.bytes());
+            instances + reads::bytes_of(&of.machines, |_| 0) + of.beside.bytes()
         };
-        let key = Key::BesideOthers(minutes.clone(), instance.clone());
-        self.reads.get(key, |of| of.beside.bytes(), read).await
+        self.reads.get(key, bytes, read).await
     }
 
     /// Forgets the cached marks, after a mark was set or removed.

@@ -277,9 +277,11 @@ async fn of_instance(
     span: &Span,
 ) -> Result<(Covered, Aggregate), QueryError> {
     let reported = Reported::new(window, span.now);
-    let instances = source.reader.instances(reported.minutes(), None).await?;
+    let compared = source.reader.instances(reported.minutes(), None, None);
+    let compared = compared.await?;
+    let instances = &compared.instances;
     let own = instances.iter().find(|(name, _)| **name == *instance);
-    let covered = reported.covered(&instances, span);
+    let covered = reported.covered(instances, span);
     let covered = covered.with_missing(source, span).await?;
     Ok((
         covered,

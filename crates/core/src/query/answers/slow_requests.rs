@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::measured::ContextName;
 use super::timers::timer_name;
-use crate::query::store_reader::TimerNames;
+use crate::query::store_reader::Names;
 use crate::query::{QueryError, Source};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::{HOUR, hour_of};
@@ -67,7 +67,7 @@ impl ListedRequest {
     ) -> Result<Vec<Self>, QueryError> {
         let have_timers = requests.iter().any(|one| !one.parts.timers.is_empty());
         let names = match have_timers {
-            true => Some(source.reader.timer_names().await?),
+            true => Some(source.reader.names().await?),
             false => None,
         };
         let requests = requests.into_iter();
@@ -76,7 +76,7 @@ impl ListedRequest {
             .collect())
     }
 
-    fn new(request: &SlowRequest, names: Option<&TimerNames>) -> Self {
+    fn new(request: &SlowRequest, names: Option<&Names>) -> Self {
         let parts = &request.parts;
         let seconds = |nanos: u64| nanos as f64 / 1e9;
         let timers = parts.timers.iter().map(|part| ListedTimer {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::measured::{ContextName, share};
-use crate::query::store_reader::TimerNames;
+use crate::query::store_reader::Names;
 use crate::query::windows::sums::{PartSums, RunningTimer, WindowSums};
 use crate::query::{QueryError, Source, Window};
 use tower_pulse_detect::suspects::fails_more;
@@ -171,7 +171,7 @@ impl TimerPath {
 }
 
 /// The name of a timer, or its id if the name is unknown.
-pub(super) fn timer_name(names: Option<&TimerNames>, id: RecordId) -> String {
+pub(super) fn timer_name(names: Option<&Names>, id: RecordId) -> String {
     let name = names.and_then(|names| names.get(&id));
     name.map_or_else(|| format!("<{id}>"), |name| name.to_string())
 }
@@ -195,7 +195,7 @@ impl RequestTimers {
         let queue = queue.copied();
         let names = match timers.is_empty() {
             true => None,
-            false => Some(source.reader.timer_names().await?),
+            false => Some(source.reader.names().await?),
         };
         let name = |id| timer_name(names.as_deref(), id);
         let requests = (sums.times.count, sums.times.sum);

@@ -99,19 +99,19 @@ impl Windows {
         })
     }
 
-    /// The sums of one context in a window and in the window before.
+    /// The sums of one context in a part of a window.
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn context(
         &self,
         window: Window,
+        part: usize,
         tiers: Tiers,
         context: &ContextId,
-    ) -> Result<[Aggregate; 2], QueryError> {
+    ) -> Result<Aggregate, QueryError> {
         let (state, _, ready) = boxed(self.up_to_date(window, tiers)).await?;
         let id = RecordId::new(context.kind, &context.name);
-        let sums = |part: usize| state.sums_of(&ready, part, id).unwrap_or_default();
-        Ok([sums(0), sums(1)])
+        Ok(state.sums_of(&ready, part, id).unwrap_or_default())
     }
 
     /// The contexts whose requests ran a timer in a window, with their sums. After [`sums`](Self::sums) of the same
