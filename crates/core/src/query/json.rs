@@ -135,7 +135,7 @@ pub(super) fn health<'a>(
 ) -> Writing<'a> {
     Box::pin(async move {
         let (source, less) = (source(reader), ("part", "ask for part=status"));
-        let as_of = source.reader.as_of();
+        let as_of = source.as_of();
         let (json, as_of) = match params::parse::<HealthQuery>(query, 0)?.part {
             Part::All => {
                 let (health, as_of) = tokio::join!(answers::health(source), as_of);

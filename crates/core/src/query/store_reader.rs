@@ -4,35 +4,31 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::against::Against;
 use super::book::Book;
 use super::error::QueryError;
-use super::instance_minutes::{Comparison, InstanceMinutes};
+use super::instance_minutes::Comparison;
 use super::key::Key;
-use super::reads::{self, Reads};
-use super::source::Process;
+use super::reads;
+use super::source::Source;
 use super::span::Span;
-use super::windows::Windows;
 use super::windows::points::WindowPoints;
 use super::windows::sums::{RunningTimer, TargetSums, WindowSums};
-use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::query::window::{Window, WindowSlices, recorded_until};
 #[cfg(feature = "row-cache")]
 use crate::row_lists::{ListRows, RowList, RowsQuery};
-use crate::skew::Skew;
 use crate::store::judgement::{ChangeLog, read_changes_after};
 use crate::store::table_reads::Purpose;
 use crate::store::{
-    CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, Store, StoreStatus, history, marks,
+    CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, StoreStatus, history, marks,
     profiles,
 };
 #[cfg(feature = "rankings")]
 use crate::store::{RankingPage, RankingQuery};
-use crate::targets::Targets;
 use crate::task::{boxed, lock};
 use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::aggregate::Aggregate;
@@ -61,49 +57,10 @@ pub struct ReadStatus {
     span: Span,
 }
 
-/// Reads the store on behalf of all requests.
-pub struct StoreReader {
-    store: Arc<dyn Store>,
-    clock: Clock,
-    process: Option<Arc<dyn Process>>,
-    /// The measured error of the clock; `None` in an instance, which has its own measurement.
-    pub(super) skew: Option<Skew>,
-    reads: Reads,
-    /// The book, and the time at which its last page was read.
-    last_book: Mutex<(Arc<Book>, Option<Tick>)>,
-    last_log: Mutex<Arc<ChangeLog>>,
-    contacted: Mutex<Option<Tick>>,
-    instance_minutes: InstanceMinutes,
-    windows: Windows,
-}
-
 /// The names of contexts by the ids of their records.
 pub(super) type Names = HashMap<RecordId, Arc<str>>;
 
-impl StoreReader {
-    /// Creates a reader of a store. `query_bytes` bounds its caches.
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        clock: Clock,
-        targets: Arc<Targets>,
-        query_bytes: usize,
-        process: Option<Arc<dyn Process>>,
-    ) -> Self {
-        let share = |sixteenths: usize| query_bytes / 16 * sixteenths;
-        Self {
-            skew: process.is_none().then(Skew::default),
-            process,
-            windows: Windows::new(store.clone(), clock.clone(), targets, share(8)),
-            instance_minutes: InstanceMinutes::new(store.clone(), clock.clone(), share(2)),
-            reads: Reads::new(clock.clone(), [4, 1, 1].map(share)),
-            last_book: Mutex::default(),
-            last_log: Mutex::default(),
-            contacted: Mutex::default(),
-            store,
-            clock,
-        }
-    }
-
+impl Source {
     /// Approximate bytes of the windows, minutes and answers that are held.
     pub fn held_bytes(&self) -> usize {
         let (windows, minutes) = (&self.windows.held_bytes, &self.instance_minutes.held_bytes);

@@ -140,8 +140,8 @@ pub(in crate::query) async fn changes(
     query: &ChangesQuery,
 ) -> Result<Changes, QueryError> {
     let (kind, limit) = (query.kind, check_limit(query.limit, MAX_ROWS)?);
-    let log = source.reader.changes().await?;
-    let marks = source.reader.marks().await?;
+    let log = source.changes().await?;
+    let marks = source.marks().await?;
     let mut matching: Vec<&Change> = (log.changes.iter())
         .filter(|change| kind.is_none_or(|kind| change.kind == kind))
         .collect();
@@ -179,7 +179,7 @@ fn is_problem(change: &Change) -> bool {
 
 /// The urgency of each context that has changed, and of each timer that is a suspect: a greater number is more urgent.
 pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usize>, QueryError> {
-    let log = source.reader.changes().await?;
+    let log = source.changes().await?;
     let mut ongoing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();
     ongoing.order_by(|a, b| a.by_urgency(b));
     let mut urgencies = HashMap::new();
@@ -199,8 +199,8 @@ pub(super) async fn changes_of(
     source: &Source,
     id: &ContextId,
 ) -> Result<Vec<ChangeRow>, QueryError> {
-    let log = source.reader.changes().await?;
-    let marks = source.reader.marks().await?;
+    let log = source.changes().await?;
+    let marks = source.marks().await?;
     let is_by = |suspect: &Suspect| suspect.timer() == Some(&id.name);
     let is_wanted = |change: &&Change| {
         ContextId::of_judged(&change.context) == *id
@@ -217,8 +217,8 @@ pub(super) async fn ongoing_on(
     source: &Source,
     context: &str,
 ) -> Result<Option<ChangeRow>, QueryError> {
-    let log = source.reader.changes().await?;
-    let marks = source.reader.marks().await?;
+    let log = source.changes().await?;
+    let marks = source.marks().await?;
     let most_urgent = |context: &str| {
         let changes = log.changes.iter();
         let ongoing = changes.filter(|c| *c.context == *context && c.ended.is_none());

@@ -117,7 +117,7 @@ pub(in crate::query) async fn counters(
         Some(precision) => precision,
         None => chosen(query.precision, precisions)?,
     };
-    let recorded = source.reader.recorded_span().await?;
+    let recorded = source.recorded_span().await?;
     let span = rate_span(precision, &recorded);
     let series = (query.series).then(|| SeriesSlices::new(precision, bounds, &recorded));
 
@@ -125,7 +125,7 @@ pub(in crate::query) async fn counters(
     let mut listed: Vec<u32> = [precision.seconds].into_iter().chain(coarsest).collect();
     listed.order();
     listed.dedup();
-    let stored = source.reader.counter_names(listed).await?;
+    let stored = source.counter_names(listed).await?;
     let (own, wanted) = (source.own_counters(), NameFilter::new(&query.contains));
     let names = stored.iter().map(String::as_str);
     let names = names.chain(own.keys().map(|name| &**name));
@@ -138,7 +138,7 @@ pub(in crate::query) async fn counters(
     let mut counters = Vec::with_capacity(page.len());
     for names in page.chunks(COUNTERS_AT_ONCE) {
         let query = CounterQuery::new(names.iter().copied(), precision.seconds);
-        let read = source.reader.counters(&query).await?;
+        let read = source.counters(&query).await?;
         let row = |of: &CounterSeries| CounterRow::new(&of.name, &of.slices, span, series);
         counters.extend(read.iter().map(row));
     }
@@ -215,7 +215,7 @@ async fn slices(
     precision: u32,
 ) -> Result<Vec<(i64, i64)>, QueryError> {
     let query = CounterQuery::new([name], precision);
-    let counters = source.reader.counters(&query).await?;
+    let counters = source.counters(&query).await?;
     let slices = counters.iter().flat_map(|counter| &counter.slices);
     Ok(slices.map(|slice| (slice.start, slice.count)).collect())
 }
@@ -229,7 +229,7 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
         return Ok(true);
     }
     if let Some((_, context)) = Metric::of_counter(name) {
-        let is_context = context == ALL || !source.reader.contexts(context).await?.is_empty();
+        let is_context = context == ALL || !source.contexts(context).await?.is_empty();
         if is_context {
             return Ok(true);
         }

@@ -76,7 +76,7 @@ pub(in crate::query) async fn deploy(
     query: &DeployQuery,
 ) -> Result<Deploy, QueryError> {
     let limit = check_limit(query.limit, MAX_ROWS)?;
-    let marks = source.reader.marks().await?;
+    let marks = source.marks().await?;
     let mark = match &query.mark {
         Some(id) => marks.shown().find(|mark| *mark.id == **id),
         None => {
@@ -88,29 +88,25 @@ pub(in crate::query) async fn deploy(
     let mark = mark.cloned().ok_or(unknown)?;
     let now = source.clock.now_seconds();
     // The slice that contains the mark belongs to neither side.
-    let tiers = source.reader.tiers().await?;
+    let tiers = source.tiers().await?;
     let tier = Window::of(mark.at.saturating_sub(HOUR), mark.at)
         .slices(tiers, now)
         .tier;
     let length = HOUR.max(i64::from(tier.seconds));
     let start = tier.slice(mark.at);
     let after = start.saturating_add(i64::from(tier.seconds));
-    let before = source
-        .reader
-        .window(Window::alone(start.saturating_sub(length), start))
-        .await?;
+    let before = Window::alone(start.saturating_sub(length), start);
+    let before = source.window(before).await?;
     let end = tier.slice(now).min(after.saturating_add(length));
     let since = match end > after {
-        true => Some(source.reader.window(Window::alone(after, end)).await?),
+        true => Some(source.window(Window::alone(after, end)).await?),
         false => None,
     };
     let versions = match &mark.version {
-        Some(version) => Some(
-            source
-                .reader
-                .versions(version, side_by_side(mark.at, now))
-                .await?,
-        ),
+        Some(version) => {
+            let minutes = side_by_side(mark.at, now);
+            Some(source.versions(version, minutes).await?)
+        }
         None => None,
     };
     let mut rows = rows(&before, since.as_deref(), versions.as_deref());

@@ -169,9 +169,9 @@ pub(in crate::query) async fn fix_first(
 ) -> Result<FixFirst, QueryError> {
     let window = query.window;
     let limit = check_limit(query.limit.or(Some(10)), MAX_SERIES_ROWS)?;
-    let log = source.reader.changes().await?;
-    let sums = source.reader.compared(window, query.against).await?;
-    let span = source.reader.recorded_span().await?;
+    let log = source.changes().await?;
+    let sums = source.compared(window, query.against).await?;
+    let span = source.recorded_span().await?;
     let covered = sums.now.covered;
     let ongoing =
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
@@ -277,7 +277,7 @@ async fn of_instance(
     span: &Span,
 ) -> Result<(Covered, Aggregate), QueryError> {
     let reported = Reported::new(window, span.now);
-    let compared = source.reader.instances(reported.minutes(), None, None);
+    let compared = source.instances(reported.minutes(), None, None);
     let compared = compared.await?;
     let instances = &compared.instances;
     let own = instances.iter().find(|(name, _)| **name == *instance);

@@ -114,7 +114,7 @@ pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
 
 /// The days of history that the store keeps.
 async fn history(source: &Source) -> Option<HistoryHealth> {
-    let tiers = source.reader.tiers().await.ok()?;
+    let tiers = source.tiers().await.ok()?;
     tiers
         .history
         .map(|History { days, since, .. }| HistoryHealth {
@@ -136,7 +136,7 @@ pub(in crate::query) async fn health(source: &Source) -> FullHealth {
 
 /// The keys that could not be read.
 async fn unreadable(source: &Source) -> Vec<Problem> {
-    let (book, fleet) = tokio::join!(source.reader.book(), source.reader.fleet());
+    let (book, fleet) = tokio::join!(source.book(), source.fleet());
     let mut unreadable = book.map_or_else(|_| Vec::new(), |book| book.problems());
     unreadable.extend(fleet.iter().flat_map(|fleet| fleet.problems.clone()));
     unreadable
@@ -150,14 +150,14 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
         Some(process) => process.health(),
         None => of_the_fleet(source).await,
     };
-    health.cost.reader_bytes = source.reader.held_bytes();
+    health.cost.reader_bytes = source.held_bytes();
     let keys = unreadable.iter().take(MAX_WARNED).map(|of| {
         let (key, reason) = (&of.key, &of.reason);
         Condition::UnreadableKey.warning(format!(
             "{key} cannot be read ({reason}): delete it, and look for the program that writes it"
         ))
     });
-    let fleet = source.reader.fleet().await;
+    let fleet = source.fleet().await;
     let alive = fleet.iter().flat_map(|fleet| &fleet.alive);
     let others = alive.filter(|of| *of.instance != *health.instance);
     let reported = others.flat_map(|of| {
@@ -178,8 +178,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
 
 /// The health, in a process that only reads the store.
 async fn of_the_fleet(source: &Source) -> Health {
-    let reader = &source.reader;
-    let (status, changes) = tokio::join!(reader.status(), reader.changes());
+    let (status, changes) = tokio::join!(source.status(), source.changes());
     let (status, last_error) = match status {
         Ok(status) => (Some(status), None),
         Err(error) => (None, Some(error.to_string())),
@@ -192,7 +191,7 @@ async fn of_the_fleet(source: &Source) -> Health {
             .into_iter()
             .flat_map(|store| store.warnings(&source.notices, &source.clock)),
     );
-    let skew = reader.skew.as_ref().and_then(Skew::seconds);
+    let skew = source.skew.as_ref().and_then(Skew::seconds);
     warnings.extend(skew_warning("this dashboard", skew));
     if store.is_some_and(|store| store.created.is_none()) {
         warnings.push(Condition::EmptyStore.warning(format!(
@@ -201,7 +200,7 @@ async fn of_the_fleet(source: &Source) -> Health {
             source.store.describe()
         )));
     }
-    let age = reader.contact_age();
+    let age = source.contact_age();
     let (until, sight) = match &changes {
         Ok(log) => (log.judged_until(), log.judged.sight),
         Err(_) => (None, Coverage::default()),

@@ -82,7 +82,7 @@ pub(in crate::query) async fn heat_map(
 ) -> Result<HeatMap, QueryError> {
     let now = source.clock.now_seconds();
     let asked = query.window.bounds(now);
-    let tiers = source.reader.tiers().await?;
+    let tiers = source.tiers().await?;
     // Counters have no histograms.
     let resolutions = Resolution::all(source.store.precisions(), false, tiers);
     let resolution = Resolution::choose(&resolutions, query.precision, Some(&asked), now)?;
@@ -91,7 +91,7 @@ pub(in crate::query) async fn heat_map(
     check_points::<HeatMapQuery>(usize::try_from(length).unwrap_or(0) * usize::from(MAX_ROWS))?;
 
     let id = context_id(source, query.context.as_deref(), query.kind).await?;
-    let records = source.reader.records(&id, precision, resolution.tier);
+    let records = source.records(&id, precision, resolution.tier);
     let records = records.await?;
     let oldest = records.first().map(|slice| slice.start);
     let (window, not_running) = recorded(source, slices, precision, oldest).await?;

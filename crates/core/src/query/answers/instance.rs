@@ -183,7 +183,7 @@ pub(in crate::query) async fn instance(
     let row = row.ok_or(QueryError::NotFound(
         "no instance of this name is alive or has had requests in this window",
     ))?;
-    let names = source.reader.names().await?;
+    let names = source.names().await?;
     let compare = Compare::new(row.ratio, row.stands_out, row.measured.error_share);
     let mut verdict = InstanceVerdict::default();
     let mut paths = Vec::new();

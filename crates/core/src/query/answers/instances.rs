@@ -150,13 +150,13 @@ impl FleetRows {
         let window = window.unwrap_or(Window::seconds(HOUR));
         let reported = Reported::new(window, source.clock.now_seconds());
         let id = context.map(|context| RecordId::new(Kind::Http, context));
-        let compared = source.reader.instances(reported.minutes(), id, instance);
+        let compared = source.instances(reported.minutes(), id, instance);
         let compared = compared.await?;
-        let span = source.reader.recorded_span().await?;
+        let span = source.recorded_span().await?;
         let covered = reported.covered(&compared.instances, &span);
         let mut covered = covered.with_missing(source, &span).await?;
-        let fleet = source.reader.fleet().await?;
-        let log = source.reader.changes().await?;
+        let fleet = source.fleet().await?;
+        let log = source.changes().await?;
         let target = id.map_or(source.targets.seconds(), |id| source.targets.seconds_of(id));
 
         let mut rows = rows(&compared, &fleet, |sums| {
@@ -168,7 +168,7 @@ impl FleetRows {
         let mut is_alone = false;
         if let ([], [lone]) = (&compared.instances[..], &mut rows[..]) {
             is_alone = true;
-            let window = source.reader.window(window).await?;
+            let window = source.window(window).await?;
             (covered, error) = (window.now.covered, window.now.error);
             let id = context.map_or_else(ContextId::all, |name| ContextId::new(Kind::Http, name));
             if let Some(measured) = Measured::of_part(&id, &window.now, None) {

@@ -98,14 +98,14 @@ pub(in crate::query) async fn overview(
     query: &OverviewQuery,
 ) -> Result<Overview, QueryError> {
     let sums = match query.window {
-        Some(window) => Some(source.reader.compared(window, query.against).await?),
+        Some(window) => Some(source.compared(window, query.against).await?),
         None => None,
     };
-    let hours = source.reader.window(Window::HOUR).await?;
+    let hours = source.window(Window::HOUR).await?;
     let last_hour = HourTotal::new(&hours.before);
-    let fleet = source.reader.fleet().await?;
-    let book = source.reader.book().await?;
-    let span = source.reader.recorded_span().await?;
+    let fleet = source.fleet().await?;
+    let book = source.book().await?;
+    let span = source.recorded_span().await?;
     let finest = source.store.precisions().counters.first();
     let precision = finest.map_or(1, |finest| i64::from(finest.seconds));
     Ok(Overview {

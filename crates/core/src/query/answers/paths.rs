@@ -306,10 +306,10 @@ pub(in crate::query) async fn paths(
     let limit = check_limit(query.limit, most_rows(query.series.is_some()))?;
     // The book has statistics for hours only.
     let book = match query.window.is_hour() {
-        true => Some(source.reader.book().await?),
+        true => Some(source.book().await?),
         false => None,
     };
-    let sums = source.reader.compared(query.window, query.against).await?;
+    let sums = source.compared(query.window, query.against).await?;
     let (mut rows, whole) = rows(source, query, book.as_deref(), &sums).await?;
     let total = rows.len();
     let end = query.offset.saturating_add(limit);
@@ -318,9 +318,9 @@ pub(in crate::query) async fn paths(
     let mut series = None;
     let mut values = Vec::new();
     if let Some(metric) = query.series {
-        check_points::<PathsQuery>(page.len() * source.reader.slices_of(query.window).await?)?;
+        check_points::<PathsQuery>(page.len() * source.slices_of(query.window).await?)?;
         let ids: Vec<_> = page.iter().map(|row| id_of(&row.context)).collect();
-        let points = source.reader.window_points(query.window, &ids).await?;
+        let points = source.window_points(query.window, &ids).await?;
         series = Some(SeriesSpan::new(metric.as_str(), &points));
         values = points.rows;
     }

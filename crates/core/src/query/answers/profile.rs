@@ -74,13 +74,13 @@ pub(in crate::query) async fn profile(
     let id = match query.context.as_deref() {
         None | Some(ALL) => ContextId::all(),
         Some(context) => {
-            let snapshots = source.reader.contexts(context).await?;
+            let snapshots = source.contexts(context).await?;
             let snapshot = of_kind(&snapshots, query.kind);
             let absent = QueryError::NotFound("no path or timer has this name");
             ContextId::new(snapshot.ok_or(absent)?.kind, context)
         }
     };
-    let stored = source.reader.profile(&id).await?;
+    let stored = source.profile(&id).await?;
     let hours = stored.iter().flat_map(|stored| stored.hours()).enumerate();
     let hours = hours.filter_map(|(number, hour)| HourOfWeek::new(number, hour));
     let hours: Vec<_> = hours.collect();

@@ -39,7 +39,7 @@ pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result
             let unknown = QueryError::NotFound("this process has no row cache of this name");
             let (list, mut query) = (caches.get(known).ok_or(unknown)?, query.clone());
             (query.name, query.limit) = (name.clone(), Some(limit));
-            Some(source.reader.rows(&**list, query).await?)
+            Some(source.rows(&**list, query).await?)
         }
     };
     let sums = list.as_ref().map(|list| list.sums);

@@ -70,7 +70,7 @@ pub(in crate::query) async fn series(
     let metric = query.metric;
     let bounds = (query.window).map(|window| window.bounds(now));
     let has_counters = !metric.counters().is_empty();
-    let tiers = source.reader.tiers().await?;
+    let tiers = source.tiers().await?;
     let mut resolutions = Resolution::all(source.store.precisions(), has_counters, tiers);
     let given = query.precision;
     if given.is_none() && bounds.is_some() && !source.store.has_context_counters() {
@@ -84,15 +84,13 @@ pub(in crate::query) async fn series(
             let whose = context.unwrap_or(ALL);
             let names = metric.counters().iter().map(|of| of.counter(whose));
             let query = CounterQuery::new(names, resolution.precision);
-            let counters = source.reader.counters(&query).await?;
+            let counters = source.counters(&query).await?;
             let points = metric.of_counters(&counters).into_iter();
             points.map(|(start, value)| (start, value, 0.0)).collect()
         }
         false => {
             let id = context_id(source, context, kind).await?;
-            let records = source
-                .reader
-                .records(&id, resolution.precision, resolution.tier);
+            let records = source.records(&id, resolution.precision, resolution.tier);
             let point = |slice: &SliceSums| {
                 let value = metric.of_record(id.kind, &slice.sums);
                 (slice.start, value, metric.error(&slice.sums))
@@ -130,7 +128,7 @@ pub(super) async fn recorded(
     precision: u32,
     oldest: Option<i64>,
 ) -> Result<(Covered, Vec<(i64, i64)>), QueryError> {
-    let span = source.reader.recorded_span().await?;
+    let span = source.recorded_span().await?;
     let span = with_oldest(span, precision, oldest);
     let missing = slices.not_running(&span.recorded, span.recorded_until, span.now);
     Ok((Covered::read(source, slices, &span).await?, missing))
@@ -159,7 +157,7 @@ pub(super) async fn context_id(
     if let Some(kind) = kind {
         return Ok(ContextId::new(kind, context));
     }
-    let contexts = source.reader.contexts(context).await?;
+    let contexts = source.contexts(context).await?;
     let kind = of_kind(&contexts, None).map_or(Kind::Http, |context| context.kind);
     Ok(ContextId::new(kind, context))
 }

@@ -67,7 +67,7 @@ impl ListedRequest {
     ) -> Result<Vec<Self>, QueryError> {
         let have_timers = requests.iter().any(|one| !one.parts.timers.is_empty());
         let names = match have_timers {
-            true => Some(source.reader.names().await?),
+            true => Some(source.names().await?),
             false => None,
         };
         let requests = requests.into_iter();
@@ -138,7 +138,7 @@ pub(super) async fn both_hours(
     }
     let hour = hour_of(source.clock.now_seconds());
     let contexts = std::slice::from_ref(context);
-    let read = |start| source.reader.slow_requests(contexts, start);
+    let read = |start| source.slow_requests(contexts, start);
     let (hour, last_hour) = tokio::join!(read(hour), read(hour - HOUR));
     Ok([hour?, last_hour?])
 }

@@ -189,7 +189,7 @@ impl SlowestRequestsQuery {
             let context = is_asked_for.then(|| ContextId::new(Kind::Http, context.as_str()));
             return Ok((context.into_iter().collect(), usize::from(is_asked_for)));
         }
-        let hours = source.reader.window(Window::HOUR).await?;
+        let hours = source.window(Window::HOUR).await?;
         let parts = [&hours.now, &hours.before];
         let Some(part) = parts.into_iter().find(|part| part.covered.from == start) else {
             return Ok((Vec::new(), 0));
@@ -258,7 +258,7 @@ pub(in crate::query) async fn slowest_requests(
 ) -> Result<SlowestRequests, QueryError> {
     let limit = check_limit(query.limit, SLOW_OF_ALL)?;
     check_number("per_path", query.per_path.unwrap_or(1), 1..=MAX_ROWS)?;
-    let span = source.reader.recorded_span().await?;
+    let span = source.recorded_span().await?;
     let this = hour_of(span.now);
     let bounds = query.window.bounds(span.now);
     let bounds = bounds.start.max(this - HOUR)..bounds.end;
@@ -274,7 +274,7 @@ pub(in crate::query) async fn slowest_requests(
         lists += contexts.len();
         lists_in_all += count;
         let contexts = [vec![ContextId::all()], contexts].concat();
-        read.push(source.reader.slow_requests(&contexts, *start).await?);
+        read.push(source.slow_requests(&contexts, *start).await?);
     }
     let mut requests = Vec::new();
     for lists in &read {

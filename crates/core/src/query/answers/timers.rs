@@ -141,7 +141,7 @@ impl TimerPath {
         timer: &ContextId,
     ) -> Result<Vec<Self>, QueryError> {
         let id = RecordId::new(timer.kind, &timer.name);
-        let running = source.reader.running(window, id).await?;
+        let running = source.running(window, id).await?;
         let whole: f64 = running.iter().map(|of| of.timer.sum as f64).sum();
         let mut running: Vec<&RunningTimer> = running.iter().collect();
         keep_first(&mut running, MAX_TIMER_PATHS, |a, b| {
@@ -195,7 +195,7 @@ impl RequestTimers {
         let queue = queue.copied();
         let names = match timers.is_empty() {
             true => None,
-            false => Some(source.reader.names().await?),
+            false => Some(source.names().await?),
         };
         let name = |id| timer_name(names.as_deref(), id);
         let requests = (sums.times.count, sums.times.sum);

@@ -51,7 +51,7 @@ pub(super) async fn worst_of(
         let is_since = one.ended as f64 / 1e3 >= since;
         std::cmp::Reverse((failing && one.is_error, is_since, one.nanos))
     });
-    let (tiers, now) = (source.reader.tiers().await?, source.clock.now_seconds());
+    let (tiers, now) = (source.tiers().await?, source.clock.now_seconds());
     let slices = window.slices(tiers, now);
     let is_within = |one: &&SlowRequest| slices.contains(one.ended.div_euclid(1_000));
     let in_window = requests.iter().any(is_within);
