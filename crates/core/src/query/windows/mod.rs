@@ -251,7 +251,7 @@ impl Windows {
             .collect();
         for part in unread.chunks(state.slices_at_once()) {
             let mut read: Vec<_> = part.iter().map(|at| state.new_open(*at)).collect();
-            for contexts in state.groups.groups() {
+            for contexts in &state.groups.groups {
                 let records = self.store.query().packed_records(part, contexts).await?;
                 for (slice, records) in read.iter_mut().zip(records) {
                     slice.add(contexts, records);
@@ -259,7 +259,7 @@ impl Windows {
                 budget.yield_if_spent().await;
             }
             for (at, slice) in part.iter().zip(read) {
-                state.include_first(*at, !slice.is_empty());
+                state.include_first(*at, !slice.records.is_empty());
                 state.open.insert(*at, slice);
             }
             state.make_room(at, self.most_bytes)?;
@@ -276,7 +276,7 @@ impl Windows {
         budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         state.clear_passed(ready);
-        let leaving = state.leaving(ready);
+        let leaving = state.moves(ready, true);
         budget.yield_if_spent().await;
         self.make_moves(state, ready, leaving, None, budget).await?;
         if state.is_unverified() {
@@ -285,7 +285,7 @@ impl Windows {
             state.verify(ready.at, &index);
         }
         // The newest slices come first: an answer that is given early covers the end of the window.
-        let entering = state.entering(ready);
+        let entering = state.moves(ready, false);
         budget.yield_if_spent().await;
         self.make_moves(state, ready, entering, Some(began), budget)
             .await
@@ -359,7 +359,7 @@ impl Windows {
             records.clear();
             records.extend(page.moves.iter().map(|of| {
                 if of.was_open {
-                    let slice = state.open.get((ready.seconds(), of.start))?;
+                    let slice = state.open.get(&(ready.seconds(), of.start))?;
                     return pack::read_record(slice.packed(*id)?);
                 }
                 let (slice, has_records) = unopened.next()?;
