@@ -160,7 +160,7 @@ async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
     let all = source.contexts(ALL).await?;
     Ok(Fleet {
         hour: all.iter().find_map(|all| all.hour.clone()),
-        contexts: now.contexts + source.book().await?.foreign(),
+        contexts: now.contexts + source.book().await?.foreign,
         now,
     })
 }

@@ -181,7 +181,7 @@ impl Judge {
                 }
                 Written::NoLease => return Ok(judged),
             }
-            self.remember(session.until(), session.coverage());
+            self.remember(session.until, session.coverage);
             *slot = Some(session);
             judged += 1;
             self.callbacks.call(&self.clock, events).await;

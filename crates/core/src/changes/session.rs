@@ -39,10 +39,10 @@ pub(super) fn is_ahead(until: i64, now: i64) -> bool {
 /// The detector and the log that a judgement needs, as the last judgement left them.
 pub(super) struct Session {
     fields: JudgementFields,
-    until: i64,
+    pub until: i64,
     detector: Detector,
     /// The coverage of the detector in the last judged minute.
-    coverage: Coverage,
+    pub coverage: Coverage,
     log: Log,
     contexts: HashMap<RecordId, ContextId>,
     /// The spans of time for which the store has recorded data.
@@ -161,18 +161,10 @@ impl Session {
         self.fields.are_of(stored)
     }
 
-    pub(super) fn until(&self) -> i64 {
-        self.until
-    }
-
     /// Whether this session can judge the next minutes up to `end`. If the session is more than [`RECALLED_MINUTES`]
     /// behind, a new one judges only the last minutes before `end`.
     pub(super) fn goes_on_to(&self, end: i64) -> bool {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
-    }
-
-    pub(super) fn coverage(&self) -> Coverage {
-        self.coverage
     }
 
     /// Runs the detector on a blocking thread.

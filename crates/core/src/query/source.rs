@@ -102,11 +102,4 @@ impl Source {
         let process = self.process.as_ref();
         process.map_or_else(Vec::new, |process| process.rankings())
     }
-
-    /// The row caches of this process.
-    #[cfg(feature = "row-cache")]
-    pub fn row_caches(&self) -> crate::row_lists::RowCaches {
-        let process = self.process.as_ref();
-        process.map_or_else(Default::default, |process| process.row_caches())
-    }
 }

@@ -81,10 +81,7 @@ impl Source {
             if at.is_some_and(|at| self.clock.since(at) < last.pause()) {
                 return Ok::<_, StoreError>(last);
             }
-            let page = self
-                .store
-                .query()
-                .book_statistics(last.offset(), self.now());
+            let page = (self.store.query()).book_statistics(last.offset, self.now());
             let book = Arc::new(last.with(page.await?));
             *lock(&self.last_book) = (book.clone(), Some(self.clock.tick()));
             Ok(book)

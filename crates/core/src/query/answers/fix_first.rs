@@ -84,20 +84,6 @@ pub enum FixReason {
 }
 
 impl FixReason {
-    /// The reason for a change; `None` if the change needs no fix, or if other rows show the change.
-    fn of(change: &Change) -> Option<Self> {
-        let is_of_all = *change.context == *ALL;
-        match (change.kind, is_of_all, &change.instance) {
-            (ChangeKind::Instance, true, Some(_)) => Some(Self::Instance),
-            (_, true, _) | (_, _, Some(_)) => None,
-            (ChangeKind::Failing, ..) => Some(Self::Failing),
-            (ChangeKind::Silent, ..) => Some(Self::Silent),
-            (ChangeKind::Slower, ..) => Some(Self::Slower),
-            (ChangeKind::Surging, ..) => Some(Self::Surging),
-            _ => None,
-        }
-    }
-
     /// The rank of the reason. Higher ranks come first.
     fn rank(self) -> u8 {
         match self {
@@ -118,24 +104,21 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
+    /// `None` if the change needs no fix, or if other rows show the change.
     fn of(change: &'a Change) -> Option<Self> {
-        // A change of `<queue>`, the wait in front of the service, gets no row, because no page causes it.
-        if *change.context == *QUEUED {
-            return None;
-        }
-        let reason = FixReason::of(change)?;
-        let weight = match reason {
-            FixReason::Failing => change.now,
-            FixReason::Silent => 1.0,
-            FixReason::Slower => change.from_code,
-            _ => change.extra_seconds_per_minute,
-        };
-        let id = match reason {
-            FixReason::Instance => ContextId::all(),
-            _ => ContextId::new(Kind::Http, change.context.clone()),
+        let (kind, extra) = (change.kind, change.extra_seconds_per_minute);
+        let (reason, weight) = match (kind, &*change.context, &change.instance) {
+            (ChangeKind::Instance, ALL, Some(_)) => (FixReason::Instance, extra),
+            // No page causes a change of `<queue>`, the wait in front of the service.
+            (_, ALL | QUEUED, _) | (_, _, Some(_)) => return None,
+            (ChangeKind::Failing, ..) => (FixReason::Failing, change.now),
+            (ChangeKind::Silent, ..) => (FixReason::Silent, 1.0),
+            (ChangeKind::Slower, ..) => (FixReason::Slower, change.from_code),
+            (ChangeKind::Surging, ..) => (FixReason::Surging, extra),
+            _ => return None,
         };
         Some(Self {
-            id,
+            id: ContextId::of_judged(&change.context),
             reason,
             cause: Some(change),
             weight,

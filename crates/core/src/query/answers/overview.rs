@@ -113,7 +113,7 @@ pub(in crate::query) async fn overview(
         last_hour: Some(last_hour).filter(|hour| hour.requests > 0),
         in_flight: fleet.in_flight,
         requests_per_second: rate(&fleet, &span, precision),
-        contexts: fleet.contexts + book.foreign(),
+        contexts: fleet.contexts + book.foreign,
         timers: fleet.timers,
         instances: fleet.instances,
         target: source.targets.seconds(),

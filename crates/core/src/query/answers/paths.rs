@@ -122,20 +122,14 @@ struct Row {
 impl Row {
     /// Whether the row has a status, or any samples if `status` is `None`.
     fn has(&self, status: Option<RowStatus>) -> bool {
-        match status {
-            Some(status) => self.is(status),
-            None => self.measured.now.is_some(),
-        }
-    }
-
-    fn is(&self, status: RowStatus) -> bool {
         let Compared { now, before, .. } = &self.measured;
         let mean = self.measured.mean_ratio();
         match status {
-            RowStatus::New => now.is_some() && before.is_none(),
-            RowStatus::Gone => now.is_none() && before.is_some(),
-            RowStatus::Up => mean.is_some_and(|ratio| ratio > 1.0),
-            RowStatus::Down => mean.is_some_and(|ratio| ratio < 1.0),
+            None => now.is_some(),
+            Some(RowStatus::New) => now.is_some() && before.is_none(),
+            Some(RowStatus::Gone) => now.is_none() && before.is_some(),
+            Some(RowStatus::Up) => mean.is_some_and(|ratio| ratio > 1.0),
+            Some(RowStatus::Down) => mean.is_some_and(|ratio| ratio < 1.0),
         }
     }
 }

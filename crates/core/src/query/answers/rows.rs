@@ -30,7 +30,8 @@ pub struct Rows {
 
 pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result<Rows, QueryError> {
     let limit = check_limit(query.limit, MAX_ROWS)?;
-    let caches = source.row_caches().all();
+    let caches = source.process.as_ref();
+    let caches = caches.map_or_else(Default::default, |process| process.row_caches().all());
     // The unnamed cache is the first.
     let name = (query.name.clone()).or_else(|| caches.keys().next().cloned());
     let list = match &name {

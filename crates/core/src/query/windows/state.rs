@@ -151,14 +151,13 @@ impl WindowState {
     pub(super) fn open_slices(&self, slices: &WindowSlices, now: i64) -> Vec<TierSlice> {
         let seconds = slices.tier.seconds;
         let pending = self.index.rolled.pending();
-        let pending: Vec<i64> = pending.filter(|minute| slices.contains(*minute)).collect();
         let starts = slices.starts(now);
         let mut open: Vec<TierSlice> = starts
             .map(|start| (seconds, start))
             .filter(|at| is_open(*at, now))
             .collect();
         if slices.tier != FINEST {
-            for minute in pending {
+            for minute in pending.filter(|minute| slices.contains(*minute)) {
                 open.push((seconds, slices.tier.slice(minute)));
                 open.push((FINEST.seconds, minute));
             }
