@@ -112,13 +112,7 @@ impl Judge {
 
     /// Notes the result of an attempt.
     fn note<T>(&self, result: Result<T>) -> Result<T> {
-        let mut status = lock(&self.status);
-        match &result {
-            Ok(_) => status.last_error = None,
-            Err(error) => {
-                status.last_error = Some(error.to_string());
-            }
-        }
+        lock(&self.status).last_error = result.as_ref().err().map(ToString::to_string);
         result
     }
 

@@ -10,9 +10,7 @@ use crate::store::conditional_write::ConditionalWrite;
 use crate::store::journal::Journal;
 use crate::store::judgement::{StoredJudged, read_judgement};
 use tower_pulse_detect::change::Change;
-use tower_pulse_detect::detector::{
-    Coverage, Detector, InstanceMinute, Minute, RECALLED_MINUTES, Verdict,
-};
+use tower_pulse_detect::detector::{Coverage, Detector, InstanceMinute, Minute, RECALLED_MINUTES};
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_detect::log::Log;
 use tower_pulse_model::aggregate::Aggregate;
@@ -236,28 +234,6 @@ impl Session {
         })
     }
 
-    /// Removes new verdicts that are usual at this hour of the week.
-    async fn leave_out_usual(
-        &self,
-        store: &dyn Store,
-        verdicts: &mut Vec<(Arc<str>, Verdict)>,
-        end: i64,
-    ) -> Result<()> {
-        let journal = store.journal();
-        let mut asked = 0;
-        let mut at = 0;
-        while let Some((context, verdict)) = verdicts.get(at) {
-            let is_asked = asked < MAX_EXAMINED && !self.log.has_ongoing(context, verdict);
-            asked += usize::from(is_asked);
-            if is_asked && usual::is_usual(journal, verdict, end).await? {
-                verdicts.remove(at);
-            } else {
-                at += 1;
-            }
-        }
-        Ok(())
-    }
-
     /// Judges the next minute, which ends at `end` or earlier. Returns the session after that minute, the write of the
     /// judgement, and the changes that began or ended. The session is valid once the judgement is written.
     pub(super) async fn judge(
@@ -277,12 +253,18 @@ impl Session {
                 (verdicts, detector.watched(), detector.state().parts())
             })
             .await?;
-        let named = verdicts.into_iter();
-        let named = named.filter_map(|v| Some((session.name(v.context)?, v)));
-        let mut named: Vec<(Arc<str>, Verdict)> = named.collect();
-        session
-            .leave_out_usual(store, &mut named, minute_end)
-            .await?;
+        let (mut named, mut asked) = (Vec::new(), 0);
+        for verdict in verdicts {
+            let Some(context) = session.name(verdict.context) else {
+                continue;
+            };
+            // New verdicts that are usual at this hour of the week are left out.
+            let is_asked = asked < MAX_EXAMINED && !session.log.has_ongoing(&context, &verdict);
+            asked += usize::from(is_asked);
+            if !is_asked || !usual::is_usual(store.journal(), &verdict, minute_end).await? {
+                named.push((context, verdict));
+            }
+        }
         let difference = session.log.apply(&named, minute_end);
         let examined = difference.began.iter().chain(&difference.ongoing);
         for id in examined.take(MAX_EXAMINED) {

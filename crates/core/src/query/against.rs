@@ -53,20 +53,17 @@ impl FromStr for Against {
 
     /// Parses `before`, `yesterday`, `week_ago`, or the begin of the window in Unix seconds.
     fn from_str(text: &str) -> Result<Self, QueryError> {
-        Ok(match text {
-            "before" => Self::Before,
-            "yesterday" => Self::Yesterday,
-            "week_ago" => Self::WeekAgo,
-            begin => {
-                let from = begin.parse().ok();
-                let is_time = |from: &i64| Window::between(*from, from.saturating_add(1)).is_ok();
-                let from = from.filter(is_time).ok_or_else(|| {
-                    let names = "before, yesterday, week_ago or a time in Unix seconds";
-                    QueryError::parameter("against", format!("against must be {names}"))
-                })?;
-                Self::From(from)
-            }
-        })
+        let is_time = |from: &i64| Window::between(*from, from.saturating_add(1)).is_ok();
+        match (text, text.parse().ok().filter(is_time)) {
+            ("before", _) => Ok(Self::Before),
+            ("yesterday", _) => Ok(Self::Yesterday),
+            ("week_ago", _) => Ok(Self::WeekAgo),
+            (_, Some(from)) => Ok(Self::From(from)),
+            (_, None) => Err(QueryError::parameter(
+                "against",
+                "against must be before, yesterday, week_ago or a time in Unix seconds",
+            )),
+        }
     }
 }
 

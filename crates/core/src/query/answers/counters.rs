@@ -160,15 +160,11 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, Quer
         Some(asked) => precisions.counter(asked),
     };
     precision.ok_or_else(|| {
-        let seconds = precisions.counters.iter().map(|p| p.seconds.to_string());
-        let seconds = seconds.collect::<Vec<_>>().join(", ");
-        QueryError::parameter(
-            "precision",
-            format!(
-                "precision is {}: counters are kept at {seconds}",
-                asked.unwrap_or(DEFAULT_PRECISION)
-            ),
-        )
+        let kept = precisions.counters.iter().map(|p| p.seconds.to_string());
+        let kept = kept.collect::<Vec<_>>().join(", ");
+        let asked = asked.unwrap_or(DEFAULT_PRECISION);
+        let message = format!("precision is {asked}: counters are kept at {kept}");
+        QueryError::parameter("precision", message)
     })
 }
 

@@ -1,7 +1,5 @@
 //! A deploy or another mark: each context before and after it, and the new version side by side with the old one.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::compared::{Compared, Ratios};
@@ -141,14 +139,10 @@ fn rows(
     since: Option<&WindowSums>,
     versions: Option<&Versions>,
 ) -> Vec<DeployRow> {
-    let mut contexts: HashMap<RecordId, &ContextId> = HashMap::new();
-    for sums in std::iter::once(before).chain(since) {
-        for context in sums.contexts().filter(|c| c.kind == Kind::Http) {
-            contexts.insert(RecordId::new(context.kind, &context.name), context);
-        }
-    }
+    let contexts = since.unwrap_or(before).contexts.iter();
+    let pages = contexts.filter(|(_, context)| context.kind == Kind::Http);
     let covered = since.map(|since| since.now.covered);
-    let row = |(id, context): (RecordId, &ContextId)| {
+    let row = |(id, context): (&RecordId, &ContextId)| {
         let after = since.and_then(|since| Measured::of_part(context, &since.now, None));
         let compared = Compared::new(
             (after, &covered.unwrap_or_default()),
@@ -164,10 +158,10 @@ fn rows(
             before: compared.before,
             after: compared.now,
             change: compared.change,
-            side_by_side: versions.and_then(|versions| versions.compare(id)),
+            side_by_side: versions.and_then(|versions| versions.compare(*id)),
         })
     };
-    contexts.into_iter().filter_map(row).collect()
+    pages.filter_map(row).collect()
 }
 
 /// The time per minute, in seconds, that the requests take beyond what they would take with the mean before the mark.

@@ -14,7 +14,6 @@ use crate::query::span::Span;
 use crate::query::windows::sums::WindowSums;
 use crate::query::{Against, Covered, QueryError, Source, Window};
 use tower_pulse_detect::change::{Change, ChangeKind};
-use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::order::{InOrder, keep_first};
 
@@ -188,10 +187,18 @@ pub(in crate::query) async fn fix_first(
         let row = match instance {
             None => of_page(one, &sums, &span),
             Some(instance) => {
-                let (covered, of) = of_instance(source, instance, query.window, &span).await?;
-                error = error.max(of.histogram.error());
-                let target = source.targets.seconds();
-                let measured = Measured::of_sums(Kind::All, &of, &covered, target);
+                // The part of the window that has minute reports.
+                let reported = Reported::new(window, span.now);
+                let compared = source.instances(reported.minutes(), None, None).await?;
+                let covered = reported.covered(&compared.instances, &span);
+                let covered = covered.with_missing(source, &span).await?;
+                let mut instances = compared.instances.iter();
+                let own = instances.find(|(name, _)| **name == *instance);
+                let measured = own.and_then(|(_, of)| {
+                    error = error.max(of.sums.histogram.error());
+                    let target = source.targets.seconds();
+                    Measured::of_sums(Kind::All, &of.sums, &covered, target)
+                });
                 FixRow::new(one, covered, measured, &span)
             }
         };
@@ -215,11 +222,8 @@ impl FixRow {
         let cost = |change: &Change| {
             let until = window.to.min(span.recorded_until);
             let since = span.recorded.seconds(change.since.max(window.from), until);
-            Some(
-                window
-                    .per_second(change.from_code * since as f64)?
-                    .min(per_minute?),
-            )
+            let cost = window.per_second(change.from_code * since as f64)?;
+            Some(cost.min(per_minute?))
         };
         Self {
             name: ContextName::of(&one.id),
@@ -250,24 +254,4 @@ fn of_page(one: Candidate<'_>, sums: &WindowSums, span: &Span) -> FixRow {
         ratio: row.ratio.or(ratio),
         ..row
     }
-}
-
-/// The part of a window that has minute reports, and the measurements of one instance in that part.
-async fn of_instance(
-    source: &Source,
-    instance: &str,
-    window: Window,
-    span: &Span,
-) -> Result<(Covered, Aggregate), QueryError> {
-    let reported = Reported::new(window, span.now);
-    let compared = source.instances(reported.minutes(), None, None);
-    let compared = compared.await?;
-    let instances = &compared.instances;
-    let own = instances.iter().find(|(name, _)| **name == *instance);
-    let covered = reported.covered(instances, span);
-    let covered = covered.with_missing(source, span).await?;
-    Ok((
-        covered,
-        own.map_or_else(Aggregate::default, |(_, of)| of.sums.clone()),
-    ))
 }

@@ -6,7 +6,6 @@ use super::metric::{SeriesMetric, SeriesValue};
 use super::resolution::Resolution;
 use super::{check_points, of_kind};
 use crate::query::question::or_any;
-use crate::query::span::Span;
 use crate::query::window::WindowSlices;
 use crate::query::{Covered, QueryError, Source, Window};
 use crate::store::CounterQuery;
@@ -121,28 +120,20 @@ pub(in crate::query) async fn series(
 }
 
 /// The time that slices cover, and the times in which the service was not running. `oldest` is the first slice with
-/// data.
+/// data, which may be from before the store was created.
 pub(super) async fn recorded(
     source: &Source,
     slices: WindowSlices,
     precision: u32,
     oldest: Option<i64>,
 ) -> Result<(Covered, Vec<(i64, i64)>), QueryError> {
-    let span = source.recorded_span().await?;
-    let span = with_oldest(span, precision, oldest);
+    let mut span = source.recorded_span().await?;
+    let since = span.recorded.since();
+    // The slice in which the store was created is recorded only from that moment on.
+    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= since);
+    span.recorded = span.recorded.from(before.unwrap_or(since));
     let missing = slices.not_running(&span.recorded, span.recorded_until, span.now);
     Ok((Covered::read(source, slices, &span).await?, missing))
-}
-
-/// The recorded time from the `oldest` slice on, which may be from before the store was created. The slice in which the
-/// store was created is recorded only from that moment on.
-fn with_oldest(span: Span, precision: u32, oldest: Option<i64>) -> Span {
-    let since = span.recorded.since();
-    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= since);
-    Span {
-        recorded: span.recorded.from(before.unwrap_or(since)),
-        ..span
-    }
 }
 
 /// The context of a question by its name and, if given, its kind. Without a name, all requests.

@@ -199,7 +199,13 @@ impl Windows {
         let mut state = self.state.lock().await;
         let mut budget = CoopBudget::new(&self.clock);
         let (began, now) = (self.clock.tick(), self.clock.now_seconds());
-        self.refresh(&mut state, now, &mut budget).await?;
+        let is_old = |at: Tick| self.clock.since(at) >= FRESH;
+        if state.read_at.is_none_or(is_old) || state.is_unverified() {
+            let index = self.store.query().record_index(now).await?;
+            budget.yield_if_spent().await;
+            state.take_index(index, now);
+            state.read_at = Some(self.clock.tick());
+        }
         budget.yield_if_spent().await;
         let at = state.hold(window, &self.clock);
         let parts = window.parts(tiers, now);
@@ -217,24 +223,6 @@ impl Windows {
         ready.unread = state.unread(&ready);
         self.held_bytes.store(state.bytes(), Relaxed);
         Ok((state, budget, ready))
-    }
-
-    /// Reads the index, and drops slices that have changed.
-    async fn refresh(
-        &self,
-        state: &mut WindowState,
-        now: i64,
-        budget: &mut CoopBudget<'_>,
-    ) -> Result<(), QueryError> {
-        let is_fresh = |at: Tick| self.clock.since(at) < FRESH;
-        if state.read_at.is_some_and(is_fresh) && !state.is_unverified() {
-            return Ok(());
-        }
-        let index = self.store.query().record_index(now).await?;
-        budget.yield_if_spent().await;
-        state.take_index(index, now);
-        state.read_at = Some(self.clock.tick());
-        Ok(())
     }
 
     /// Reads open slices that are not cached or have changed.
