@@ -76,10 +76,8 @@ impl MinuteRecords {
         start: i64,
         contexts: &HashMap<RecordId, ContextId>,
     ) -> Result<Self> {
-        let slices = store
-            .query()
-            .slice_records(&[(FINEST.seconds, start)])
-            .await?;
+        let at = [(FINEST.seconds, start)];
+        let slices = store.query().slice_records(&at).await?;
         let judged = (slices.into_iter().flatten()).filter(|(id, _)| contexts.contains_key(id));
         let reports = store.query().minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
@@ -145,10 +143,8 @@ impl Session {
             let mut records = MinuteRecords::read(store, start, &session.contexts).await?;
             session.admit(&mut records);
             if !records.contexts.is_empty() {
-                session = session
-                    .with_detector(move |detector| detector.recall(&records.minute()))
-                    .await?
-                    .0;
+                let recall = move |detector: &mut Detector| detector.recall(&records.minute());
+                (session, _) = session.with_detector(recall).await?;
             }
         }
         Ok(session)
@@ -178,10 +174,8 @@ impl Session {
         // Joining fails if the runtime ends. After a panic of the detector its history is lost, and the next session
         // reads it again.
         let (detector, result) = ran.await.map_err(|error| {
-            StoreError::new(
-                StoreErrorKind::Unexpected,
-                format!("the detector has ended: {error}"),
-            )
+            let error = format!("the detector has ended: {error}");
+            StoreError::new(StoreErrorKind::Unexpected, error)
         })?;
         self.detector = detector;
         Ok((self, result))

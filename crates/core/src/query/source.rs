@@ -90,12 +90,6 @@ impl Source {
         }
     }
 
-    /// The totals of the user's counters in this instance since its start.
-    pub fn own_counters(&self) -> HashMap<Arc<str>, i64> {
-        let process = self.process.as_ref();
-        process.map_or_else(HashMap::new, |process| process.counters())
-    }
-
     /// The rankings of this instance.
     #[cfg(feature = "rankings")]
     pub fn own_rankings(&self) -> Vec<(Arc<str>, RankingSpec)> {

@@ -2,7 +2,6 @@
 //! open, and takes at most the deadline.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
@@ -398,11 +397,8 @@ impl Source {
 
     /// The marks, including removed ones.
     pub async fn marks(&self) -> Shared<Marks> {
-        let read = async {
-            boxed(marks::read(self.store.journal()))
-                .await
-                .map(|of| of.marks)
-        };
+        let read = boxed(marks::read(self.store.journal()));
+        let read = async { Ok::<_, StoreError>(read.await?.marks) };
         self.reads.get(Key::Marks, |_| 0, read).await
     }
 
@@ -422,15 +418,16 @@ impl Source {
         self.reads.get(key, Versions::bytes, read).await
     }
 
-    /// The instances compared with each other in the minutes that begin within `minutes`, on a context or on all
-    /// reported contexts, and one `instance` in detail.
+    /// The instances compared with each other in some minutes, on a context or on all reported contexts, and one
+    /// `instance` in detail.
     pub(super) async fn instances(
         &self,
-        minutes: Range<i64>,
+        slices: WindowSlices,
         context: Option<RecordId>,
         instance: Option<&str>,
     ) -> Shared<Comparison> {
         let created = self.recorded_span().await?.generation;
+        let minutes = slices.from..slices.to;
         let key = Key::Instances(minutes.clone(), context, instance.map(Arc::from));
         let of = &self.instance_minutes;
         let read = of.compare(minutes, context, instance, created);

@@ -126,7 +126,8 @@ pub(in crate::query) async fn counters(
     listed.order();
     listed.dedup();
     let stored = source.counter_names(listed).await?;
-    let (own, wanted) = (source.own_counters(), NameFilter::new(&query.contains));
+    let own = source.process.as_ref().map(|process| process.counters());
+    let (own, wanted) = (own.unwrap_or_default(), NameFilter::new(&query.contains));
     let names = stored.iter().map(String::as_str);
     let names = names.chain(own.keys().map(|name| &**name));
     let mut names: Vec<&str> = names.filter(|name| wanted.matches(name)).collect();
@@ -219,8 +220,9 @@ async fn slices(
 /// Whether there is a counter of this name: in this process, of a context, or in the store at any precision. The
 /// counter may still have no slices at some precision.
 async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
+    let process = source.process.as_ref();
     if Metric::ALL.iter().any(|metric| metric.as_str() == name)
-        || source.own_counters().contains_key(name)
+        || process.is_some_and(|process| process.counters().contains_key(name))
     {
         return Ok(true);
     }

@@ -189,7 +189,7 @@ pub(in crate::query) async fn fix_first(
             Some(instance) => {
                 // The part of the window that has minute reports.
                 let reported = Reported::new(window, span.now);
-                let compared = source.instances(reported.minutes(), None, None).await?;
+                let compared = source.instances(reported.minutes, None, None).await?;
                 let covered = reported.covered(&compared.instances, &span);
                 let covered = covered.with_missing(source, &span).await?;
                 let mut instances = compared.instances.iter();

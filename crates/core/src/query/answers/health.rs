@@ -9,7 +9,6 @@ use crate::condition::{Condition, conditions, texts};
 use crate::health::{ChangeHealth, FoldHealth, Health, Status, StoreHealth};
 use crate::query::source::Source;
 use crate::skew::{Skew, skew_warning};
-use tower_pulse_detect::detector::Coverage;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tiers::History;
@@ -114,13 +113,9 @@ pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
 
 /// The days of history that the store keeps.
 async fn history(source: &Source) -> Option<HistoryHealth> {
-    let tiers = source.tiers().await.ok()?;
-    tiers
-        .history
-        .map(|History { days, since, .. }| HistoryHealth {
-            days,
-            since: (since > i64::MIN).then_some(since),
-        })
+    let History { days, since, .. } = source.tiers().await.ok()?.history?;
+    let since = (since > i64::MIN).then_some(since);
+    Some(HistoryHealth { days, since })
 }
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
@@ -179,18 +174,14 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
 /// The health, in a process that only reads the store.
 async fn of_the_fleet(source: &Source) -> Health {
     let (status, changes) = tokio::join!(source.status(), source.changes());
-    let (status, last_error) = match status {
-        Ok(status) => (Some(status), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+    let last_error = status.as_ref().err().map(ToString::to_string);
+    let (status, log) = (status.ok(), changes.unwrap_or_default());
     let mut warnings = source.store.conditions();
     warnings.extend(source.notices.all(&source.clock));
     let store = status.as_ref().map(|status| &status.store);
-    warnings.extend(
-        store
-            .into_iter()
-            .flat_map(|store| store.warnings(&source.notices, &source.clock)),
-    );
+    if let Some(store) = store {
+        warnings.extend(store.warnings(&source.notices, &source.clock));
+    }
     let skew = source.skew.as_ref().and_then(Skew::seconds);
     warnings.extend(skew_warning("this dashboard", skew));
     if store.is_some_and(|store| store.created.is_none()) {
@@ -201,10 +192,7 @@ async fn of_the_fleet(source: &Source) -> Health {
         )));
     }
     let age = source.contact_age();
-    let (until, sight) = match &changes {
-        Ok(log) => (log.judged_until(), log.judged.sight),
-        Err(_) => (None, Coverage::default()),
-    };
+    let (until, sight) = (log.judged_until(), log.judged.sight);
     Health {
         status: Status::at_age(age, ASKED_EVERY),
         conditions: conditions(&warnings),

@@ -1,6 +1,5 @@
 //! The requests of each instance of the fleet, on one context or on all, compared with the others.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -150,7 +149,7 @@ impl FleetRows {
         let window = window.unwrap_or(Window::seconds(HOUR));
         let reported = Reported::new(window, source.clock.now_seconds());
         let id = context.map(|context| RecordId::new(Kind::Http, context));
-        let compared = source.instances(reported.minutes(), id, instance);
+        let compared = source.instances(reported.minutes, id, instance);
         let compared = compared.await?;
         let span = source.recorded_span().await?;
         let covered = reported.covered(&compared.instances, &span);
@@ -265,7 +264,7 @@ impl InstanceRow {
 pub(super) struct Reported {
     /// The start of the whole window, rounded to minutes.
     begin: i64,
-    minutes: WindowSlices,
+    pub(super) minutes: WindowSlices,
 }
 
 impl Reported {
@@ -282,11 +281,6 @@ impl Reported {
                 ..whole
             },
         }
-    }
-
-    /// The starts of these minutes.
-    pub(super) fn minutes(&self) -> Range<i64> {
-        self.minutes.from..self.minutes.to
     }
 
     pub(super) fn covered(&self, sums: &[(Arc<str>, InstanceSums)], span: &Span) -> Covered {

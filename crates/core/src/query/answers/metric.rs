@@ -108,12 +108,8 @@ impl SeriesMetric {
 
     /// The values in the slices of [`counters`](Self::counters), oldest first.
     pub(super) fn of_counters(self, counters: &[CounterSeries]) -> Vec<(i64, SeriesValue)> {
-        let slices = |at| {
-            counters
-                .get(at)
-                .map_or(&[][..], |c: &CounterSeries| &c.slices)
-        };
-        let both = [slices(0), slices(1)];
+        let both = [counters.first(), counters.get(1)];
+        let both = both.map(|of| of.map_or(&[][..], |of| &of.slices[..]));
         let mut starts: Vec<i64> = both.iter().copied().flatten().map(|s| s.start).collect();
         starts.order();
         starts.dedup();
@@ -125,10 +121,8 @@ impl SeriesMetric {
             Self::ErrorShare => SeriesValue::Number(ratio(second, first)),
             _ => SeriesValue::Count(first),
         };
-        let starts = starts.into_iter();
-        starts
-            .map(|start| (start, value(both.map(|slices| count(slices, start)))))
-            .collect()
+        let at = |start| (start, value(both.map(|slices| count(slices, start))));
+        starts.into_iter().map(at).collect()
     }
 
     /// The value in one slice of a context's records.

@@ -145,12 +145,7 @@ pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, Q
             target,
         })
         .collect();
-    let rate = |path: &BurningPath| {
-        path.target
-            .one_hour
-            .as_ref()
-            .and_then(|burn| burn.burn_rate)
-    };
+    let rate = |path: &BurningPath| path.target.one_hour.as_ref()?.burn_rate;
     paths.order_by(|a, b| rate(b).unwrap_or(0.0).total_cmp(&rate(a).unwrap_or(0.0)));
     Ok(paths)
 }

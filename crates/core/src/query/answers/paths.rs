@@ -315,24 +315,30 @@ pub(in crate::query) async fn paths(
         check_points::<PathsQuery>(page.len() * source.slices_of(query.window).await?)?;
         let ids: Vec<_> = page.iter().map(|row| id_of(&row.context)).collect();
         let points = source.window_points(query.window, &ids).await?;
-        series = Some(SeriesSpan::new(metric.as_str(), &points));
+        series = Some(SeriesSpan {
+            metric: metric.as_str(),
+            precision: points.precision,
+            from: points.from,
+            to: points.to,
+        });
         values = points.rows;
     }
     let mut values = values.into_iter();
     let mut targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
     let repeated = repeated(&sums);
-    let row = |Row {
-                   context, measured, ..
-               }: Row| PathRow {
-        repeated: repeated.get(&id_of(&context)).cloned(),
-        name: ContextName::of(&context),
-        path_target: targets.remove(&context),
-        is_new: measured.before.is_none() && sums.before.covered.complete >= WHOLE,
-        share: (measured.now.as_ref()).and_then(|now| share(now.total, whole)),
-        now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
-        before: measured.before,
-        change: measured.change,
-        series: (query.series.zip(values.next())).map(|(metric, points)| metric.of_all(&points)),
+    let row = |row: Row| {
+        let (context, measured) = (row.context, row.measured);
+        PathRow {
+            repeated: repeated.get(&id_of(&context)).cloned(),
+            name: ContextName::of(&context),
+            path_target: targets.remove(&context),
+            is_new: measured.before.is_none() && sums.before.covered.complete >= WHOLE,
+            share: (measured.now.as_ref()).and_then(|now| share(now.total, whole)),
+            now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
+            before: measured.before,
+            change: measured.change,
+            series: (query.series.zip(values.next())).map(|(metric, of)| metric.of_all(&of)),
+        }
     };
     Ok(Paths {
         paths: page.into_iter().map(row).collect(),

@@ -71,9 +71,8 @@ impl ListedRequest {
             false => None,
         };
         let requests = requests.into_iter();
-        Ok(requests
-            .map(|one| Self::new(one, names.as_deref()))
-            .collect())
+        let listed = requests.map(|one| Self::new(one, names.as_deref()));
+        Ok(listed.collect())
     }
 
     fn new(request: &SlowRequest, names: Option<&Names>) -> Self {

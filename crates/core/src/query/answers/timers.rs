@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::compared::Compared;
-use super::measured::{ContextName, share};
+use super::measured::{ContextName, ratio, share};
 use crate::query::store_reader::Names;
 use crate::query::windows::sums::{PartSums, RunningTimer, WindowSums};
 use crate::query::{QueryError, Source, Window};
@@ -199,12 +199,10 @@ impl RequestTimers {
         };
         let name = |id| timer_name(names.as_deref(), id);
         let requests = (sums.times.count, sums.times.sum);
-        let within = timers
-            .iter()
-            .filter(|(id, _)| queue.is_none() || *id != queue_id);
-        let mut rows: Vec<_> = within
-            .map(|(id, timer)| RequestTimer::new(name(id), timer, &timers, requests))
-            .collect();
+        let within = timers.iter();
+        let within = within.filter(|(id, _)| queue.is_none() || *id != queue_id);
+        let rows = within.map(|(id, of)| RequestTimer::new(name(id), of, &timers, requests));
+        let mut rows: Vec<_> = rows.collect();
         rows.order_by(|a, b| {
             let by_share = b.covered.total_cmp(&a.covered);
             by_share.then_with(|| a.timer.cmp(&b.timer))
@@ -221,9 +219,7 @@ impl RequestTimers {
             queue: queue.as_ref().map(QueueWait::new),
         })
     }
-}
 
-impl RequestTimers {
     /// Sets the errors of the timers on all paths, in a window and in the window before.
     pub(super) fn set_errors(&mut self, sums: &PartSums, before: &PartSums) {
         for timer in &mut self.timers {
@@ -243,7 +239,6 @@ impl RequestTimers {
 
     /// Sets the ratios to the window before.
     pub(super) fn compare(&mut self, before: &Self) {
-        let ratio = |now: Option<f64>, before: Option<f64>| share(now?, before?);
         for timer in &mut self.timers {
             let old = before.timers.iter().find(|old| old.timer == timer.timer);
             let old = old.and_then(|old| old.seconds_per_request);

@@ -25,7 +25,7 @@ const SLICES_AT_ONCE: usize = 16;
 const SPARE_GROUPS: usize = 8;
 
 /// Approximate bytes of a context.
-const PER_CONTEXT: usize = 48;
+pub(super) const PER_CONTEXT: usize = 48;
 
 /// The groups of contexts. A context keeps its place until all contexts are grouped anew.
 #[derive(Debug, Default)]
@@ -83,11 +83,6 @@ impl ContextGroups {
     /// The number of a context's group, and its index in the group.
     pub(super) fn place(&self, id: RecordId) -> Option<(usize, usize)> {
         self.places.get(&id).copied()
-    }
-
-    /// Approximate bytes in memory.
-    pub(super) fn bytes(&self) -> usize {
-        self.places.len() * PER_CONTEXT
     }
 }
 

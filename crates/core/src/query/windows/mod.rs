@@ -86,16 +86,13 @@ impl Windows {
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
         let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let (until, targets) = (span.recorded_until, &self.targets);
-        let now = state
-            .summaries(&ready, 0, until, targets, &mut budget)
-            .await;
-        let before = state
-            .summaries(&ready, 1, until, targets, &mut budget)
-            .await;
+        let now = state.summaries(&ready, 0, until, targets, &mut budget);
+        let now = now.await.into();
+        let before = state.summaries(&ready, 1, until, targets, &mut budget);
         Ok(WindowSums {
             contexts: state.contexts.clone(),
-            now: now.into(),
-            before: before.into(),
+            now,
+            before: before.await.into(),
         })
     }
 
@@ -234,9 +231,8 @@ impl Windows {
         budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let unread = slices.iter().copied();
-        let unread: Vec<_> = unread
-            .filter(|at| state.whole_open(*at).is_none())
-            .collect();
+        let unread = unread.filter(|at| state.whole_open(*at).is_none());
+        let unread: Vec<_> = unread.collect();
         for part in unread.chunks(state.slices_at_once()) {
             let mut read: Vec<_> = part.iter().map(|at| state.new_open(*at)).collect();
             for contexts in &state.groups.groups {
@@ -332,14 +328,13 @@ impl Windows {
         budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let held = &state.held[ready.at];
+        let entering = page.moves.iter().filter(|of| of.added[0].is_some());
+        let points = entering.map(|of| (of.start, Vec::with_capacity(page.contexts.len())));
         let mut moved = Moved {
             group: page.group,
-            ..Moved::default()
+            sums: Default::default(),
+            points: points.collect(),
         };
-        let entering = page.moves.iter().filter(|of| of.added[0].is_some());
-        moved.points = entering
-            .map(|of| (of.start, Vec::with_capacity(page.contexts.len())))
-            .collect();
         let mut records: Vec<Option<Record>> = Vec::with_capacity(page.moves.len());
         let mut has_records = vec![false; read.len()];
         for (at, id) in page.contexts.iter().enumerate() {
@@ -357,30 +352,20 @@ impl Windows {
                 pack::read_record(&packed)
             }));
             let with_records = || page.moves.iter().zip(&records);
-            if records.iter().any(Option::is_some) {
-                for part in 0..2 {
-                    let removed = with_records().filter(|(of, _)| of.is_removed[part]);
-                    let added = with_records().filter(|(of, _)| of.added[part].is_some());
-                    let record = |(_, record)| Option::as_ref(record);
-                    if added
-                        .clone()
-                        .chain(removed.clone())
-                        .any(|(_, record)| record.is_some())
-                    {
-                        let sums = &held.sums[part];
-                        let sums =
-                            sums.changed(*id, removed.filter_map(record), added.filter_map(record));
-                        moved.sums[part].push(sums);
-                    }
+            for part in 0..2 {
+                let removed = with_records().filter(|(of, _)| of.is_removed[part]);
+                let removed = removed.filter_map(|(_, record)| record.as_ref());
+                let added = with_records().filter(|(of, _)| of.added[part].is_some());
+                let added = added.filter_map(|(_, record)| record.as_ref());
+                if removed.clone().chain(added.clone()).next().is_some() {
+                    let sums = held.sums[part].changed(*id, removed, added);
+                    moved.sums[part].push(sums);
                 }
             }
             let entering = with_records().filter(|(of, _)| of.added[0].is_some());
             for ((_, record), (_, points)) in entering.zip(&mut moved.points) {
-                points.push(
-                    record
-                        .as_ref()
-                        .map_or_else(Point::default, |record| Point::from(&record.sums)),
-                );
+                let point = record.as_ref().map(|record| Point::from(&record.sums));
+                points.push(point.unwrap_or_default());
             }
             budget.yield_if_spent().await;
         }

@@ -53,14 +53,10 @@ pub(super) async fn read_page(
 ) -> Result<(Page, Vec<PackedRecords>), StoreError> {
     let unread = page.moves.iter().filter(|of| !of.was_open);
     let unread: Vec<TierSlice> = unread.map(|of| (seconds, of.start)).collect();
+    let query = store.query();
     let records = match unread.is_empty() {
         true => Vec::new(),
-        false => {
-            store
-                .query()
-                .packed_records(&unread, &page.contexts)
-                .await?
-        }
+        false => query.packed_records(&unread, &page.contexts).await?,
     };
     Ok((page, records))
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::groups::ContextGroups;
+use super::groups::{ContextGroups, PER_CONTEXT};
 use super::held::{HeldWindow, Move};
 use super::open_slices::{OpenSlice, SETTLED_FOR, is_open};
 use super::pages::{Page, Pages};
@@ -151,11 +151,8 @@ impl WindowState {
     pub(super) fn open_slices(&self, slices: &WindowSlices, now: i64) -> Vec<TierSlice> {
         let seconds = slices.tier.seconds;
         let pending = self.index.rolled.pending();
-        let starts = slices.starts(now);
-        let mut open: Vec<TierSlice> = starts
-            .map(|start| (seconds, start))
-            .filter(|at| is_open(*at, now))
-            .collect();
+        let starts = slices.starts(now).map(|start| (seconds, start));
+        let mut open: Vec<TierSlice> = starts.filter(|at| is_open(*at, now)).collect();
         if slices.tier != FINEST {
             for minute in pending.filter(|minute| slices.contains(*minute)) {
                 open.push((seconds, slices.tier.slice(minute)));
@@ -210,7 +207,8 @@ impl WindowState {
     pub(super) fn bytes(&self) -> usize {
         let held = self.held.iter().map(HeldWindow::bytes);
         let open = self.open.values().map(|slice| slice.bytes);
-        held.chain(open).sum::<usize>() + self.groups.bytes() + self.name_bytes
+        let groups = self.groups.contexts() * PER_CONTEXT;
+        held.chain(open).sum::<usize>() + groups + self.name_bytes
     }
 
     /// Drops the sums of the least recently requested windows until the cache fits. Keeps the window at `at`, and
