@@ -177,7 +177,6 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use tower_pulse_model::histogram::{SCALE, bucket_of};
 
     fn histogram(scale: u8, nanos: &[u64]) -> Histogram {
@@ -218,38 +217,5 @@ mod tests {
         assert_eq!(rows.bounds().len(), usize::from(MAX_ROWS) + 1);
         assert!(rows.bounds().iter().all(|bound| bound.is_finite()));
         assert_eq!(rows.cells(&foreign), [(0, 1), (MAX_ROWS - 1, 6)]);
-    }
-
-    proptest! {
-        #[test]
-        fn no_request_is_lost_and_each_is_in_its_row(
-            slices in prop::collection::vec(
-                (0..=SCALE, prop::collection::vec(0u64..10_000_000_000_000, 0..40)),
-                1..8,
-            ),
-        ) {
-            let histograms: Vec<_> = slices.iter().map(|(scale, all)| histogram(*scale, all)).collect();
-            let Some(rows) = rows(&histograms) else {
-                prop_assert!(slices.iter().all(|(_, all)| all.is_empty()));
-                return Ok(());
-            };
-            let bounds = rows.bounds();
-            prop_assert!(bounds.len() <= usize::from(MAX_ROWS) + 1);
-            for ((_, all), histogram) in slices.iter().zip(&histograms) {
-                let cells = rows.cells(histogram);
-                prop_assert!(cells.is_sorted_by_key(|(row, _)| *row));
-                for (row, n) in &cells {
-                    let (low, high) = (bounds[usize::from(*row)], bounds[usize::from(*row) + 1]);
-                    let within = |nanos: &&u64| {
-                        // Durations beyond the buckets count in the outermost buckets.
-                        let seconds = (**nanos as f64 / 1e9).clamp(1e-6, 3_599.0);
-                        (low..high).contains(&seconds)
-                    };
-                    prop_assert_eq!(all.iter().filter(within).count() as u64, *n);
-                }
-                let sum: u64 = cells.iter().map(|(_, n)| n).sum();
-                prop_assert_eq!(sum, all.len() as u64);
-            }
-        }
     }
 }

@@ -223,17 +223,4 @@ mod tests {
         let expected = "is 5: the metric allows 7, 60, 300, 1800, 3600, 21600, 86400";
         assert!(refused.contains(expected), "{refused}");
     }
-
-    #[test]
-    fn a_window_is_rounded_outward() {
-        let all = Resolution::all(&Precisions::default(), true, Tiers::default());
-        for resolution in all {
-            let bounds = NOW - 100_000..NOW - 7;
-            let slices = resolution.slices(&bounds);
-            let width = i64::from(resolution.precision);
-            assert!(slices.from <= bounds.start && bounds.start < slices.from + width);
-            assert!(bounds.end <= slices.to && slices.to < bounds.end + width);
-            assert_eq!((slices.from % width, slices.to % width), (0, 0));
-        }
-    }
 }

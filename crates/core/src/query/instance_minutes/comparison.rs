@@ -205,20 +205,19 @@ mod tests {
     }
 
     #[test]
-    fn the_mix_of_contexts_does_not_change_the_ratio() {
-        // The second instance gets the slow requests, and takes this many times as long.
-        let ratios = |times: u64, context| {
-            let minutes = [0, 1].map(|_| {
-                let first = minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]);
-                let second = [("fast", 10, 10 * times), ("slow", 90, 1_000 * times)];
-                vec![first, minute("b", &second)]
-            });
-            ratios(&minutes, context)
+    fn slow_instances_are_left_out_as_soon_as_they_are_slow() {
+        let all = |names: [&'static str; 3], millis: [u64; 3]| {
+            minutes([0, 1, 2].map(|at| (names[at], ("x", 50, millis[at]))))
         };
-        assert_eq!(ratios(1, None), [Some(1.0); 2]);
-        assert_eq!(ratios(2, None), [Some(0.5), Some(2.0)]);
-        assert_eq!(ratios(2, Some("fast")), [Some(0.5), Some(2.0)]);
-        assert_eq!(ratios(2, Some("none")), []);
+        let (old, new) = (["a", "b", "c"], ["d", "e", "f"]);
+        let (before, after) = (|| all(old, [10; 3]), || all(new, [10, 10, 30]));
+        let replaced = ratios(&[before(), before(), after(), after()], None);
+        assert_eq!(replaced, [1.0, 1.0, 1.0, 1.0, 1.0, 3.0].map(Some));
+        // The last instance is well at first.
+        let later = (0..60).map(|at| all(old, [10, 10, if at < 40 { 10 } else { 30 }]));
+        let later = ratios(&later.collect::<Vec<_>>(), None);
+        let well = later[0].expect("there are enough requests");
+        assert!((0.96..1.0).contains(&well), "{later:?}");
     }
 
     #[test]

@@ -90,10 +90,4 @@ mod tests {
         assert_eq!(next(9), Some((0, vec![3, 4])));
         assert_eq!(next(9), None);
     }
-
-    #[test]
-    fn missing_records_have_no_bytes() {
-        let read = [vec![Some(vec![0; 10]), None], vec![Some(vec![0; 20]), None]];
-        assert_eq!((record_bytes(&read), record_bytes(&[])), (Some(15), None));
-    }
 }

@@ -66,7 +66,6 @@ pub struct WindowPoints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 
     #[test]
     fn numbers_are_rounded_to_significant_digits() {
@@ -79,19 +78,5 @@ mod tests {
         let expected = ["0.3333", "1000", "1235000", "60", "0.000000001235"];
         assert_eq!(shown, expected);
         assert_eq!(rounded(f64::MIN_POSITIVE / 4.0, 4), 0.0);
-    }
-
-    #[test]
-    fn a_point_has_the_measurements_of_a_context_in_a_slice() {
-        let mut sums = Aggregate::default();
-        for millis in [10u64, 20] {
-            sums.times.record(millis * 1_000_000);
-        }
-        let buckets = [10, 20].map(|millis| (bucket_of(millis * 1_000_000) as u16, 1));
-        sums.histogram = Histogram::new(SCALE, buckets);
-        let point = Point::from(&sums);
-        assert_eq!((point.hits, point.mean), (2, Some(0.015)));
-        let p95 = point.p95.expect("there were requests");
-        assert!((0.0195..=0.02).contains(&p95), "{p95}");
     }
 }
