@@ -115,7 +115,7 @@ impl Comparison {
         }
         paces.order_by(|(a, _), (b, _)| a.total_cmp(b));
         // At least two instances are in line. Of two instances, either may be the slow one.
-        let median = paces.get(1.max(paces.len().saturating_sub(1) / 2));
+        let median = paces.get((paces.len().saturating_sub(1) / 2).max(1));
         let most = median.map_or(f64::INFINITY, |(pace, _)| SLOW * pace);
         let first_slow = paces.partition_point(|(pace, _)| *pace <= most);
         let in_line = paces[..first_slow].iter().map(|(_, instance)| *instance);
@@ -125,8 +125,8 @@ impl Comparison {
             let of = sorted::entry(&mut self.instances, name, InstanceSums::default);
             for (id, own) in instance.times(context) {
                 let all = counted.get(&id).copied().unwrap_or_default();
-                let part = if at < first_slow { own } else { Times::default() };
-                of.pace.add(start, own, all.without(part));
+                let part = Some(own).filter(|_| at < first_slow);
+                of.pace.add(start, own, all.without(part.unwrap_or_default()));
             }
         }
         in_line.collect()
