@@ -60,7 +60,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let format = Format::preferred(&parts.headers);
     let fleet = fleet(admin).await.ok();
     let query = admin.query.clone();
-    let changes = source(&query).reader.changes().await.ok();
+    let changes = source(&query).changes().await.ok();
     let totals = admin.source.instance.as_ref();
     let totals = totals.map(|instance| instance.totals.clone());
     let conditions = query.health().await.conditions;
@@ -68,7 +68,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let journal = match totals {
         Some(_) => None,
         None => {
-            let status = source(&query).reader.status().await.ok();
+            let status = source(&query).status().await.ok();
             status.and_then(|status| status.store.fold_health(false).journal)
         }
     };
@@ -122,13 +122,13 @@ struct Fleet {
 }
 
 async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
-    let reader = &source(&admin.query).reader;
-    let now = reader.fleet().await?;
+    let source = source(&admin.query);
+    let now = source.fleet().await?;
     // Reads only one context, so that a scrape of each instance costs little.
-    let all = reader.contexts(ALL).await?;
+    let all = source.contexts(ALL).await?;
     Ok(Fleet {
         hour: all.iter().find_map(|all| all.hour.clone()),
-        contexts: now.contexts + reader.book().await?.foreign(),
+        contexts: now.contexts + source.book().await?.foreign,
         now,
     })
 }

@@ -1,7 +1,7 @@
 //! The background tasks of the crate: the signal that stops them, their retries while the server denies access, and the
 //! future that `Builder::build_with_tasks` returns instead of spawning it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, watch};
 
-use crate::clock::{Clock, Tick};
+use crate::clock::Clock;
 use crate::error::{Result, StoreErrorKind};
 
 /// The wait after a denial of access, until one task of the instance asks the server again.
@@ -41,30 +41,6 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Task {
     name: &'static str,
     future: BoxFuture<'static, ()>,
-    busy: Option<Arc<BusyTime>>,
-}
-
-/// The time that the tasks of an instance spend within their polls.
-pub(crate) struct BusyTime {
-    clock: Clock,
-    began: Tick,
-    nanos: AtomicU64,
-}
-
-impl BusyTime {
-    pub(crate) fn new(clock: Clock) -> Self {
-        Self {
-            began: clock.tick(),
-            nanos: AtomicU64::new(0),
-            clock,
-        }
-    }
-
-    /// The mean time per minute since the start, in seconds.
-    pub(crate) fn per_minute(&self) -> f64 {
-        let minutes = self.clock.since(self.began).as_secs_f64() / 60.0;
-        self.nanos.load(Relaxed) as f64 / 1e9 / minutes.max(1.0)
-    }
 }
 
 impl Task {
@@ -74,16 +50,18 @@ impl Task {
         Self {
             name,
             future: Box::pin(future),
-            busy: None,
         }
     }
 
-    /// The task, with its polls measured.
-    pub(crate) fn measured(self, busy: &Arc<BusyTime>) -> Self {
-        Self {
-            busy: Some(busy.clone()),
-            ..self
-        }
+    /// The task, which adds the time of its polls to `busy`, in nanoseconds.
+    pub(crate) fn measured(mut self, clock: Clock, busy: Arc<AtomicU64>) -> Self {
+        let measured = poll_fn(move |cx| {
+            let began = clock.tick();
+            let polled = self.future.as_mut().poll(cx);
+            busy.fetch_add(clock.since(began).as_nanos() as u64, Relaxed);
+            polled
+        });
+        Self::new(self.name, measured)
     }
 
     /// The task's purpose in a word: `"drain"`, `"flush"`, `"fold"`, `"judge"`, `"clean"`, `"heartbeat"`, `"watch"`,
@@ -103,16 +81,13 @@ impl Future for Task {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { future, busy, .. } = &mut *self;
-        let Some(busy) = busy else {
-            return future.as_mut().poll(cx);
-        };
-        let began = busy.clock.tick();
-        let polled = future.as_mut().poll(cx);
-        let nanos = busy.clock.since(began).as_nanos() as u64;
-        busy.nanos.fetch_add(nanos, Relaxed);
-        polled
+        self.future.as_mut().poll(cx)
     }
+}
+
+/// The mean time per minute of tasks that were `busy` for these nanoseconds since their start, in seconds.
+pub(crate) fn seconds_per_minute(busy: &AtomicU64, since_start: Duration) -> f64 {
+    busy.load(Relaxed) as f64 / 1e9 / (since_start.as_secs_f64() / 60.0).max(1.0)
 }
 
 /// The signal that stops the tasks of an instance, sent once.
@@ -256,15 +231,15 @@ mod tests {
     #[tokio::test]
     async fn the_time_of_polls_is_told_per_minute() {
         let (clock, hand) = Clock::manual(0);
-        let busy = Arc::new(BusyTime::new(clock));
+        let busy = Arc::new(AtomicU64::new(0));
         for millis in [250, 500] {
             let hand = hand.clone();
             let work = async move { hand.advance(Duration::from_millis(millis)) };
-            Task::new("drain", work).measured(&busy).await;
+            let task = Task::new("drain", work);
+            task.measured(clock.clone(), busy.clone()).await;
         }
-        assert_eq!(busy.per_minute(), 0.75);
-        hand.advance(Duration::from_millis(5 * 60_000 - 750));
-        assert_eq!(busy.per_minute(), 0.15);
+        let after = |seconds| seconds_per_minute(&busy, Duration::from_secs(seconds));
+        assert_eq!([1, 300].map(after), [0.75, 0.15]);
     }
 
     fn failed(kind: StoreErrorKind) -> Result<()> {

@@ -38,6 +38,6 @@ pub(crate) async fn acknowledge(
     let name = caller.or(body.by.as_deref()).unwrap_or_default();
     let by = body.acknowledged.then_some(name);
     let change = instance.write.acknowledge_change(&body.id, by).await?;
-    source(&admin.query).reader.forget_changes().await;
+    source(&admin.query).forget_changes().await;
     Ok(ScreenSize::default().to_json(&change, ("id", "ask for api/changes"))?)
 }

@@ -35,7 +35,7 @@ pub(crate) async fn add(
         .map_err(|error| ApiError::parameter("text", format!("text {error}")))?;
     let added = instance.write.add_mark(mark.clone()).await;
     added.map_err(|error| ApiError::unavailable(error.to_string()))?;
-    source(&admin.query).reader.forget_marks().await;
+    source(&admin.query).forget_marks().await;
     Ok(ScreenSize::default().to_json(&mark, LESS)?)
 }
 
@@ -55,6 +55,6 @@ pub(crate) async fn remove(
     let Removed { id } = params::parse(query, 0)?;
     let id = id.ok_or_else(|| ApiError::parameter("id", "id is missing"))?;
     let mark = instance.write.remove_mark(&id).await?;
-    source(&admin.query).reader.forget_marks().await;
+    source(&admin.query).forget_marks().await;
     Ok(ScreenSize::default().to_json(&mark, LESS)?)
 }

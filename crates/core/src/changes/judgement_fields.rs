@@ -43,9 +43,6 @@ pub struct Findings<'a> {
     pub removed: Vec<Arc<str>>,
 }
 
-/// A field to set.
-type Set = (Table, (Vec<u8>, Vec<u8>));
-
 impl JudgementFields {
     /// The fields of the last judgement, with the detector's state and the changes that they hold.
     pub fn new(judgement: Judgement) -> (Self, DetectorState, Vec<Change>) {
@@ -88,14 +85,41 @@ impl JudgementFields {
         self.number += 1;
         let mut judged = findings.judged;
         (judged.revision, judged.number) = (random_name().into(), self.number);
-        let (mut set, mut removals) = (Vec::new(), Vec::new());
-        self.replace_parts(findings.parts, &mut set, &mut removals);
-        self.replace_changes(
-            &findings.changes,
-            &findings.removed,
-            &mut set,
-            &mut removals,
-        );
+        let (number, mut set, mut removals) = (self.number, Vec::new(), Vec::new());
+        let obsolete = self.detector.obsolete.drain(..);
+        removals.extend(obsolete.map(|field| (Table::Detector, field)));
+        // Only the parts of the detector's state that differ are written.
+        let mut parts = std::mem::take(&mut self.detector.by_name);
+        for (name, part) in findings.parts {
+            let field = match parts.remove(&name) {
+                Some(old) if old.1 == part => old,
+                old => {
+                    let old = old.map(|(old, _)| (Table::Detector, field_name(old, &name)));
+                    removals.extend(old);
+                    set.push((Table::Detector, (field_name(number, &name), part.clone())));
+                    (number, part)
+                }
+            };
+            self.detector.by_name.insert(name, field);
+        }
+        let gone = parts.into_iter();
+        let gone = gone.map(|(name, (old, _))| (Table::Detector, field_name(old, &name)));
+        removals.extend(gone);
+        let obsolete = self.changes.obsolete.drain(..);
+        removals.extend(obsolete.map(|field| (Table::Changes, field)));
+        let changes = &mut self.changes.by_name;
+        for change in findings.changes {
+            let id = change.id.as_bytes();
+            set.push((Table::Changes, (field_name(number, id), pack(change))));
+            let old = changes.insert(id.to_vec(), (number, Vec::new()));
+            let old = old.filter(|(old, _)| *old < number);
+            removals.extend(old.map(|(old, _)| (Table::Changes, field_name(old, id))));
+        }
+        for id in findings.removed {
+            let id = id.as_bytes();
+            let old = changes.remove(id);
+            removals.extend(old.map(|(old, _)| (Table::Changes, field_name(old, id))));
+        }
         let mut steps: Vec<Vec<FieldWrites>> = Vec::new();
         let mut step = Step::default();
         for (table, field) in set {
@@ -130,57 +154,6 @@ impl JudgementFields {
             expected: before.value,
             steps,
         }
-    }
-
-    /// Replaces the parts of the detector's state that differ.
-    fn replace_parts(
-        &mut self,
-        parts: Vec<(Vec<u8>, Vec<u8>)>,
-        set: &mut Vec<Set>,
-        removals: &mut Vec<(Table, Vec<u8>)>,
-    ) {
-        let mut before = std::mem::take(&mut self.detector.by_name);
-        for (name, part) in parts {
-            let old = before.remove(&name);
-            if let Some(old) = old.as_ref().filter(|(_, old)| *old == part) {
-                self.detector.by_name.insert(name, (old.0, part));
-                continue;
-            }
-            let old = old.map(|(number, _)| (Table::Detector, field_name(number, &name)));
-            removals.extend(old);
-            let field = (field_name(self.number, &name), part.clone());
-            set.push((Table::Detector, field));
-            self.detector.by_name.insert(name, (self.number, part));
-        }
-        let ended = before.into_iter();
-        let ended = ended.map(|(name, (number, _))| field_name(number, &name));
-        let obsolete = ended.chain(self.detector.obsolete.drain(..));
-        removals.extend(obsolete.map(|field| (Table::Detector, field)));
-    }
-
-    /// Writes changes that are new or different, and deletes removed changes.
-    fn replace_changes(
-        &mut self,
-        changes: &[&Change],
-        removed: &[Arc<str>],
-        set: &mut Vec<Set>,
-        removals: &mut Vec<(Table, Vec<u8>)>,
-    ) {
-        let by_name = &mut self.changes.by_name;
-        let mut obsolete: Vec<_> = self.changes.obsolete.drain(..).collect();
-        for change in changes {
-            let id = change.id.as_bytes();
-            let old = by_name.insert(id.to_vec(), (self.number, Vec::new()));
-            let old = old.filter(|(number, _)| *number < self.number);
-            obsolete.extend(old.map(|(number, _)| field_name(number, id)));
-            let field = (field_name(self.number, id), pack(*change));
-            set.push((Table::Changes, field));
-        }
-        for id in removed {
-            let old = by_name.remove(id.as_bytes());
-            obsolete.extend(old.map(|(number, _)| field_name(number, id.as_bytes())));
-        }
-        removals.extend(obsolete.into_iter().map(|field| (Table::Changes, field)));
     }
 }
 

@@ -104,21 +104,12 @@ impl Judge {
     /// Cancel safe: the next call resumes from the store.
     #[inline(never)]
     pub fn judge(&self, until: i64, by_hand: bool) -> StoreFuture<'_, usize> {
-        Box::pin(async move {
-            let judged = self.judge_minutes(until, by_hand).await;
-            self.note(judged)
-        })
+        Box::pin(async move { self.note(self.judge_minutes(until, by_hand).await) })
     }
 
     /// Notes the result of an attempt.
     fn note<T>(&self, result: Result<T>) -> Result<T> {
-        let mut status = lock(&self.status);
-        match &result {
-            Ok(_) => status.last_error = None,
-            Err(error) => {
-                status.last_error = Some(error.to_string());
-            }
-        }
+        lock(&self.status).last_error = result.as_ref().err().map(ToString::to_string);
         result
     }
 
@@ -127,12 +118,8 @@ impl Judge {
         // `unsent_since` is read first: a sample that is no longer unsent at this point is included in the status that
         // is read next.
         let unsent_since = self.recorder.drain.unsent_since().unwrap_or(i64::MAX);
-        let readable = self
-            .store
-            .upkeep()
-            .status(self.clock.now_seconds())
-            .await?
-            .as_of;
+        let status = self.store.upkeep().status(self.clock.now_seconds());
+        let readable = status.await?.as_of;
         let end = until.min(readable).min(unsent_since).div_euclid(MINUTE) * MINUTE;
         let mut slot = self.session.lock().await;
         let mut judged = 0;
@@ -141,10 +128,8 @@ impl Judge {
             let last = read_judged(journal).await?;
             if refused.as_ref() == Some(&last) {
                 let message = "a judgement was refused, although no other instance has judged";
-                return Err(StoreError::new(
-                    StoreErrorKind::Unexpected,
-                    message.to_owned(),
-                ));
+                let error = StoreError::new(StoreErrorKind::Unexpected, message.to_owned());
+                return Err(error);
             }
             self.remember(last.judged.until, last.judged.sight);
             if last.judged.until >= end && !self.is_of_a_wrong_clock(&last.judged) {
@@ -181,7 +166,7 @@ impl Judge {
                 }
                 Written::NoLease => return Ok(judged),
             }
-            self.remember(session.until(), session.coverage());
+            self.remember(session.until, session.coverage);
             *slot = Some(session);
             judged += 1;
             self.callbacks.call(&self.clock, events).await;

@@ -10,9 +10,7 @@ use crate::store::conditional_write::ConditionalWrite;
 use crate::store::journal::Journal;
 use crate::store::judgement::{StoredJudged, read_judgement};
 use tower_pulse_detect::change::Change;
-use tower_pulse_detect::detector::{
-    Coverage, Detector, InstanceMinute, Minute, RECALLED_MINUTES, Verdict,
-};
+use tower_pulse_detect::detector::{Coverage, Detector, InstanceMinute, Minute, RECALLED_MINUTES};
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_detect::log::Log;
 use tower_pulse_model::aggregate::Aggregate;
@@ -39,10 +37,10 @@ pub(super) fn is_ahead(until: i64, now: i64) -> bool {
 /// The detector and the log that a judgement needs, as the last judgement left them.
 pub(super) struct Session {
     fields: JudgementFields,
-    until: i64,
+    pub until: i64,
     detector: Detector,
     /// The coverage of the detector in the last judged minute.
-    coverage: Coverage,
+    pub coverage: Coverage,
     log: Log,
     contexts: HashMap<RecordId, ContextId>,
     /// The spans of time for which the store has recorded data.
@@ -78,10 +76,8 @@ impl MinuteRecords {
         start: i64,
         contexts: &HashMap<RecordId, ContextId>,
     ) -> Result<Self> {
-        let slices = store
-            .query()
-            .slice_records(&[(FINEST.seconds, start)])
-            .await?;
+        let at = [(FINEST.seconds, start)];
+        let slices = store.query().slice_records(&at).await?;
         let judged = (slices.into_iter().flatten()).filter(|(id, _)| contexts.contains_key(id));
         let reports = store.query().minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
@@ -147,10 +143,8 @@ impl Session {
             let mut records = MinuteRecords::read(store, start, &session.contexts).await?;
             session.admit(&mut records);
             if !records.contexts.is_empty() {
-                session = session
-                    .with_detector(move |detector| detector.recall(&records.minute()))
-                    .await?
-                    .0;
+                let recall = move |detector: &mut Detector| detector.recall(&records.minute());
+                (session, _) = session.with_detector(recall).await?;
             }
         }
         Ok(session)
@@ -161,18 +155,10 @@ impl Session {
         self.fields.are_of(stored)
     }
 
-    pub(super) fn until(&self) -> i64 {
-        self.until
-    }
-
     /// Whether this session can judge the next minutes up to `end`. If the session is more than [`RECALLED_MINUTES`]
     /// behind, a new one judges only the last minutes before `end`.
     pub(super) fn goes_on_to(&self, end: i64) -> bool {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
-    }
-
-    pub(super) fn coverage(&self) -> Coverage {
-        self.coverage
     }
 
     /// Runs the detector on a blocking thread.
@@ -188,10 +174,8 @@ impl Session {
         // Joining fails if the runtime ends. After a panic of the detector its history is lost, and the next session
         // reads it again.
         let (detector, result) = ran.await.map_err(|error| {
-            StoreError::new(
-                StoreErrorKind::Unexpected,
-                format!("the detector has ended: {error}"),
-            )
+            let error = format!("the detector has ended: {error}");
+            StoreError::new(StoreErrorKind::Unexpected, error)
         })?;
         self.detector = detector;
         Ok((self, result))
@@ -244,28 +228,6 @@ impl Session {
         })
     }
 
-    /// Removes new verdicts that are usual at this hour of the week.
-    async fn leave_out_usual(
-        &self,
-        store: &dyn Store,
-        verdicts: &mut Vec<(Arc<str>, Verdict)>,
-        end: i64,
-    ) -> Result<()> {
-        let journal = store.journal();
-        let mut asked = 0;
-        let mut at = 0;
-        while let Some((context, verdict)) = verdicts.get(at) {
-            let is_asked = asked < MAX_EXAMINED && !self.log.has_ongoing(context, verdict);
-            asked += usize::from(is_asked);
-            if is_asked && usual::is_usual(journal, verdict, end).await? {
-                verdicts.remove(at);
-            } else {
-                at += 1;
-            }
-        }
-        Ok(())
-    }
-
     /// Judges the next minute, which ends at `end` or earlier. Returns the session after that minute, the write of the
     /// judgement, and the changes that began or ended. The session is valid once the judgement is written.
     pub(super) async fn judge(
@@ -285,12 +247,18 @@ impl Session {
                 (verdicts, detector.watched(), detector.state().parts())
             })
             .await?;
-        let named = verdicts.into_iter();
-        let named = named.filter_map(|v| Some((session.name(v.context)?, v)));
-        let mut named: Vec<(Arc<str>, Verdict)> = named.collect();
-        session
-            .leave_out_usual(store, &mut named, minute_end)
-            .await?;
+        let (mut named, mut asked) = (Vec::new(), 0);
+        for verdict in verdicts {
+            let Some(context) = session.name(verdict.context) else {
+                continue;
+            };
+            // New verdicts that are usual at this hour of the week are left out.
+            let is_asked = asked < MAX_EXAMINED && !session.log.has_ongoing(&context, &verdict);
+            asked += usize::from(is_asked);
+            if !is_asked || !usual::is_usual(store.journal(), &verdict, minute_end).await? {
+                named.push((context, verdict));
+            }
+        }
         let difference = session.log.apply(&named, minute_end);
         let examined = difference.began.iter().chain(&difference.ongoing);
         for id in examined.take(MAX_EXAMINED) {

@@ -16,6 +16,7 @@ use tower_pulse_model::machine::{MachineMinute, was_delayed};
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::{HOUR, hour_of};
+use tower_pulse_model::slow_request::SlowRequest;
 use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
 
@@ -29,12 +30,10 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
     // Only a change of a page has suspects among the instances and timers of that page. A change of one instance, of
     // all pages, or of the queue in front of the service has no such suspects.
-    let is_of_a_page =
-        ![ALL, QUEUED].contains(&&*change.context) && change.kind != ChangeKind::Instance;
+    let is_of_a_page = is_page(change) && change.kind != ChangeKind::Instance;
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)
         .collect();
-    let mut timers = Vec::new();
     let reports = store.query().minute_reports(&minutes).await?;
     let mut suspects: Vec<_> = suspects::own_instance(change).into_iter().collect();
     let mut sides = Sides::default();
@@ -49,23 +48,26 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
         }
     }
     let is_of_one = (suspects.iter()).any(|one| matches!(one, Suspect::Instance { count: 1, .. }));
-    let has_machines = add_machines(change, &mut suspects, &reports);
-    if is_of_a_page {
-        match change.kind {
-            ChangeKind::Failing => timers.extend(failures(store, change, &sides, end).await?),
-            // Timers are no suspects if one instance or a machine is: on a slow instance, all timers take longer.
-            ChangeKind::Slower | ChangeKind::Faster if !is_of_one && !has_machines => {
-                timers = timers_and_code(store, &sides, end).await?;
-                // The figures of the timer, or of the instances, stand before.
-                let is_brief = timers
-                    .iter()
-                    .chain(&suspects)
-                    .any(|one| !matches!(one, Suspect::Code { .. }));
-                let is_delayed = is_one_delayed(&reports);
-                timers.extend(polls::computing_or_waiting(&sides, is_delayed, is_brief));
-            }
-            _ => {}
+    let mut timers = Vec::new();
+    // Timers are no suspects if one instance or a machine is: on a slow instance, all timers take longer.
+    let may_be_timers = !add_machines(change, &mut suspects, &reports) && !is_of_one;
+    match change.kind {
+        ChangeKind::Failing if is_of_a_page => {
+            timers.extend(failures(store, change, &sides, end).await?);
         }
+        ChangeKind::Slower | ChangeKind::Faster if is_of_a_page && may_be_timers => {
+            if sides.now.timers.cover_some() {
+                let names = names(store, end).await?;
+                timers = suspects::timers_and_code(&sides, |id| names.get(&id).cloned());
+            }
+            // The figures of the timer, or of the instances, stand before.
+            let is_code = |one: &Suspect| matches!(one, Suspect::Code { .. });
+            let is_brief = timers.iter().chain(&suspects).any(|one| !is_code(one));
+            let machines = machine_minutes(&reports, None);
+            let is_delayed = machines.iter().any(|(_, minutes)| was_delayed(minutes));
+            timers.extend(polls::computing_or_waiting(&sides, is_delayed, is_brief));
+        }
+        _ => {}
     }
     suspects.extend(deploys(store, change, &minutes).await?);
     suspects.append(&mut timers);
@@ -89,6 +91,10 @@ async fn sides(
     let records = store.query().records(&query).await?;
     let sides = |records: &Vec<_>| Sides::new(records, change.since, end, PAST);
     Ok(records.iter().map(sides).collect())
+}
+
+fn is_page(change: &Change) -> bool {
+    ![ALL, QUEUED].contains(&&*change.context)
 }
 
 fn id_of(change: &Change) -> RecordId {
@@ -146,12 +152,6 @@ fn machine_minutes(
     machines
 }
 
-/// Whether the scheduling delay of any instance was high.
-fn is_one_delayed(reports: &[InstanceReports]) -> bool {
-    let machines = machine_minutes(reports, None);
-    machines.iter().any(|(_, minutes)| was_delayed(minutes))
-}
-
 /// The deploys near the beginning of the change. A deploy is left out if its new version ran beside another version and
 /// did no worse.
 async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<Vec<Suspect>> {
@@ -164,8 +164,7 @@ async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<
     if near.is_empty() {
         return Ok(Vec::new());
     }
-    let is_of_a_page = *change.context != *ALL && *change.context != *QUEUED;
-    let records = match is_of_a_page {
+    let records = match is_page(change) {
         true => store.query().version_records(minutes).await?,
         false => Vec::new(),
     };
@@ -184,23 +183,10 @@ async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<
     Ok(deploys.collect())
 }
 
-/// The timers that account for a part of the change, and the code outside of all timers.
-async fn timers_and_code(store: &dyn Store, sides: &Sides, end: i64) -> Result<Vec<Suspect>> {
-    if !sides.now.timers.cover_some() {
-        return Ok(Vec::new());
-    }
-    let names = timer_names(store, end).await?;
-    Ok(suspects::timers_and_code(sides, |id| {
-        names.get(&id).cloned()
-    }))
-}
-
-async fn timer_names(store: &dyn Store, now: i64) -> Result<HashMap<RecordId, Arc<str>>> {
+async fn names(store: &dyn Store, now: i64) -> Result<HashMap<RecordId, Arc<str>>> {
     let contexts = store.query().record_index(now).await?.contexts.into_iter();
-    let timers = contexts.filter(|context| context.kind == Kind::Timer);
-    Ok(timers
-        .map(|context| (RecordId::new(Kind::Timer, &context.name), context.name))
-        .collect())
+    let names = contexts.map(|id| (RecordId::new(id.kind, &id.name), id.name));
+    Ok(names.collect())
 }
 
 /// The timer that fails within the requests of a failing page, and the newest failed requests since the change began.
@@ -214,7 +200,7 @@ async fn failures(
     timers.limit();
     let mut of_timers = Vec::new();
     if !timers.is_empty() {
-        let names = timer_names(store, end).await?;
+        let names = names(store, end).await?;
         let names: Vec<_> = (timers.iter())
             .filter_map(|(id, _)| names.get(&id).cloned())
             .collect();
@@ -230,10 +216,8 @@ async fn failures(
             hour,
         };
         for list in store.query().slow_requests(&query).await? {
-            let failures = list
-                .failed()
-                .filter(|one| one.ended >= 1_000 * change.since);
-            failed.extend(failures.cloned());
+            let is_since = |one: &&SlowRequest| one.ended >= 1_000 * change.since;
+            failed.extend(list.failed().filter(is_since).cloned());
         }
     }
     Ok(suspects::failures(&of_timers, failed))

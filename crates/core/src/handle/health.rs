@@ -14,7 +14,7 @@ use crate::health::{
 };
 use crate::recorder::FlushCounters;
 use crate::skew::skew_warning;
-use crate::task::lock;
+use crate::task::{lock, seconds_per_minute};
 use tower_pulse_model::amounts::Amounts;
 
 impl Stages {
@@ -77,7 +77,10 @@ impl Stages {
             cleaning: lock(&self.flusher.cleaning).clone(),
             cost: CostHealth {
                 recorder_bytes: self.recorder.bytes(),
-                task_seconds_per_minute: self.busy.per_minute(),
+                task_seconds_per_minute: seconds_per_minute(
+                    &self.busy,
+                    self.recorder.recording.age(),
+                ),
                 ..CostHealth::default()
             },
             fold: flush.fleet.fold_health(fold.is_leader),

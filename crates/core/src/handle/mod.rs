@@ -61,7 +61,8 @@ struct Stages {
     store: Arc<dyn Store>,
     judge: Arc<Judge>,
     options: HandleOptions,
-    busy: Arc<crate::task::BusyTime>,
+    /// The nanoseconds that the tasks have spent within their polls.
+    busy: Arc<std::sync::atomic::AtomicU64>,
     watch: conditions::Watch,
     queue_since: health::QueueSince,
     #[cfg(feature = "row-cache")]

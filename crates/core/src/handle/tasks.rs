@@ -11,7 +11,7 @@ use crate::machine;
 use crate::recorder::Recorder;
 use crate::skew;
 use crate::store::Store;
-use crate::task::{BoxFuture, BusyTime, Stop, Stopped, Task, boxed};
+use crate::task::{BoxFuture, Stop, Stopped, Task, boxed};
 
 /// Contexts in addition to those of the application: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
@@ -69,7 +69,6 @@ impl Stages {
             leaderless,
         );
         let folder = Arc::new(folder);
-        let busy = Arc::new(BusyTime::new(clock.clone()));
         let judge = Judge::new(store.clone(), clock, folder.clone(), recorder.clone());
         Self {
             recorder,
@@ -78,7 +77,7 @@ impl Stages {
             store,
             judge: Arc::new(judge),
             options,
-            busy,
+            busy: Default::default(),
             watch: Default::default(),
             queue_since: Default::default(),
             #[cfg(feature = "row-cache")]
@@ -138,7 +137,9 @@ impl Stages {
                 boxed(cleaner.clean_at_intervals(stopped.admission())),
             ),
         ];
-        let measured = tasks.into_iter().map(|task| task.measured(&self.busy));
+        let (clock, busy) = (&self.options.clock, &self.busy);
+        let tasks = tasks.into_iter();
+        let measured = tasks.map(|task| task.measured(clock.clone(), busy.clone()));
         measured.collect()
     }
 }

@@ -53,58 +53,31 @@ impl FromStr for Against {
 
     /// Parses `before`, `yesterday`, `week_ago`, or the begin of the window in Unix seconds.
     fn from_str(text: &str) -> Result<Self, QueryError> {
-        Ok(match text {
-            "before" => Self::Before,
-            "yesterday" => Self::Yesterday,
-            "week_ago" => Self::WeekAgo,
-            begin => {
-                let from = begin.parse().ok();
-                let is_time = |from: &i64| Window::between(*from, from.saturating_add(1)).is_ok();
-                let from = from.filter(is_time).ok_or_else(|| {
-                    let names = "before, yesterday, week_ago or a time in Unix seconds";
-                    QueryError::parameter("against", format!("against must be {names}"))
-                })?;
-                Self::From(from)
-            }
-        })
+        let is_time = |from: &i64| Window::between(*from, from.saturating_add(1)).is_ok();
+        match (text, text.parse().ok().filter(is_time)) {
+            ("before", _) => Ok(Self::Before),
+            ("yesterday", _) => Ok(Self::Yesterday),
+            ("week_ago", _) => Ok(Self::WeekAgo),
+            (_, Some(from)) => Ok(Self::From(from)),
+            (_, None) => Err(QueryError::parameter(
+                "against",
+                "against must be before, yesterday, week_ago or a time in Unix seconds",
+            )),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tower_pulse_model::tiers::Tiers;
-
-    const NOW: i64 = 1_700_003_400; // ten minutes past an hour
-
-    /// How far the slices begin before `NOW`, how long they are together, and the length of one.
-    fn slices(against: &str, window: Window) -> Option<(i64, i64, u32)> {
-        let against: Against = against.parse().expect("valid");
-        let [of, before] = against.of(window, NOW)?.parts(Tiers::default(), NOW);
-        assert_eq!((before.from, before.to), (of.from, of.from), "it is alone");
-        Some((NOW - of.from, of.seconds(), of.tier.seconds))
-    }
 
     #[test]
-    fn a_window_is_widened_to_slices_that_are_kept() {
-        let hour = Window::seconds(3_600);
-        let day = 86_400;
-        assert_eq!(slices("before", hour), None);
-        assert_eq!(slices("yesterday", hour), Some((day + 4_200, 5_400, 1_800)));
-        let (ago, long, slice) = slices("week_ago", hour).expect("another window");
-        assert_eq!((long, slice), (21_600, 21_600));
-        assert!((7 * day + 3_600..7 * day + 21_600).contains(&ago), "{ago}");
-        let begin = NOW - 7_200;
-        let own = slices(&begin.to_string(), hour);
-        assert_eq!(
-            own,
-            Some((7_200, 3_600, 60)),
-            "minutes are kept for two hours"
-        );
-        // Of an hour that is not over, the part that has passed is compared.
-        let part = slices("yesterday", Window::HOUR);
-        assert_eq!(part, Some((day + 600, 1_800, 1_800)));
-        assert!(slices("yesterday", Window::of(NOW + 600, NOW + 700)).is_some());
+    fn the_part_of_an_hour_that_has_passed_is_compared() {
+        let now = 1_700_003_400; // ten minutes past an hour
+        let (yesterday, day) = (Against::Yesterday.of(Window::HOUR, now), i64::from(DAY));
+        assert_eq!(yesterday, Some(Window::alone(now - 600 - day, now - day)));
+        let ahead = Window::of(now + 600, now + 700);
+        assert!(Against::Yesterday.of(ahead, now).is_some());
     }
 
     #[test]

@@ -18,26 +18,23 @@ const FIRST_CONTEXTS: usize = 100;
 /// The maximum number of listed problems.
 const MAX_PROBLEMS: usize = 1_000;
 
+/// The start of each hour, and the additions to it.
+type Hours = Vec<(i64, AccessTimeStats)>;
+
 /// The additions of other programs to the contexts that were read until now. Contexts are read page by page, and after
 /// the last page again from the first.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     /// The number of the next context to read.
-    offset: usize,
-    foreign: usize,
+    pub offset: usize,
+    /// Number of contexts that only other programs have recorded.
+    pub foreign: usize,
     /// The number of complete passes over all contexts.
     round: u64,
-    additions: HashMap<ContextId, Additions>,
+    /// The additions to each context, and the pass in which they were read.
+    additions: HashMap<ContextId, (u64, Hours)>,
     /// Problems of the contexts that were read in this pass, and in the pass before.
     problems: [Vec<Problem>; 2],
-}
-
-/// The additions to a context.
-#[derive(Clone, Debug)]
-struct Additions {
-    round: u64,
-    /// The start of each hour, and the additions to it.
-    hours: Vec<(i64, AccessTimeStats)>,
 }
 
 impl Book {
@@ -52,8 +49,7 @@ impl Book {
             if hours.is_empty() || context.kind == Kind::All {
                 book.additions.remove(&id);
             } else {
-                let round = book.round;
-                book.additions.insert(id, Additions { round, hours });
+                book.additions.insert(id, (book.round, hours));
             }
         }
         for problem in page.problems.into_iter().take(MAX_PROBLEMS) {
@@ -65,18 +61,12 @@ impl Book {
         book.offset += read;
         if read == 0 || book.offset >= page.total {
             // Contexts that this pass did not read were removed from the store.
-            let round = book.round;
-            book.additions.retain(|_, added| added.round == round);
+            book.additions.retain(|_, (round, _)| *round == book.round);
             book.problems = [Vec::new(), std::mem::take(&mut book.problems[0])];
             book.offset = 0;
             book.round += 1;
         }
         book
-    }
-
-    /// The number of the next context to read.
-    pub fn offset(&self) -> usize {
-        self.offset
     }
 
     /// The time until the next page is read. Reading a page takes about 50 commands. At first, the time is shorter:
@@ -89,11 +79,6 @@ impl Book {
         })
     }
 
-    /// Number of contexts that only other programs have recorded.
-    pub fn foreign(&self) -> usize {
-        self.foreign
-    }
-
     /// The contexts that other programs have added to.
     pub fn contexts(&self) -> impl Iterator<Item = &ContextId> {
         self.additions.keys()
@@ -101,7 +86,7 @@ impl Book {
 
     /// The additions of other programs to a context in the hour that begins at `start`.
     pub fn added(&self, context: &ContextId, start: i64) -> Option<&AccessTimeStats> {
-        let hours = &self.additions.get(context)?.hours;
+        let (_, hours) = self.additions.get(context)?;
         let hour = hours.iter().find(|(of, _)| *of == start);
         hour.map(|(_, added)| added)
     }
@@ -115,7 +100,7 @@ impl Book {
 }
 
 /// The additions of other programs to the hours of a context.
-pub(super) fn added_hours(context: &ContextSnapshot) -> Vec<(i64, AccessTimeStats)> {
+pub(super) fn added_hours(context: &ContextSnapshot) -> Hours {
     let hours = [&context.hour, &context.last_hour].into_iter().flatten();
     let added = hours.filter_map(|hour| Some((hour.start, added(hour)?)));
     added.collect()
@@ -200,7 +185,7 @@ mod tests {
         assert!((added.sum - 0.030).abs() < 1e-12 && (added.sumsq - 0.0009).abs() < 1e-12);
         assert_eq!((added.min, added.max), (0.001, 0.030));
         assert!(book.added(&both, 3_600).is_none());
-        assert_eq!((book.foreign(), book.pause().as_secs()), (1, 10));
+        assert_eq!((book.foreign, book.pause().as_secs()), (1, 10));
     }
 
     #[test]
@@ -212,10 +197,10 @@ mod tests {
             ..page(foreign(&["/a", "/b"]), 3)
         };
         let book = Book::default().with(first);
-        assert_eq!((book.offset(), book.pause().as_secs()), (2, 5));
+        assert_eq!((book.offset, book.pause().as_secs()), (2, 5));
         assert_eq!(book.problems(), [problem("a")]);
         let book = book.with(page(foreign(&["/c"]), 3));
-        assert_eq!((book.offset(), book.pause().as_secs()), (0, 10));
+        assert_eq!((book.offset, book.pause().as_secs()), (0, 10));
         assert_eq!(counts(&book).len(), 3);
         assert_eq!(book.problems(), [problem("a")]);
         // The second pass: `/b` no longer exists, and other programs have added nothing to `/c`.
@@ -227,7 +212,7 @@ mod tests {
         // The list is now shorter than the offset.
         let book = book.with(page(foreign(&["/a"]), 9));
         let book = book.with(page(Vec::new(), 1));
-        assert_eq!((book.offset(), book.pause().as_secs()), (0, 10));
+        assert_eq!((book.offset, book.pause().as_secs()), (0, 10));
         let many = (0..FIRST_CONTEXTS).map(|n| context(&n.to_string(), &[1], &[1]));
         let book = Book::default().with(page(many.collect(), 9_000));
         assert_eq!(book.pause().as_secs(), 10, "later pages wait for 10 s");

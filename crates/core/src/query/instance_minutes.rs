@@ -8,29 +8,26 @@ pub(super) mod beside_others;
 mod comparison;
 mod pace;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
-use self::beside_others::BesideOthers;
-use self::comparison::Comparison;
-pub(super) use self::comparison::{InstanceSums, MachineSums};
+pub(super) use self::comparison::{Comparison, InstanceSums};
 pub(super) use self::pace::MIN_REQUESTS;
 use self::pace::Times;
 use super::coop_budget::CoopBudget;
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::store::{InstanceReports, Store};
+use crate::store::Store;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{InstanceMinute, REPORTED_MINUTES};
 use tower_pulse_model::pack;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
-use tower_pulse_model::sorted;
 
 /// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
@@ -48,17 +45,15 @@ pub(super) struct InstanceMinutes {
     /// The maximum size of the cached minutes, in bytes.
     most_bytes: usize,
     state: Mutex<State>,
-    /// The size of the cached minutes at the last question, in bytes.
+    /// The size of the cached minutes after the last question, in bytes.
     pub(super) held_bytes: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
-    /// The size of the cached minutes, in bytes.
-    bytes: usize,
     /// The start of the store's generation. A reset begins another generation, with other data.
     created: i64,
-    minutes: HashMap<i64, CachedMinute>,
+    minutes: HashMap<i64, Arc<CachedMinute>>,
 }
 
 /// A minute that was read.
@@ -70,29 +65,15 @@ struct CachedMinute {
 }
 
 impl State {
-    /// Whether a minute must be read from the store.
-    fn is_due(&self, minute: i64, now: i64) -> bool {
+    /// A cached minute that need not be read again.
+    fn fresh(&self, minute: i64, now: i64) -> Option<&Arc<CachedMinute>> {
         let cached = self.minutes.get(&minute);
-        cached.is_none_or(|cached| is_due(minute, cached.read_at, now))
+        cached.filter(|cached| !is_due(minute, cached.read_at, now))
     }
 
-    /// Drops the minutes for which `is_retained` returns `false`.
-    fn retain(&mut self, is_retained: impl Fn(i64) -> bool) {
-        self.minutes.retain(|minute, _| is_retained(*minute));
-        self.bytes = self.minutes.values().map(|cached| cached.bytes).sum();
-    }
-
-    /// Caches a minute if there is room for it. Otherwise returns it.
-    fn cache(&mut self, at: i64, minute: CachedMinute, most_bytes: usize) -> Option<CachedMinute> {
-        if let Some(before) = self.minutes.remove(&at) {
-            self.bytes -= before.bytes;
-        }
-        if self.bytes + minute.bytes > most_bytes {
-            return Some(minute);
-        }
-        self.bytes += minute.bytes;
-        self.minutes.insert(at, minute);
-        None
+    /// The size of the cached minutes, in bytes.
+    fn bytes(&self) -> usize {
+        self.minutes.values().map(|cached| cached.bytes).sum()
     }
 }
 
@@ -124,177 +105,70 @@ impl InstanceMinutes {
         }
     }
 
-    /// The sums of each instance over the minutes that begin within `minutes`, on a context or on all reported
-    /// contexts, by name. `created` is the start of the store's generation.
+    /// Compares the instances with each other in the minutes that begin within `minutes`, on a context or on all
+    /// reported contexts, and one `instance` in detail. Reads from the store only minutes that are due or are not
+    /// cached, each once. `created` is the start of the store's generation.
     ///
     /// Cancel safe: minutes that were read are kept.
-    pub(super) async fn sums(
+    pub(super) async fn compare(
         &self,
         minutes: Range<i64>,
         context: Option<RecordId>,
+        instance: Option<&str>,
         created: i64,
-    ) -> Result<Vec<(Arc<str>, InstanceSums)>, StoreError> {
-        Ok(self.comparison(minutes, context, created).await?.0.0)
-    }
-
-    /// Compares the instances with each other, then again without the slow ones, which are returned too.
-    async fn comparison(
-        &self,
-        minutes: Range<i64>,
-        context: Option<RecordId>,
-        created: i64,
-    ) -> Result<(Comparison, Vec<Arc<str>>), StoreError> {
-        let mut budget = CoopBudget::new(&self.clock);
-        let mut slow = Vec::new();
-        loop {
-            let mut comparison = Comparison::default();
-            let mut reading = self.reading(minutes.clone(), created).await;
-            while let Some((minute, cached)) = reading.next().await? {
-                comparison.add(minute, cached, context, &slow);
-                budget.yield_if_spent().await;
-            }
-            let found = comparison.slow();
-            if found.is_empty() || !slow.is_empty() {
-                return Ok((comparison, slow));
-            }
-            slow = found;
-        }
-    }
-
-    /// The machines of all instances over these minutes, by name. `created` is the start of the store's generation.
-    ///
-    /// Cancel safe: minutes that were read are kept.
-    pub(super) async fn machines(
-        &self,
-        minutes: Range<i64>,
-        created: i64,
-    ) -> Result<Vec<(Arc<str>, MachineSums)>, StoreError> {
-        let mut reading = self.reading(minutes, created).await;
-        let mut machines = Vec::new();
-        while let Some((_, cached)) = reading.next().await? {
-            for of in cached {
-                if let Some(minute) = &of.machine {
-                    let sums = sorted::entry(&mut machines, of.instance.clone(), Default::default);
-                    MachineSums::add(sums, minute);
-                }
-            }
-        }
-        Ok(machines)
-    }
-
-    /// Compares one instance with the others in these minutes. `created` is the start of the store's generation.
-    ///
-    /// Cancel safe: minutes that were read are kept.
-    pub(super) async fn beside_others(
-        &self,
-        minutes: Range<i64>,
-        instance: &str,
-        created: i64,
-    ) -> Result<BesideOthers, StoreError> {
-        let (_, slow) = self.comparison(minutes.clone(), None, created).await?;
-        let mut reading = self.reading(minutes, created).await;
-        let mut budget = CoopBudget::new(&self.clock);
-        let mut beside = BesideOthers::default();
-        while let Some((minute, cached)) = reading.next().await? {
-            let Some(own) = cached.iter().find(|of| *of.instance == *instance) else {
-                continue;
-            };
-            beside.machine.extend(own.machine.map(|of| (minute, of)));
-            if own.contexts.is_empty() {
-                continue;
-            }
-            let others = || {
-                let others = cached.iter().filter(|of| *of.instance != *instance);
-                others.filter(|of| !of.contexts.is_empty() && !slow.contains(&of.instance))
-            };
-            beside.add_minute(minute, own, others());
-            for (id, context) in &own.contexts {
-                beside.add_context(minute, (*id, context), others());
-                budget.yield_if_spent().await;
-            }
-        }
-        Ok(beside)
-    }
-
-    /// Starts to read minutes. Reads from the store only minutes that are due or are not cached.
-    async fn reading(&self, minutes: Range<i64>, created: i64) -> Reading<'_> {
+    ) -> Result<Comparison, StoreError> {
         let now = self.clock.now_seconds();
         let mut state = self.state.lock().await;
         if state.created != created {
-            *state = State {
-                created,
-                ..State::default()
-            };
+            *state = State::default();
+            state.created = created;
         }
         let cutoff = REPORTED_MINUTES.cutoff(now);
-        state.retain(|minute| minute > cutoff);
-        self.held_bytes.store(state.bytes, Relaxed);
-        let minutes: VecDeque<i64> = minutes.step_by(MINUTE as usize).collect();
-        let due = minutes.iter().copied().filter(|of| state.is_due(*of, now));
-        Reading {
-            due: due.collect(),
-            minutes,
-            read: VecDeque::new(),
-            uncached: None,
-            of: self,
-            state,
-            now,
-        }
-    }
-}
-
-/// Minutes that are being read, oldest first.
-struct Reading<'a> {
-    of: &'a InstanceMinutes,
-    state: MutexGuard<'a, State>,
-    now: i64,
-    minutes: VecDeque<i64>,
-    /// Minutes that must still be read from the store.
-    due: VecDeque<i64>,
-    /// Minutes that were read and are not processed yet.
-    read: VecDeque<(i64, InstanceReports)>,
-    /// The last minute, if there was no room to cache it.
-    uncached: Option<CachedMinute>,
-}
-
-impl Reading<'_> {
-    /// The next minute with reports.
-    async fn next(&mut self) -> Result<Option<(i64, &[CachedInstance])>, StoreError> {
-        let Self { of, now, .. } = *self;
-        let mut budget = CoopBudget::new(&of.clock);
-        while let Some(minute) = self.minutes.pop_front() {
-            if self.due.front() == Some(&minute) {
-                let most = self.due.len().min(MINUTES_AT_ONCE);
-                let part: Vec<i64> = self.due.drain(..most).collect();
-                let reports = of.store.query().minute_reports(&part).await?;
-                self.read.extend(part.into_iter().zip(reports));
-            }
-            self.uncached = None;
-            if self.read.front().is_some_and(|(of, _)| *of == minute)
-                && let Some((_, reports)) = self.read.pop_front()
-            {
-                let mut cached = CachedMinute {
-                    read_at: now,
-                    instances: Vec::with_capacity(reports.len()),
-                    bytes: PER_CONTEXT,
-                };
-                for (instance, minute) in reports {
-                    let instance = CachedInstance::new(instance, minute);
-                    cached.bytes += instance.bytes();
-                    cached.instances.push(instance);
-                    budget.yield_if_spent().await;
+        state.minutes.retain(|minute, _| *minute > cutoff);
+        let minutes: Vec<i64> = minutes.step_by(MINUTE as usize).collect();
+        let mut budget = CoopBudget::new(&self.clock);
+        let mut comparison = Comparison::default();
+        let mut read = Vec::new().into_iter();
+        for (at, minute) in minutes.iter().copied().enumerate() {
+            let fresh = state.fresh(minute, now).cloned();
+            let cached = match fresh {
+                Some(cached) => cached,
+                None => {
+                    if read.as_slice().is_empty() {
+                        let due = minutes[at..].iter().copied();
+                        let due = due.filter(|of| state.fresh(*of, now).is_none());
+                        let due: Vec<i64> = due.take(MINUTES_AT_ONCE).collect();
+                        read = self.store.query().minute_reports(&due).await?.into_iter();
+                    }
+                    let mut cached = CachedMinute {
+                        read_at: now,
+                        instances: Vec::new(),
+                        bytes: PER_CONTEXT,
+                    };
+                    for (instance, minute) in read.next().unwrap_or_default() {
+                        let instance = CachedInstance::new(instance, minute);
+                        cached.bytes += instance.bytes();
+                        cached.instances.push(instance);
+                        budget.yield_if_spent().await;
+                    }
+                    state.minutes.remove(&minute);
+                    let cached = Arc::new(cached);
+                    if state.bytes() + cached.bytes <= self.most_bytes {
+                        state.minutes.insert(minute, cached.clone());
+                    }
+                    cached
                 }
-                self.uncached = self.state.cache(minute, cached, of.most_bytes);
-            }
-            let is_known = self.uncached.is_some() || self.state.minutes.contains_key(&minute);
-            if is_known {
-                let cached = self.uncached.as_ref();
-                let cached = cached.or_else(|| self.state.minutes.get(&minute));
-                return Ok(cached.map(|cached| (minute, &cached.instances[..])));
-            }
+            };
+            let in_line = comparison.add(minute, &cached.instances, context);
             budget.yield_if_spent().await;
+            let mut own = cached.instances.iter();
+            if let Some(own) = own.find(|of| instance == Some(&*of.instance)) {
+                let beside = &mut comparison.beside;
+                beside.add(minute, own, &in_line, &mut budget).await;
+            }
         }
-        Ok(None)
+        self.held_bytes.store(state.bytes(), Relaxed);
+        Ok(comparison)
     }
 }
 
@@ -312,10 +186,7 @@ impl CachedInstance {
         for (id, sums) in &minute.contexts {
             all.merge(sums);
             let context = CachedContext {
-                times: Times {
-                    count: sums.times.count,
-                    sum: sums.times.sum,
-                },
+                times: Times::of(sums),
                 packed: pack::aggregate(sums).into(),
             };
             contexts.insert(*id, context);

@@ -24,7 +24,7 @@ pub(super) enum Key {
     Window(Window),
     Running(Window, RecordId),
     PathTargets(Window),
-    TimerNames,
+    Names,
     Slowest,
     #[cfg(feature = "rankings")]
     Rankings,
@@ -39,9 +39,7 @@ pub(super) enum Key {
     Changes,
     Marks,
     Versions(Arc<str>, Vec<i64>),
-    Instances(Range<i64>, Option<RecordId>),
-    Machines(Range<i64>),
-    BesideOthers(Range<i64>, Arc<str>),
+    Instances(Range<i64>, Option<RecordId>, Option<Arc<str>>),
 }
 
 impl Key {
@@ -51,7 +49,7 @@ impl Key {
             // Data of ended minutes hardly changes.
             Self::Tiers | Self::Profile(_) | Self::Versions(..) => 60,
             // An instance reports once a minute.
-            Self::BesideOthers(..) => 10,
+            Self::Instances(.., Some(_)) => 10,
             _ => 1,
         })
     }

@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 use serde::de::value::{Error, MapDeserializer};
-use serde::de::{Deserializer, Error as _, IntoDeserializer, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
 use super::error::QueryError;
@@ -25,10 +25,7 @@ pub struct Nothing {}
 
 /// Reads the parameters of a query. Refuses parameters that `T` does not have: a misspelt parameter is an error. `from`
 /// and `to` are read as one `window`; `to` is `now` by default.
-pub fn parse<T>(query: Option<&str>, now: i64) -> Result<T, QueryError>
-where
-    T: for<'de> Deserialize<'de>,
-{
+pub fn parse<T: DeserializeOwned>(query: Option<&str>, now: i64) -> Result<T, QueryError> {
     let (pairs, is_renamed) = one_window(checked(query)?, now)?;
     let mut last = (String::new(), String::new());
     let each = pairs.into_iter().inspect(|pair| last.clone_from(pair));

@@ -152,19 +152,15 @@ fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     one.map_err(|error: D::Error| D::Error::custom(format!("{error}, or `{all}`")))
 }
 
-pub(super) fn or_any<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
+pub(super) fn or_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     or("any", from)
 }
 
-pub(super) fn or_none<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
+pub(super) fn or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     or("none", from)
 }
 

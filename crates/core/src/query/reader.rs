@@ -107,7 +107,7 @@ impl Reader {
         Box::pin(async move {
             let source = &self.0;
             // `as_of` is read before the data, so the data is at least as new.
-            let answered = match source.reader.as_of().await {
+            let answered = match source.as_of().await {
                 Ok(as_of) => answering.await.map(|value| Answer { value, as_of }),
                 // A wrong question is refused even if the store fails.
                 Err(error) => match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {

@@ -1,21 +1,24 @@
 //! The data of answers: the store, and the state of this process.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use super::store_reader::StoreReader;
-use crate::clock::Clock;
+use super::book::Book;
+use super::instance_minutes::InstanceMinutes;
+use super::reads::Reads;
+use super::windows::Windows;
+use crate::clock::{Clock, Tick};
 use crate::flush::Unsent;
 use crate::health::{Health, Notices};
+use crate::skew::Skew;
 use crate::store::Store;
+use crate::store::judgement::ChangeLog;
 use crate::targets::Targets;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
 
-/// The data of all answers.
+/// The data of all answers. Reads the store on behalf of all requests.
 pub struct Source {
-    /// Reads the store.
-    pub reader: StoreReader,
     /// The store.
     pub store: Arc<dyn Store>,
     /// The time source.
@@ -26,6 +29,15 @@ pub struct Source {
     pub notices: Notices,
     /// The state of this instance; `None` if this process is not an instance.
     pub process: Option<Arc<dyn Process>>,
+    /// The measured error of the clock; `None` in an instance, which has its own measurement.
+    pub(super) skew: Option<Skew>,
+    pub(super) reads: Reads,
+    /// The book, and the time at which its last page was read.
+    pub(super) last_book: Mutex<(Arc<Book>, Option<Tick>)>,
+    pub(super) last_log: Mutex<Arc<ChangeLog>>,
+    pub(super) contacted: Mutex<Option<Tick>>,
+    pub(super) instance_minutes: InstanceMinutes,
+    pub(super) windows: Windows,
 }
 
 /// The state of this process, if it is an instance.
@@ -61,16 +73,15 @@ impl Source {
         process: Option<Arc<dyn Process>>,
     ) -> Self {
         let targets = Arc::new(targets);
-        let (of_store, of_clock) = (store.clone(), clock.clone());
-        let reader = StoreReader::new(
-            of_store,
-            of_clock,
-            targets.clone(),
-            query_bytes,
-            process.clone(),
-        );
+        let share = |sixteenths: usize| query_bytes / 16 * sixteenths;
         Self {
-            reader,
+            skew: process.is_none().then(Skew::default),
+            windows: Windows::new(store.clone(), clock.clone(), targets.clone(), share(8)),
+            instance_minutes: InstanceMinutes::new(store.clone(), clock.clone(), share(2)),
+            reads: Reads::new(clock.clone(), [4, 1, 1].map(share)),
+            last_book: Mutex::default(),
+            last_log: Mutex::default(),
+            contacted: Mutex::default(),
             store,
             clock,
             targets,
@@ -79,23 +90,10 @@ impl Source {
         }
     }
 
-    /// The totals of the user's counters in this instance since its start.
-    pub fn own_counters(&self) -> HashMap<Arc<str>, i64> {
-        let process = self.process.as_ref();
-        process.map_or_else(HashMap::new, |process| process.counters())
-    }
-
     /// The rankings of this instance.
     #[cfg(feature = "rankings")]
     pub fn own_rankings(&self) -> Vec<(Arc<str>, RankingSpec)> {
         let process = self.process.as_ref();
         process.map_or_else(Vec::new, |process| process.rankings())
-    }
-
-    /// The row caches of this process.
-    #[cfg(feature = "row-cache")]
-    pub fn row_caches(&self) -> crate::row_lists::RowCaches {
-        let process = self.process.as_ref();
-        process.map_or_else(Default::default, |process| process.row_caches())
     }
 }

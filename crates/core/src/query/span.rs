@@ -84,7 +84,7 @@ impl Covered {
         // Missing requests are in the records, but the slices of the answer may be slices of counters. So slices of
         // records are chosen.
         let slices = Window::of(self.from, self.to).slices(span.tiers, span.now);
-        let all = source.reader.sums(&ContextId::all(), slices).await?;
+        let all = source.sums(&ContextId::all(), slices).await?;
         let missing = all.measures.get(Measure::Missing);
         Ok(Self { missing, ..self })
     }

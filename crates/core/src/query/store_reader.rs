@@ -2,42 +2,36 @@
 //! open, and takes at most the deadline.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::against::Against;
 use super::book::Book;
 use super::error::QueryError;
-use super::instance_minutes::beside_others::BesideOthers;
-use super::instance_minutes::{InstanceMinutes, InstanceSums, MachineSums};
+use super::instance_minutes::Comparison;
 use super::key::Key;
-use super::reads::{self, Reads};
-use super::source::Process;
+use super::reads;
+use super::source::Source;
 use super::span::Span;
-use super::windows::Windows;
 use super::windows::points::WindowPoints;
 use super::windows::sums::{RunningTimer, TargetSums, WindowSums};
-use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::query::window::{Window, WindowSlices, recorded_until};
 #[cfg(feature = "row-cache")]
 use crate::row_lists::{ListRows, RowList, RowsQuery};
-use crate::skew::Skew;
 use crate::store::judgement::{ChangeLog, read_changes_after};
 use crate::store::table_reads::Purpose;
 use crate::store::{
-    CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, Store, StoreStatus, history, marks,
+    CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, StoreStatus, history, marks,
     profiles,
 };
 #[cfg(feature = "rankings")]
 use crate::store::{RankingPage, RankingQuery};
-use crate::targets::Targets;
 use crate::task::{boxed, lock};
 use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::context::ContextId;
 use tower_pulse_model::mark::Marks;
 use tower_pulse_model::profile::{Profile, ProfileHour, WEEK_HOURS};
 use tower_pulse_model::recorded::RecordedTime;
@@ -62,55 +56,10 @@ pub struct ReadStatus {
     span: Span,
 }
 
-/// Reads the store on behalf of all requests.
-pub struct StoreReader {
-    store: Arc<dyn Store>,
-    clock: Clock,
-    process: Option<Arc<dyn Process>>,
-    /// The measured error of the clock; `None` in an instance, which has its own measurement.
-    pub(super) skew: Option<Skew>,
-    reads: Reads,
-    /// The book, and the time at which its last page was read.
-    last_book: Mutex<(Arc<Book>, Option<Tick>)>,
-    last_log: Mutex<Arc<ChangeLog>>,
-    contacted: Mutex<Option<Tick>>,
-    instance_minutes: InstanceMinutes,
-    windows: Windows,
-}
+/// The names of contexts by the ids of their records.
+pub(super) type Names = HashMap<RecordId, Arc<str>>;
 
-/// An instance compared with the others, with the names of its contexts.
-pub(super) struct NamedBeside {
-    pub(super) beside: BesideOthers,
-    pub(super) names: HashMap<RecordId, Arc<str>>,
-}
-
-/// The names of timers by the ids of their records.
-pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
-
-impl StoreReader {
-    /// Creates a reader of a store. `query_bytes` bounds its caches.
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        clock: Clock,
-        targets: Arc<Targets>,
-        query_bytes: usize,
-        process: Option<Arc<dyn Process>>,
-    ) -> Self {
-        let share = |sixteenths: usize| query_bytes / 16 * sixteenths;
-        Self {
-            skew: process.is_none().then(Skew::default),
-            process,
-            windows: Windows::new(store.clone(), clock.clone(), targets, share(8)),
-            instance_minutes: InstanceMinutes::new(store.clone(), clock.clone(), share(2)),
-            reads: Reads::new(clock.clone(), [4, 1, 1].map(share)),
-            last_book: Mutex::default(),
-            last_log: Mutex::default(),
-            contacted: Mutex::default(),
-            store,
-            clock,
-        }
-    }
-
+impl Source {
     /// Approximate bytes of the windows, minutes and answers that are held.
     pub fn held_bytes(&self) -> usize {
         let (windows, minutes) = (&self.windows.held_bytes, &self.instance_minutes.held_bytes);
@@ -131,10 +80,7 @@ impl StoreReader {
             if at.is_some_and(|at| self.clock.since(at) < last.pause()) {
                 return Ok::<_, StoreError>(last);
             }
-            let page = self
-                .store
-                .query()
-                .book_statistics(last.offset(), self.now());
+            let page = (self.store.query()).book_statistics(last.offset, self.now());
             let book = Arc::new(last.with(page.await?));
             *lock(&self.last_book) = (book.clone(), Some(self.clock.tick()));
             Ok(book)
@@ -223,15 +169,16 @@ impl StoreReader {
         }))
     }
 
-    /// The sums of one context over a window, and over the window before it.
-    async fn window_of(
+    /// The sums of one context over a part of a window: the window itself, or the window before it.
+    async fn part_of(
         &self,
         window: Window,
+        part: usize,
         context: &ContextId,
-    ) -> Result<[Aggregate; 2], QueryError> {
+    ) -> Result<Aggregate, QueryError> {
         let tiers = self.tiers().await?;
         let window = window.rounded(tiers, self.now());
-        let read = Box::pin(self.windows.context(window, tiers, context));
+        let read = Box::pin(self.windows.context(window, part, tiers, context));
         self.reads.within(read).await
     }
 
@@ -242,15 +189,12 @@ impl StoreReader {
         against: Against,
         context: &ContextId,
     ) -> Result<[Aggregate; 2], QueryError> {
-        let [now, before] = self.window_of(window, context).await?;
-        let before = match against.of(window, self.now()) {
-            Some(other) => {
-                let [other, _] = self.window_of(other, context).await?;
-                other
-            }
-            None => before,
-        };
-        Ok([now, before])
+        let other = against.of(window, self.now());
+        let (other, part) = other.map_or((window, 1), |other| (other, 0));
+        Ok([
+            self.part_of(window, 0, context).await?,
+            self.part_of(other, part, context).await?,
+        ])
     }
 
     /// The contexts within whose requests a timer ran in a window.
@@ -288,25 +232,17 @@ impl StoreReader {
         self.reads.within(read).await
     }
 
-    /// The names of all timers.
-    pub async fn timer_names(&self) -> Shared<TimerNames> {
+    /// The names of all contexts in the record index.
+    pub(super) async fn names(&self) -> Shared<Names> {
         let read = async {
-            let mut names = self.names_of(|id| id.kind == Kind::Timer).await?;
-            names.insert(timer_sums::other(), timer_sums::OTHER.into());
-            Ok::<_, StoreError>(names)
+            let index = self.store.query().record_index(self.now()).await?;
+            let contexts = index.contexts.into_iter();
+            let names = contexts.map(|id| (RecordId::new(id.kind, &id.name), id.name));
+            let other = (timer_sums::other(), timer_sums::OTHER.into());
+            Ok::<Names, StoreError>(names.chain([other]).collect())
         };
-        self.reads.get(Key::TimerNames, |_| 0, read).await
-    }
-
-    /// The names of the matching contexts in the record index, by the ids of their records.
-    async fn names_of(
-        &self,
-        is_named: impl Fn(&ContextId) -> bool,
-    ) -> Result<HashMap<RecordId, Arc<str>>, StoreError> {
-        let index = self.store.query().record_index(self.now()).await?;
-        let contexts = index.contexts.into_iter().filter(is_named);
-        let names = contexts.map(|id| (RecordId::new(id.kind, &id.name), id.name));
-        Ok(names.collect())
+        let bytes = |of: &Names| of.len() * reads::PER_TEXT;
+        self.reads.get(Key::Names, bytes, read).await
     }
 
     /// The ranking of the slowest contexts.
@@ -461,11 +397,8 @@ impl StoreReader {
 
     /// The marks, including removed ones.
     pub async fn marks(&self) -> Shared<Marks> {
-        let read = async {
-            boxed(marks::read(self.store.journal()))
-                .await
-                .map(|of| of.marks)
-        };
+        let read = boxed(marks::read(self.store.journal()));
+        let read = async { Ok::<_, StoreError>(read.await?.marks) };
         self.reads.get(Key::Marks, |_| 0, read).await
     }
 
@@ -485,43 +418,24 @@ impl StoreReader {
         self.reads.get(key, Versions::bytes, read).await
     }
 
-    /// The sums of each instance over the minutes that begin within `minutes`, on a context or on all reported
-    /// contexts.
-    pub async fn instances(
+    /// The instances compared with each other in some minutes, on a context or on all reported contexts, and one
+    /// `instance` in detail.
+    pub(super) async fn instances(
         &self,
-        minutes: Range<i64>,
-        context: Option<&ContextId>,
-    ) -> Shared<Vec<(Arc<str>, InstanceSums)>> {
+        slices: WindowSlices,
+        context: Option<RecordId>,
+        instance: Option<&str>,
+    ) -> Shared<Comparison> {
         let created = self.recorded_span().await?.generation;
-        let id = context.map(|context| RecordId::new(context.kind, &context.name));
-        let read = self.instance_minutes.sums(minutes.clone(), id, created);
-        let key = Key::Instances(minutes, id);
-        self.reads.list(key, |(_, of)| of.sums.bytes(), read).await
-    }
-
-    /// The machines of all instances over the minutes that begin within `minutes`, by name.
-    pub async fn machines(&self, minutes: Range<i64>) -> Shared<Vec<(Arc<str>, MachineSums)>> {
-        let created = self.recorded_span().await?.generation;
-        let read = self.instance_minutes.machines(minutes.clone(), created);
-        self.reads.list(Key::Machines(minutes), |_| 0, read).await
-    }
-
-    /// One instance compared with the others in the minutes that begin within `minutes`.
-    pub(super) async fn beside_others(
-        &self,
-        minutes: Range<i64>,
-        instance: &Arc<str>,
-    ) -> Shared<NamedBeside> {
-        let created = self.recorded_span().await?.generation;
-        let read = async {
-            let of = &self.instance_minutes;
-            let beside = of.beside_others(minutes.clone(), instance, created).await?;
-            let mut names = self.names_of(|_| true).await?;
-            names.retain(|id, _| beside.contexts.contains_key(id));
-            Ok::<_, StoreError>(NamedBeside { beside, names })
+        let minutes = slices.from..slices.to;
+        let key = Key::Instances(minutes.clone(), context, instance.map(Arc::from));
+        let of = &self.instance_minutes;
+        let read = of.compare(minutes, context, instance, created);
+        let bytes = |of: &Comparison| {
+            let instances = reads::bytes_of(&of.instances, |(_, of)| of.sums.bytes());
+            instances + reads::bytes_of(&of.machines, |_| 0) + of.beside.bytes()
         };
-        let key = Key::BesideOthers(minutes.clone(), instance.clone());
-        self.reads.get(key, |of| of.beside.bytes(), read).await
+        self.reads.get(key, bytes, read).await
     }
 
     /// Forgets the cached marks, after a mark was set or removed.

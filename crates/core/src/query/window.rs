@@ -159,7 +159,8 @@ impl Window {
     pub(super) fn slices(self, tiers: Tiers, now: i64) -> WindowSlices {
         let bounds = self.bounds(now);
         if self.is_hour() {
-            return WindowSlices::hour(bounds.start);
+            // Half hours: few slices with fine histograms.
+            return WindowSlices::around(&bounds, TIERS[1].seconds, TIERS[1], i64::MIN);
         }
         let of_tier =
             |tier: Precision| WindowSlices::around(&bounds, tier.seconds, tier, tiers.since(tier));
@@ -252,16 +253,6 @@ impl WindowSlices {
             from,
             to: last.saturating_add(length),
             since,
-        }
-    }
-
-    /// The hour that starts at `from` as two half hours: few slices with fine histograms.
-    pub(super) fn hour(from: i64) -> Self {
-        Self {
-            tier: TIERS[1],
-            from,
-            to: from.saturating_add(HOUR),
-            since: i64::MIN,
         }
     }
 

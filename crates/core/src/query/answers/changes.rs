@@ -15,7 +15,7 @@ use crate::query::{QueryError, Source};
 use crate::store::marks::leave_out_removed;
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::detector::{Coverage, Watched};
-use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::mark::Marks;
 
 /// The contexts and instances that behave differently than before.
@@ -140,8 +140,8 @@ pub(in crate::query) async fn changes(
     query: &ChangesQuery,
 ) -> Result<Changes, QueryError> {
     let (kind, limit) = (query.kind, check_limit(query.limit, MAX_ROWS)?);
-    let log = source.reader.changes().await?;
-    let marks = source.reader.marks().await?;
+    let log = source.changes().await?;
+    let marks = source.marks().await?;
     let mut matching: Vec<&Change> = (log.changes.iter())
         .filter(|change| kind.is_none_or(|kind| change.kind == kind))
         .collect();
@@ -179,11 +179,11 @@ fn is_problem(change: &Change) -> bool {
 
 /// The urgency of each context that has changed, and of each timer that is a suspect: a greater number is more urgent.
 pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usize>, QueryError> {
-    let log = source.reader.changes().await?;
+    let log = source.changes().await?;
     let mut ongoing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();
-    ongoing.order_by(|a, b| a.by_urgency(b));
+    ongoing.order_by(|a, b| b.by_urgency(a));
     let mut urgencies = HashMap::new();
-    for (urgency, change) in ongoing.into_iter().rev().enumerate() {
+    for (urgency, change) in ongoing.into_iter().enumerate() {
         urgencies.insert(ContextId::of_judged(&change.context), urgency);
         for suspect in &change.suspects {
             if let Some(timer) = suspect.timer() {
@@ -199,8 +199,8 @@ pub(super) async fn changes_of(
     source: &Source,
     id: &ContextId,
 ) -> Result<Vec<ChangeRow>, QueryError> {
-    let log = source.reader.changes().await?;
-    let marks = source.reader.marks().await?;
+    let log = source.changes().await?;
+    let marks = source.marks().await?;
     let is_by = |suspect: &Suspect| suspect.timer() == Some(&id.name);
     let is_wanted = |change: &&Change| {
         ContextId::of_judged(&change.context) == *id
@@ -210,20 +210,4 @@ pub(super) async fn changes_of(
     wanted.order_by(|a, b| a.by_urgency(b));
     let rows = wanted.into_iter();
     Ok(rows.map(|change| ChangeRow::new(change, &marks)).collect())
-}
-
-/// The most urgent ongoing change on a context, or else on all contexts.
-pub(super) async fn ongoing_on(
-    source: &Source,
-    context: &str,
-) -> Result<Option<ChangeRow>, QueryError> {
-    let log = source.reader.changes().await?;
-    let marks = source.reader.marks().await?;
-    let most_urgent = |context: &str| {
-        let changes = log.changes.iter();
-        let ongoing = changes.filter(|c| *c.context == *context && c.ended.is_none());
-        ongoing.min_by(|a, b| a.by_urgency(b))
-    };
-    let change = most_urgent(context).or_else(|| most_urgent(ALL));
-    Ok(change.map(|change| ChangeRow::new(change, &marks)))
 }

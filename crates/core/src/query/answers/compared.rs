@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::measured::{Measured, PollTimes, Times, ratio};
 use crate::query::span::Covered;
-use crate::query::windows::sums::WindowSums;
+use crate::query::windows::sums::{PartSums, WindowSums};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 
@@ -78,19 +78,6 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    /// A context in two windows.
-    pub(super) fn new(
-        (now, covered): (Option<Measured>, &Covered),
-        (before, old): (Option<Measured>, &Covered),
-    ) -> Self {
-        let pair = now.as_ref().zip(before.as_ref());
-        Self {
-            change: pair.map(|(now, before)| Ratios::between((now, covered), (before, old))),
-            now,
-            before,
-        }
-    }
-
     /// Compares a context in a window with the same context in the window before. `added` returns what other programs
     /// have added to the hour that begins at a given time.
     pub(super) fn of<'a>(
@@ -98,11 +85,15 @@ impl Compared {
         sums: &WindowSums,
         added: impl Fn(i64) -> Option<&'a AccessTimeStats>,
     ) -> Self {
-        let [now, before] = [&sums.now, &sums.before].map(|part| {
-            let measured = Measured::of_part(context, part, added(part.covered.from));
-            (measured, &part.covered)
-        });
-        Self::new(now, before)
+        let measured = |part: &PartSums| Measured::of_part(context, part, added(part.covered.from));
+        let (now, before) = (measured(&sums.now), measured(&sums.before));
+        let (covered, old) = (&sums.now.covered, &sums.before.covered);
+        let pair = now.as_ref().zip(before.as_ref());
+        Self {
+            change: pair.map(|(now, before)| Ratios::between((now, covered), (before, old))),
+            now,
+            before,
+        }
     }
 
     /// The ratio of the means.

@@ -117,7 +117,7 @@ pub(in crate::query) async fn counters(
         Some(precision) => precision,
         None => chosen(query.precision, precisions)?,
     };
-    let recorded = source.reader.recorded_span().await?;
+    let recorded = source.recorded_span().await?;
     let span = rate_span(precision, &recorded);
     let series = (query.series).then(|| SeriesSlices::new(precision, bounds, &recorded));
 
@@ -125,8 +125,9 @@ pub(in crate::query) async fn counters(
     let mut listed: Vec<u32> = [precision.seconds].into_iter().chain(coarsest).collect();
     listed.order();
     listed.dedup();
-    let stored = source.reader.counter_names(listed).await?;
-    let (own, wanted) = (source.own_counters(), NameFilter::new(&query.contains));
+    let stored = source.counter_names(listed).await?;
+    let own = source.process.as_ref().map(|process| process.counters());
+    let (own, wanted) = (own.unwrap_or_default(), NameFilter::new(&query.contains));
     let names = stored.iter().map(String::as_str);
     let names = names.chain(own.keys().map(|name| &**name));
     let mut names: Vec<&str> = names.filter(|name| wanted.matches(name)).collect();
@@ -138,7 +139,7 @@ pub(in crate::query) async fn counters(
     let mut counters = Vec::with_capacity(page.len());
     for names in page.chunks(COUNTERS_AT_ONCE) {
         let query = CounterQuery::new(names.iter().copied(), precision.seconds);
-        let read = source.reader.counters(&query).await?;
+        let read = source.counters(&query).await?;
         let row = |of: &CounterSeries| CounterRow::new(&of.name, &of.slices, span, series);
         counters.extend(read.iter().map(row));
     }
@@ -160,15 +161,11 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, Quer
         Some(asked) => precisions.counter(asked),
     };
     precision.ok_or_else(|| {
-        let seconds = precisions.counters.iter().map(|p| p.seconds.to_string());
-        let seconds = seconds.collect::<Vec<_>>().join(", ");
-        QueryError::parameter(
-            "precision",
-            format!(
-                "precision is {}: counters are kept at {seconds}",
-                asked.unwrap_or(DEFAULT_PRECISION)
-            ),
-        )
+        let kept = precisions.counters.iter().map(|p| p.seconds.to_string());
+        let kept = kept.collect::<Vec<_>>().join(", ");
+        let asked = asked.unwrap_or(DEFAULT_PRECISION);
+        let message = format!("precision is {asked}: counters are kept at {kept}");
+        QueryError::parameter("precision", message)
     })
 }
 
@@ -215,7 +212,7 @@ async fn slices(
     precision: u32,
 ) -> Result<Vec<(i64, i64)>, QueryError> {
     let query = CounterQuery::new([name], precision);
-    let counters = source.reader.counters(&query).await?;
+    let counters = source.counters(&query).await?;
     let slices = counters.iter().flat_map(|counter| &counter.slices);
     Ok(slices.map(|slice| (slice.start, slice.count)).collect())
 }
@@ -223,13 +220,14 @@ async fn slices(
 /// Whether there is a counter of this name: in this process, of a context, or in the store at any precision. The
 /// counter may still have no slices at some precision.
 async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
+    let process = source.process.as_ref();
     if Metric::ALL.iter().any(|metric| metric.as_str() == name)
-        || source.own_counters().contains_key(name)
+        || process.is_some_and(|process| process.counters().contains_key(name))
     {
         return Ok(true);
     }
     if let Some((_, context)) = Metric::of_counter(name) {
-        let is_context = context == ALL || !source.reader.contexts(context).await?.is_empty();
+        let is_context = context == ALL || !source.contexts(context).await?.is_empty();
         if is_context {
             return Ok(true);
         }

@@ -1,6 +1,6 @@
 //! A deploy or another mark: each context before and after it, and the new version side by side with the old one.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use super::measured::{ContextName, Measured};
 use super::{MAX_ROWS, check_limit};
 use crate::query::windows::sums::WindowSums;
 use crate::query::{Covered, QueryError, Source, Window};
-use tower_pulse_detect::side_by_side::{MAX_MINUTES, SideBySide, Versions};
-use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_detect::side_by_side::{MAX_MINUTES, SideBySide};
+use tower_pulse_model::context::Kind;
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
@@ -76,7 +76,7 @@ pub(in crate::query) async fn deploy(
     query: &DeployQuery,
 ) -> Result<Deploy, QueryError> {
     let limit = check_limit(query.limit, MAX_ROWS)?;
-    let marks = source.reader.marks().await?;
+    let marks = source.marks().await?;
     let mark = match &query.mark {
         Some(id) => marks.shown().find(|mark| *mark.id == **id),
         None => {
@@ -88,45 +88,53 @@ pub(in crate::query) async fn deploy(
     let mark = mark.cloned().ok_or(unknown)?;
     let now = source.clock.now_seconds();
     // The slice that contains the mark belongs to neither side.
-    let tiers = source.reader.tiers().await?;
-    let tier = Window::of(mark.at.saturating_sub(HOUR), mark.at)
-        .slices(tiers, now)
-        .tier;
+    let tiers = source.tiers().await?;
+    let hour = Window::of(mark.at.saturating_sub(HOUR), mark.at);
+    let tier = hour.slices(tiers, now).tier;
     let length = HOUR.max(i64::from(tier.seconds));
     let start = tier.slice(mark.at);
     let after = start.saturating_add(i64::from(tier.seconds));
-    let before = source
-        .reader
-        .window(Window::alone(start.saturating_sub(length), start))
-        .await?;
+    let before = Window::alone(start.saturating_sub(length), start);
+    let before = source.window(before).await?;
     let end = tier.slice(now).min(after.saturating_add(length));
     let since = match end > after {
-        true => Some(source.reader.window(Window::alone(after, end)).await?),
-        false => None,
+        true => source.window(Window::alone(after, end)).await?.now.clone(),
+        false => Arc::default(),
+    };
+    let sums = WindowSums {
+        contexts: before.contexts.clone(),
+        now: since,
+        before: before.now.clone(),
     };
     let versions = match &mark.version {
-        Some(version) => Some(
-            source
-                .reader
-                .versions(version, side_by_side(mark.at, now))
-                .await?,
-        ),
+        Some(version) => Some(source.versions(version, side_by_side(mark.at, now)).await?),
         None => None,
     };
-    let mut rows = rows(&before, since.as_deref(), versions.as_deref());
+    let pages = sums.contexts().filter(|id| id.kind == Kind::Http);
+    let rows = pages.filter_map(|context| {
+        let compared = Compared::of(context, &sums, |_| None);
+        let is_there = compared.now.is_some() || compared.before.is_some();
+        let id = RecordId::new(context.kind, &context.name);
+        is_there.then(|| DeployRow {
+            name: ContextName::of(context),
+            extra_seconds_per_minute: extra(&compared, &sums.now.covered),
+            before: compared.before,
+            after: compared.now,
+            change: compared.change,
+            side_by_side: versions.as_ref().and_then(|of| of.compare(id)),
+        })
+    });
+    let mut rows: Vec<_> = rows.collect();
     rows.order_by(|a, b| {
         let extra = |row: &DeployRow| row.extra_seconds_per_minute.unwrap_or(f64::NEG_INFINITY);
-        extra(b)
-            .total_cmp(&extra(a))
-            .then_with(|| a.name.context.cmp(&b.name.context))
+        let by_extra = extra(b).total_cmp(&extra(a));
+        by_extra.then_with(|| a.name.context.cmp(&b.name.context))
     });
     Ok(Deploy {
         mark,
-        before: before.now.covered,
-        after: since.as_ref().map(|since| since.now.covered),
-        error: since
-            .iter()
-            .fold(before.now.error, |error, since| error.max(since.now.error)),
+        before: sums.before.covered,
+        after: (end > after).then_some(sums.now.covered),
+        error: sums.error(),
         total: rows.len(),
         contexts: rows.into_iter().skip(query.offset).take(limit).collect(),
     })
@@ -138,40 +146,6 @@ fn side_by_side(at: i64, now: i64) -> Vec<i64> {
     let end = FINEST.slice(now).min(FINEST.slice(at).saturating_add(HOUR));
     let start = FINEST.slice(at).max(end - MAX_MINUTES * minute);
     (start..end).step_by(FINEST.seconds as usize).collect()
-}
-
-fn rows(
-    before: &WindowSums,
-    since: Option<&WindowSums>,
-    versions: Option<&Versions>,
-) -> Vec<DeployRow> {
-    let mut contexts: HashMap<RecordId, &ContextId> = HashMap::new();
-    for sums in std::iter::once(before).chain(since) {
-        for context in sums.contexts().filter(|c| c.kind == Kind::Http) {
-            contexts.insert(RecordId::new(context.kind, &context.name), context);
-        }
-    }
-    let covered = since.map(|since| since.now.covered);
-    let row = |(id, context): (RecordId, &ContextId)| {
-        let after = since.and_then(|since| Measured::of_part(context, &since.now, None));
-        let compared = Compared::new(
-            (after, &covered.unwrap_or_default()),
-            (
-                Measured::of_part(context, &before.now, None),
-                &before.now.covered,
-            ),
-        );
-        let is_there = compared.now.is_some() || compared.before.is_some();
-        is_there.then(|| DeployRow {
-            name: ContextName::of(context),
-            extra_seconds_per_minute: covered.and_then(|covered| extra(&compared, &covered)),
-            before: compared.before,
-            after: compared.now,
-            change: compared.change,
-            side_by_side: versions.and_then(|versions| versions.compare(id)),
-        })
-    };
-    contexts.into_iter().filter_map(row).collect()
 }
 
 /// The time per minute, in seconds, that the requests take beyond what they would take with the mean before the mark.

@@ -14,7 +14,6 @@ use crate::query::span::Span;
 use crate::query::windows::sums::WindowSums;
 use crate::query::{Against, Covered, QueryError, Source, Window};
 use tower_pulse_detect::change::{Change, ChangeKind};
-use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::order::{InOrder, keep_first};
 
@@ -84,20 +83,6 @@ pub enum FixReason {
 }
 
 impl FixReason {
-    /// The reason for a change; `None` if the change needs no fix, or if other rows show the change.
-    fn of(change: &Change) -> Option<Self> {
-        let is_of_all = *change.context == *ALL;
-        match (change.kind, is_of_all, &change.instance) {
-            (ChangeKind::Instance, true, Some(_)) => Some(Self::Instance),
-            (_, true, _) | (_, _, Some(_)) => None,
-            (ChangeKind::Failing, ..) => Some(Self::Failing),
-            (ChangeKind::Silent, ..) => Some(Self::Silent),
-            (ChangeKind::Slower, ..) => Some(Self::Slower),
-            (ChangeKind::Surging, ..) => Some(Self::Surging),
-            _ => None,
-        }
-    }
-
     /// The rank of the reason. Higher ranks come first.
     fn rank(self) -> u8 {
         match self {
@@ -118,24 +103,21 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
+    /// `None` if the change needs no fix, or if other rows show the change.
     fn of(change: &'a Change) -> Option<Self> {
-        // A change of `<queue>`, the wait in front of the service, gets no row, because no page causes it.
-        if *change.context == *QUEUED {
-            return None;
-        }
-        let reason = FixReason::of(change)?;
-        let weight = match reason {
-            FixReason::Failing => change.now,
-            FixReason::Silent => 1.0,
-            FixReason::Slower => change.from_code,
-            _ => change.extra_seconds_per_minute,
-        };
-        let id = match reason {
-            FixReason::Instance => ContextId::all(),
-            _ => ContextId::new(Kind::Http, change.context.clone()),
+        let (kind, extra) = (change.kind, change.extra_seconds_per_minute);
+        let (reason, weight) = match (kind, &*change.context, &change.instance) {
+            (ChangeKind::Instance, ALL, Some(_)) => (FixReason::Instance, extra),
+            // No page causes a change of `<queue>`, the wait in front of the service.
+            (_, ALL | QUEUED, _) | (_, _, Some(_)) => return None,
+            (ChangeKind::Failing, ..) => (FixReason::Failing, change.now),
+            (ChangeKind::Silent, ..) => (FixReason::Silent, 1.0),
+            (ChangeKind::Slower, ..) => (FixReason::Slower, change.from_code),
+            (ChangeKind::Surging, ..) => (FixReason::Surging, extra),
+            _ => return None,
         };
         Some(Self {
-            id,
+            id: ContextId::of_judged(&change.context),
             reason,
             cause: Some(change),
             weight,
@@ -169,9 +151,9 @@ pub(in crate::query) async fn fix_first(
 ) -> Result<FixFirst, QueryError> {
     let window = query.window;
     let limit = check_limit(query.limit.or(Some(10)), MAX_SERIES_ROWS)?;
-    let log = source.reader.changes().await?;
-    let sums = source.reader.compared(window, query.against).await?;
-    let span = source.reader.recorded_span().await?;
+    let log = source.changes().await?;
+    let sums = source.compared(window, query.against).await?;
+    let span = source.recorded_span().await?;
     let covered = sums.now.covered;
     let ongoing =
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
@@ -205,10 +187,18 @@ pub(in crate::query) async fn fix_first(
         let row = match instance {
             None => of_page(one, &sums, &span),
             Some(instance) => {
-                let (covered, of) = of_instance(source, instance, query.window, &span).await?;
-                error = error.max(of.histogram.error());
-                let target = source.targets.seconds();
-                let measured = Measured::of_sums(Kind::All, &of, &covered, target);
+                // The part of the window that has minute reports.
+                let reported = Reported::new(window, span.now);
+                let compared = source.instances(reported.minutes, None, None).await?;
+                let covered = reported.covered(&compared.instances, &span);
+                let covered = covered.with_missing(source, &span).await?;
+                let mut instances = compared.instances.iter();
+                let own = instances.find(|(name, _)| **name == *instance);
+                let measured = own.and_then(|(_, of)| {
+                    error = error.max(of.sums.histogram.error());
+                    let target = source.targets.seconds();
+                    Measured::of_sums(Kind::All, &of.sums, &covered, target)
+                });
                 FixRow::new(one, covered, measured, &span)
             }
         };
@@ -232,11 +222,8 @@ impl FixRow {
         let cost = |change: &Change| {
             let until = window.to.min(span.recorded_until);
             let since = span.recorded.seconds(change.since.max(window.from), until);
-            Some(
-                window
-                    .per_second(change.from_code * since as f64)?
-                    .min(per_minute?),
-            )
+            let cost = window.per_second(change.from_code * since as f64)?;
+            Some(cost.min(per_minute?))
         };
         Self {
             name: ContextName::of(&one.id),
@@ -267,22 +254,4 @@ fn of_page(one: Candidate<'_>, sums: &WindowSums, span: &Span) -> FixRow {
         ratio: row.ratio.or(ratio),
         ..row
     }
-}
-
-/// The part of a window that has minute reports, and the measurements of one instance in that part.
-async fn of_instance(
-    source: &Source,
-    instance: &str,
-    window: Window,
-    span: &Span,
-) -> Result<(Covered, Aggregate), QueryError> {
-    let reported = Reported::new(window, span.now);
-    let instances = source.reader.instances(reported.minutes(), None).await?;
-    let own = instances.iter().find(|(name, _)| **name == *instance);
-    let covered = reported.covered(&instances, span);
-    let covered = covered.with_missing(source, span).await?;
-    Ok((
-        covered,
-        own.map_or_else(Aggregate::default, |(_, of)| of.sums.clone()),
-    ))
 }

@@ -31,7 +31,7 @@ pub struct HangingPath {
 
 /// The paths that hang, those with the most requests first.
 pub(super) async fn hanging(source: &Source) -> Result<Vec<HangingPath>, QueryError> {
-    let fleet = source.reader.fleet().await?;
+    let fleet = source.fleet().await?;
     let mut hanging: Map<RecordId, (Vec<Arc<str>>, u64, u64)> = Map::default();
     for alive in &fleet.alive {
         for path in alive.paths.iter().filter(|path| path.hangs) {
@@ -48,7 +48,7 @@ pub(super) async fn hanging(source: &Source) -> Result<Vec<HangingPath>, QueryEr
     if hanging.is_empty() {
         return Ok(Vec::new());
     }
-    let hour = source.reader.window(Window::HOUR).await?;
+    let hour = source.window(Window::HOUR).await?;
     let named = hanging.into_iter().filter_map(|(id, of)| {
         let (instances, in_flight, seconds) = of;
         let context = hour.contexts.get(&id)?;
@@ -69,7 +69,7 @@ pub(super) async fn in_flight_of(
     source: &Source,
     context: &ContextId,
 ) -> Result<Option<u64>, QueryError> {
-    let fleet = source.reader.fleet().await?;
+    let fleet = source.fleet().await?;
     let id = RecordId::new(context.kind, &context.name);
     let paths = fleet.alive.iter().flat_map(|alive| &alive.paths);
     let own = paths.filter(|path| path.path == id);

@@ -9,7 +9,6 @@ use crate::condition::{Condition, conditions, texts};
 use crate::health::{ChangeHealth, FoldHealth, Health, Status, StoreHealth};
 use crate::query::source::Source;
 use crate::skew::{Skew, skew_warning};
-use tower_pulse_detect::detector::Coverage;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tiers::History;
@@ -114,13 +113,9 @@ pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
 
 /// The days of history that the store keeps.
 async fn history(source: &Source) -> Option<HistoryHealth> {
-    let tiers = source.reader.tiers().await.ok()?;
-    tiers
-        .history
-        .map(|History { days, since, .. }| HistoryHealth {
-            days,
-            since: (since > i64::MIN).then_some(since),
-        })
+    let History { days, since, .. } = source.tiers().await.ok()?.history?;
+    let since = (since > i64::MIN).then_some(since);
+    Some(HistoryHealth { days, since })
 }
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
@@ -136,7 +131,7 @@ pub(in crate::query) async fn health(source: &Source) -> FullHealth {
 
 /// The keys that could not be read.
 async fn unreadable(source: &Source) -> Vec<Problem> {
-    let (book, fleet) = tokio::join!(source.reader.book(), source.reader.fleet());
+    let (book, fleet) = tokio::join!(source.book(), source.fleet());
     let mut unreadable = book.map_or_else(|_| Vec::new(), |book| book.problems());
     unreadable.extend(fleet.iter().flat_map(|fleet| fleet.problems.clone()));
     unreadable
@@ -150,14 +145,14 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
         Some(process) => process.health(),
         None => of_the_fleet(source).await,
     };
-    health.cost.reader_bytes = source.reader.held_bytes();
+    health.cost.reader_bytes = source.held_bytes();
     let keys = unreadable.iter().take(MAX_WARNED).map(|of| {
         let (key, reason) = (&of.key, &of.reason);
         Condition::UnreadableKey.warning(format!(
             "{key} cannot be read ({reason}): delete it, and look for the program that writes it"
         ))
     });
-    let fleet = source.reader.fleet().await;
+    let fleet = source.fleet().await;
     let alive = fleet.iter().flat_map(|fleet| &fleet.alive);
     let others = alive.filter(|of| *of.instance != *health.instance);
     let reported = others.flat_map(|of| {
@@ -178,21 +173,16 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
 
 /// The health, in a process that only reads the store.
 async fn of_the_fleet(source: &Source) -> Health {
-    let reader = &source.reader;
-    let (status, changes) = tokio::join!(reader.status(), reader.changes());
-    let (status, last_error) = match status {
-        Ok(status) => (Some(status), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+    let (status, changes) = tokio::join!(source.status(), source.changes());
+    let last_error = status.as_ref().err().map(ToString::to_string);
+    let (status, log) = (status.ok(), changes.unwrap_or_default());
     let mut warnings = source.store.conditions();
     warnings.extend(source.notices.all(&source.clock));
     let store = status.as_ref().map(|status| &status.store);
-    warnings.extend(
-        store
-            .into_iter()
-            .flat_map(|store| store.warnings(&source.notices, &source.clock)),
-    );
-    let skew = reader.skew.as_ref().and_then(Skew::seconds);
+    if let Some(store) = store {
+        warnings.extend(store.warnings(&source.notices, &source.clock));
+    }
+    let skew = source.skew.as_ref().and_then(Skew::seconds);
     warnings.extend(skew_warning("this dashboard", skew));
     if store.is_some_and(|store| store.created.is_none()) {
         warnings.push(Condition::EmptyStore.warning(format!(
@@ -201,11 +191,8 @@ async fn of_the_fleet(source: &Source) -> Health {
             source.store.describe()
         )));
     }
-    let age = reader.contact_age();
-    let (until, sight) = match &changes {
-        Ok(log) => (log.judged_until(), log.judged.sight),
-        Err(_) => (None, Coverage::default()),
-    };
+    let age = source.contact_age();
+    let (until, sight) = (log.judged_until(), log.judged.sight);
     Health {
         status: Status::at_age(age, ASKED_EVERY),
         conditions: conditions(&warnings),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::instance_verdict::{Compare, InstanceVerdict};
-use super::instances::{FleetRows, InstanceRow, Reported, reported};
+use super::instances::{FleetRows, InstanceRow};
 use super::measured::{ContextName, Measured};
 use super::{MAX_ROWS, check_given, check_limit};
 use crate::query::instance_minutes::beside_others::{ContextBeside, MinuteBeside};
@@ -171,30 +171,26 @@ pub(in crate::query) async fn instance(
 ) -> Result<Instance, QueryError> {
     check_given("instance", &query.instance)?;
     let limit = check_limit(query.limit, MAX_ROWS)?;
-    let window = reported(query.window);
+    let instance = &*query.instance;
     let FleetRows {
         covered,
         error,
         rows,
         is_alone,
-    } = FleetRows::read(source, window, None).await?;
-    let row = rows
-        .into_iter()
-        .find(|row| *row.instance == *query.instance);
+        compared,
+    } = FleetRows::read(source, query.window, None, Some(instance)).await?;
+    let row = rows.into_iter().find(|row| *row.instance == *instance);
     let row = row.ok_or(QueryError::NotFound(
         "no instance of this name is alive or has had requests in this window",
     ))?;
-    let reported = Reported::new(window, source.clock.now_seconds());
-    let named = source
-        .reader
-        .beside_others(reported.minutes(), &row.instance)
-        .await?;
-    let compare = Compare::new(&row);
+    let names = source.names().await?;
+    let compare = Compare::new(row.ratio, row.stands_out, row.measured.error_share);
     let mut verdict = InstanceVerdict::default();
     let mut paths = Vec::new();
-    for (id, context) in &named.beside.contexts {
+    let beside = &compared.beside;
+    for (id, context) in &beside.contexts {
         // A context that is removed from the store has no name.
-        let Some(name) = named.names.get(id) else {
+        let Some(name) = names.get(id) else {
             continue;
         };
         let target = source.targets.seconds_of(*id);
@@ -210,7 +206,7 @@ pub(in crate::query) async fn instance(
             .then_with(|| other.total_cmp(extra))
             .then_with(|| a.name.context.cmp(&b.name.context))
     });
-    let minutes = &named.beside.minutes;
+    let minutes = &beside.minutes;
     Ok(Instance {
         covered,
         error,
@@ -224,7 +220,7 @@ pub(in crate::query) async fn instance(
         points: (minutes.iter())
             .map(|of| (of.start, InstancePoint::new(of)))
             .collect(),
-        machine: (named.beside.machine.iter())
+        machine: (beside.machine.iter())
             .map(|(start, of)| (*start, MachinePoint::new(of)))
             .collect(),
         reported_paths,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::instance::InstancePath;
-use super::instances::{InstanceRow, STANDS_OUT, SUSPECT_STANDS_OUT};
+use super::instances::{STANDS_OUT, SUSPECT_STANDS_OUT};
 use super::measured::Measured;
 use crate::query::instance_minutes::MIN_REQUESTS;
 use tower_pulse_detect::suspects::fails_more;
@@ -68,14 +68,11 @@ const LIKELY: f64 = 2.0;
 impl Compare {
     /// A path is slower from a ratio of 1.5 on. If the instance stands out, this threshold is halfway between 1 and the
     /// instance's ratio, but at least 1.1 and at most 1.5.
-    pub(super) fn new(row: &InstanceRow) -> Self {
-        let half = row.ratio.filter(|_| row.stands_out);
-        let half = half.map(|ratio| f64::midpoint(1.0, ratio));
+    pub(super) fn new(ratio: Option<f64>, stands_out: bool, error_share: Option<f64>) -> Self {
+        let ratio = ratio.filter(|_| stands_out).unwrap_or(f64::INFINITY);
         Self {
-            slower: half.map_or(STANDS_OUT, |half| {
-                half.clamp(SUSPECT_STANDS_OUT, STANDS_OUT)
-            }),
-            error_share: row.measured.error_share.unwrap_or(0.0),
+            slower: f64::midpoint(1.0, ratio).clamp(SUSPECT_STANDS_OUT, STANDS_OUT),
+            error_share: error_share.unwrap_or(0.0),
         }
     }
 
@@ -188,9 +185,7 @@ mod tests {
     }
 
     fn of_ratio(ratio: f64, stands_out: bool) -> Compare {
-        let mut row = InstanceRow::new("a".into());
-        (row.ratio, row.stands_out) = (Some(ratio), stands_out);
-        Compare::new(&row)
+        Compare::new(Some(ratio), stands_out, None)
     }
 
     /// The number of slower paths of an instance whose requests take these milliseconds on each path, and 10 ms on the

@@ -1,18 +1,17 @@
 //! The requests of each instance of the fleet, on one context or on all, compared with the others.
 
-use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::measured::{Measured, share};
 use super::{MAX_ROWS, check_limit};
-use crate::query::instance_minutes::InstanceSums;
+use crate::query::instance_minutes::{Comparison, InstanceSums};
 use crate::query::span::Span;
 use crate::query::window::WindowSlices;
 use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
+use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 use tower_pulse_model::order::InOrder;
@@ -115,6 +114,8 @@ pub(super) struct FleetRows {
     /// Whether there is only one instance. A single instance makes no reports, because no other instance can be
     /// compared with it.
     pub(super) is_alone: bool,
+    /// The requests of the instances, from which the rows are made.
+    pub(super) compared: Arc<Comparison>,
 }
 
 pub(in crate::query) async fn instances(
@@ -122,7 +123,8 @@ pub(in crate::query) async fn instances(
     query: &InstancesQuery,
 ) -> Result<Instances, QueryError> {
     let limit = check_limit(query.limit, MAX_ROWS)?;
-    let fleet = FleetRows::read(source, reported(query.window), query.context.as_deref()).await?;
+    let context = query.context.as_deref();
+    let fleet = FleetRows::read(source, query.window, context, None).await?;
     Ok(Instances {
         covered: fleet.covered,
         error: fleet.error,
@@ -135,71 +137,126 @@ pub(in crate::query) async fn instances(
     })
 }
 
-/// The window of a question, the last hour by default.
-pub(super) fn reported(asked: Option<Window>) -> Window {
-    asked.unwrap_or_else(|| Window::last(Duration::from_secs(HOUR.unsigned_abs())))
-}
-
 impl FleetRows {
-    /// Reads the requests of each instance in a window, on a context or on all.
+    /// Reads the requests of each instance in a window, the last hour by default, on a context or on all. Compares
+    /// `instance` with the others in detail.
     pub(super) async fn read(
         source: &Source,
-        window: Window,
+        window: Option<Window>,
         context: Option<&str>,
+        instance: Option<&str>,
     ) -> Result<Self, QueryError> {
-        let now = source.clock.now_seconds();
-        let reported = Reported::new(window, now);
-        let id = context.map(|context| ContextId::new(Kind::Http, context));
-        let sums = source
-            .reader
-            .instances(reported.minutes(), id.as_ref())
-            .await?;
-        let span = source.reader.recorded_span().await?;
-        let covered = reported.covered(&sums, &span);
+        let window = window.unwrap_or(Window::seconds(HOUR));
+        let reported = Reported::new(window, source.clock.now_seconds());
+        let id = context.map(|context| RecordId::new(Kind::Http, context));
+        let compared = source.instances(reported.minutes, id, instance);
+        let compared = compared.await?;
+        let span = source.recorded_span().await?;
+        let covered = reported.covered(&compared.instances, &span);
         let mut covered = covered.with_missing(source, &span).await?;
-        let fleet = source.reader.fleet().await?;
-        let log = source.reader.changes().await?;
-        let machines = source.reader.machines(reported.minutes()).await?;
-        let record = id.as_ref().map(|id| RecordId::new(id.kind, &id.name));
-        let target = record.map_or(source.targets.seconds(), |id| source.targets.seconds_of(id));
+        let fleet = source.fleet().await?;
+        let log = source.changes().await?;
+        let target = id.map_or(source.targets.seconds(), |id| source.targets.seconds_of(id));
 
-        let errors = sums.iter().map(|(_, of)| of.sums.histogram.error());
+        let mut rows = rows(&compared, &fleet, |sums| {
+            Measured::of_sums(Kind::Http, sums, &covered, target)
+        });
+        let instances = compared.instances.iter();
+        let errors = instances.map(|(_, of)| of.sums.histogram.error());
         let mut error = errors.fold(0.0, f64::max);
-        let mut rows = rows(&fleet, &sums, target, &covered);
         let mut is_alone = false;
-        if let ([], [lone]) = (&sums[..], &mut rows[..]) {
+        if let ([], [lone]) = (&compared.instances[..], &mut rows[..]) {
             is_alone = true;
-            let window = source.reader.window(window).await?;
+            let window = source.window(window).await?;
             (covered, error) = (window.now.covered, window.now.error);
-            let id = id.unwrap_or_else(ContextId::all);
+            let id = context.map_or_else(ContextId::all, |name| ContextId::new(Kind::Http, name));
             if let Some(measured) = Measured::of_part(&id, &window.now, None) {
                 lone.measured = measured;
             }
         }
         let whole: f64 = rows.iter().map(|row| row.measured.total).sum();
+        let is_about = |change: &&Change| {
+            let is_about = |context| [context, ALL].contains(&&*change.context);
+            change.ended.is_none() && context.is_none_or(is_about)
+        };
+        let changes: Vec<&Change> = log.changes.iter().filter(is_about).collect();
         for row in &mut rows {
             row.share = share(row.measured.total, whole);
-            if let Ok(at) = machines.binary_search_by(|(name, _)| name.cmp(&row.instance)) {
-                [row.cpu, row.delay, row.worst_delay] = machines[at].1.figures();
-            }
-            let change = out_of_line(&log.changes, &row.instance, context);
-            row.out_of_line = change.is_some();
-            let ratio = row.ratio.unwrap_or(1.0);
-            let is_suspect = || {
-                let version = row.version.as_deref();
-                version.is_some_and(|version| is_suspect(&log.changes, version, context))
-            };
-            row.stands_out = row.out_of_line
-                || ratio >= STANDS_OUT
-                || ratio > SUSPECT_STANDS_OUT && is_suspect();
-            row.change = change.map(|change| change.id.clone());
+            row.set_changes(&changes);
         }
         Ok(Self {
             covered,
             error,
             rows,
             is_alone,
+            compared,
         })
+    }
+}
+
+/// The instances that are alive or had requests, by name.
+fn rows(
+    compared: &Comparison,
+    fleet: &FleetSnapshot,
+    measured: impl Fn(&Aggregate) -> Option<Measured>,
+) -> Vec<InstanceRow> {
+    let found = compared.instances.iter();
+    let found = found.map(|(name, of)| (name, Some(of), None::<&AliveInstance>));
+    let mut found: Vec<_> = found.collect();
+    for alive in &fleet.alive {
+        let instances = &compared.instances;
+        match instances.binary_search_by(|(name, _)| name.cmp(&alive.instance)) {
+            Ok(at) => found[at].2 = Some(alive),
+            Err(_) => found.push((&alive.instance, None, Some(alive))),
+        }
+    }
+    found.order_by(|a, b| a.0.cmp(b.0));
+    let rows = found.into_iter().map(|(instance, of, alive)| {
+        let machines = &compared.machines;
+        let machine = machines.binary_search_by(|(name, _)| name.cmp(instance));
+        let machine = machine.map(|at| machines[at].1.figures());
+        let [cpu, delay, worst_delay] = machine.unwrap_or_default();
+        let version = alive.and_then(|alive| alive.version.clone());
+        let measured = of.and_then(|of| measured(&of.sums));
+        InstanceRow {
+            instance: instance.clone(),
+            version: version.or_else(|| of?.version.clone()),
+            alive: alive.is_some(),
+            in_flight: alive.and_then(|alive| alive.in_flight),
+            last_seen: (alive.map(|alive| alive.last_seen)).or(of.map(|of| of.busy.end)),
+            cpu,
+            delay,
+            worst_delay,
+            measured: measured.unwrap_or_else(|| Measured::none(Kind::Http)),
+            share: None,
+            ratio: of.and_then(InstanceSums::ratio),
+            out_of_line: false,
+            stands_out: false,
+            change: None,
+            clock_skew_seconds: alive.and_then(|alive| alive.skew),
+        }
+    });
+    rows.collect()
+}
+
+impl InstanceRow {
+    /// Sets what follows from the ongoing changes that the question is about.
+    fn set_changes(&mut self, changes: &[&Change]) {
+        let own = changes.iter().filter(|change| {
+            change.kind == ChangeKind::Instance && change.instance.as_ref() == Some(&self.instance)
+        });
+        let change = own.min_by(|a, b| a.by_urgency(b));
+        let mut suspects = changes.iter().flat_map(|change| &change.suspects);
+        let is_own = |suspect: &Suspect| {
+            matches!(suspect, Suspect::Deploy { version, .. } if *version == self.version)
+        };
+        let is_suspect = self.version.is_some() && suspects.any(is_own);
+        let ratio = self.ratio.unwrap_or(1.0);
+        self.stands_out = change.is_some()
+            || ratio >= STANDS_OUT
+            || ratio > SUSPECT_STANDS_OUT && is_suspect;
+        self.out_of_line = change.is_some();
+        self.change = change.map(|change| change.id.clone());
     }
 }
 
@@ -207,7 +264,7 @@ impl FleetRows {
 pub(super) struct Reported {
     /// The start of the whole window, rounded to minutes.
     begin: i64,
-    minutes: WindowSlices,
+    pub(super) minutes: WindowSlices,
 }
 
 impl Reported {
@@ -226,11 +283,6 @@ impl Reported {
         }
     }
 
-    /// The starts of these minutes.
-    pub(super) fn minutes(&self) -> Range<i64> {
-        self.minutes.from..self.minutes.to
-    }
-
     pub(super) fn covered(&self, sums: &[(Arc<str>, InstanceSums)], span: &Span) -> Covered {
         // Some requests may be from before the store was created.
         let busy = sums.iter().map(|(_, of)| of.busy.start);
@@ -239,96 +291,4 @@ impl Reported {
         let passed = self.minutes.to.saturating_sub(self.begin);
         covered.with_seconds(covered.recorded_seconds, passed)
     }
-}
-
-/// The instances that are alive or had requests, by name. `sums` must be sorted by name.
-fn rows(
-    fleet: &FleetSnapshot,
-    sums: &[(Arc<str>, InstanceSums)],
-    target: Option<f64>,
-    covered: &Covered,
-) -> Vec<InstanceRow> {
-    let mut rows: Vec<InstanceRow> = Vec::with_capacity(sums.len());
-    for (instance, of) in sums {
-        let measured = Measured::of_sums(Kind::Http, &of.sums, covered, target);
-        let row = InstanceRow {
-            version: of.version.clone(),
-            last_seen: Some(of.busy.end),
-            measured: measured.unwrap_or_else(|| Measured::none(Kind::Http)),
-            ratio: of.ratio(),
-            ..InstanceRow::new(instance.clone())
-        };
-        rows.push(row);
-    }
-    for alive in &fleet.alive {
-        let place = sums.binary_search_by(|(name, _)| name.cmp(&alive.instance));
-        let place = place.unwrap_or_else(|_| {
-            rows.push(InstanceRow::new(alive.instance.clone()));
-            rows.len() - 1
-        });
-        rows[place].set_alive(alive);
-    }
-    rows.order_by(|a, b| a.instance.cmp(&b.instance));
-    rows
-}
-
-impl InstanceRow {
-    /// An instance with a name, but without known data.
-    pub(super) fn new(instance: Arc<str>) -> Self {
-        Self {
-            instance,
-            version: None,
-            alive: false,
-            in_flight: None,
-            last_seen: None,
-            cpu: None,
-            delay: None,
-            worst_delay: None,
-            measured: Measured::none(Kind::Http),
-            share: None,
-            ratio: None,
-            out_of_line: false,
-            stands_out: false,
-            change: None,
-            clock_skew_seconds: None,
-        }
-    }
-
-    fn set_alive(&mut self, alive: &AliveInstance) {
-        self.alive = true;
-        self.in_flight = alive.in_flight;
-        self.last_seen = Some(alive.last_seen);
-        self.clock_skew_seconds = alive.skew;
-        if alive.version.is_some() {
-            self.version.clone_from(&alive.version);
-        }
-    }
-}
-
-/// The most urgent ongoing change about an instance, on one context or on any context.
-fn out_of_line<'a>(
-    changes: &'a [Change],
-    instance: &str,
-    context: Option<&str>,
-) -> Option<&'a Change> {
-    let is_ongoing = |change: &&Change| {
-        let is_about = |context| [context, ALL].contains(&&*change.context);
-        change.kind == ChangeKind::Instance
-            && change.ended.is_none()
-            && change.instance.as_deref() == Some(instance)
-            && context.is_none_or(is_about)
-    };
-    let changes = changes.iter().filter(is_ongoing);
-    changes.min_by(|a, b| a.by_urgency(b))
-}
-
-/// Whether a version of the application is a suspect of an ongoing change, on one context or on any context.
-fn is_suspect(changes: &[Change], version: &str, context: Option<&str>) -> bool {
-    let is_about =
-        |change: &&Change| context.is_none_or(|context| [context, ALL].contains(&&*change.context));
-    let ongoing = changes.iter().filter(|change| change.ended.is_none());
-    let mut suspects = ongoing.filter(is_about).flat_map(|change| &change.suspects);
-    suspects.any(
-        |suspect| matches!(suspect, Suspect::Deploy { version: Some(of), .. } if **of == *version),
-    )
 }

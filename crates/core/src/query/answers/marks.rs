@@ -23,7 +23,7 @@ pub struct Marks {
 pub struct MarksQuery {}
 
 pub(in crate::query) async fn marks(source: &Source, _: &MarksQuery) -> Result<Marks, QueryError> {
-    let marks = source.reader.marks().await?;
+    let marks = source.marks().await?;
     Ok(Marks {
         marks: marks.shown().rev().cloned().collect(),
     })

@@ -156,11 +156,8 @@ impl Outcomes {
 
     /// The count of an outcome, such as `"2xx"`; 0 if a context of this kind cannot have it.
     pub fn count(&self, name: &str) -> u64 {
-        let counts = self.0.iter();
-        counts
-            .filter(|(other, _)| *other == name)
-            .map(|(_, n)| n)
-            .sum()
+        let count = self.iter().find(|(other, _)| *other == name);
+        count.map_or(0, |(_, n)| n)
     }
 
     /// The names and their counts.

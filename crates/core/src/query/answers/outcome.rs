@@ -64,7 +64,7 @@ pub(in crate::query) async fn outcome(
         let message = format!("outcome must be one of {allowed}, not {asked}");
         return Err(QueryError::parameter("outcome", message));
     };
-    let sums = source.reader.window(query.window).await?;
+    let sums = source.window(query.window).await?;
     let (mut rows, mut budget) = (Vec::new(), CoopBudget::new(&source.clock));
     for (id, summary) in &sums.now.summaries {
         budget.yield_if_spent().await;

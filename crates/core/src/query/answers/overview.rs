@@ -98,14 +98,14 @@ pub(in crate::query) async fn overview(
     query: &OverviewQuery,
 ) -> Result<Overview, QueryError> {
     let sums = match query.window {
-        Some(window) => Some(source.reader.compared(window, query.against).await?),
+        Some(window) => Some(source.compared(window, query.against).await?),
         None => None,
     };
-    let hours = source.reader.window(Window::HOUR).await?;
+    let hours = source.window(Window::HOUR).await?;
     let last_hour = HourTotal::new(&hours.before);
-    let fleet = source.reader.fleet().await?;
-    let book = source.reader.book().await?;
-    let span = source.reader.recorded_span().await?;
+    let fleet = source.fleet().await?;
+    let book = source.book().await?;
+    let span = source.recorded_span().await?;
     let finest = source.store.precisions().counters.first();
     let precision = finest.map_or(1, |finest| i64::from(finest.seconds));
     Ok(Overview {
@@ -113,7 +113,7 @@ pub(in crate::query) async fn overview(
         last_hour: Some(last_hour).filter(|hour| hour.requests > 0),
         in_flight: fleet.in_flight,
         requests_per_second: rate(&fleet, &span, precision),
-        contexts: fleet.contexts + book.foreign(),
+        contexts: fleet.contexts + book.foreign,
         timers: fleet.timers,
         instances: fleet.instances,
         target: source.targets.seconds(),

@@ -148,7 +148,7 @@ pub struct PathQuery {
 pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result<Path, QueryError> {
     let context = &*query.context;
     check_given("context", context)?;
-    let snapshots = source.reader.contexts(context).await?;
+    let snapshots = source.contexts(context).await?;
     let snapshot = of_kind(&snapshots, query.kind);
     let snapshot = snapshot.ok_or(QueryError::NotFound("no path or timer has this name"))?;
     let id = ContextId::new(snapshot.kind, context);
@@ -157,13 +157,13 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     let mut outcomes = of_hour;
     let window = match query.window {
         Some(window) => {
-            let sums = source.reader.compared(window, query.against).await?;
+            let sums = source.compared(window, query.against).await?;
             // The book has statistics for hours only.
             let added = match window.is_hour() {
                 true => added_hours(snapshot),
                 false => Vec::new(),
             };
-            let of = source.reader.compared_of(window, query.against, &id);
+            let of = source.compared_of(window, query.against, &id);
             let [now, before] = of.await?;
             outcomes = now.outcomes;
             let window_of = ComparedWindow::new(&sums, &id, &added);

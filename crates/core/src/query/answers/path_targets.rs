@@ -107,7 +107,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
         return Ok(Vec::new());
     }
     let [five_minutes, one_hour, six_hours] = [300, HOUR, 6 * HOUR].map(|length| async move {
-        match source.reader.path_targets(Window::seconds(length)).await {
+        match source.path_targets(Window::seconds(length)).await {
             Ok(sums) => Ok(Some(sums)),
             // A window whose sums do not fit is left out.
             Err(QueryError::NoRoom(_)) => Ok(None),
@@ -145,12 +145,7 @@ pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, Q
             target,
         })
         .collect();
-    let rate = |path: &BurningPath| {
-        path.target
-            .one_hour
-            .as_ref()
-            .and_then(|burn| burn.burn_rate)
-    };
+    let rate = |path: &BurningPath| path.target.one_hour.as_ref()?.burn_rate;
     paths.order_by(|a, b| rate(b).unwrap_or(0.0).total_cmp(&rate(a).unwrap_or(0.0)));
     Ok(paths)
 }
@@ -168,10 +163,10 @@ pub(super) async fn target_of(
     let Some((_, burn)) = burning.into_iter().find(|(other, _)| **other == *id) else {
         return Ok(None);
     };
-    let span = source.reader.recorded_span().await?;
+    let span = source.recorded_span().await?;
     let slices = Window::seconds(BUDGET_SECONDS).slices(span.tiers, span.now);
     let slices = slices.retained(span.now);
-    let counts = TargetCounts::new(target, &source.reader.sums(id, slices).await?);
+    let counts = TargetCounts::new(target, &source.sums(id, slices).await?);
     let covered = Covered::read(source, slices, &span).await?;
     let budget = Burn::new(target, counts, covered);
     Ok(Some(TargetBudget {

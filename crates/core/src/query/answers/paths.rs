@@ -122,20 +122,14 @@ struct Row {
 impl Row {
     /// Whether the row has a status, or any samples if `status` is `None`.
     fn has(&self, status: Option<RowStatus>) -> bool {
-        match status {
-            Some(status) => self.is(status),
-            None => self.measured.now.is_some(),
-        }
-    }
-
-    fn is(&self, status: RowStatus) -> bool {
         let Compared { now, before, .. } = &self.measured;
         let mean = self.measured.mean_ratio();
         match status {
-            RowStatus::New => now.is_some() && before.is_none(),
-            RowStatus::Gone => now.is_none() && before.is_some(),
-            RowStatus::Up => mean.is_some_and(|ratio| ratio > 1.0),
-            RowStatus::Down => mean.is_some_and(|ratio| ratio < 1.0),
+            None => now.is_some(),
+            Some(RowStatus::New) => now.is_some() && before.is_none(),
+            Some(RowStatus::Gone) => now.is_none() && before.is_some(),
+            Some(RowStatus::Up) => mean.is_some_and(|ratio| ratio > 1.0),
+            Some(RowStatus::Down) => mean.is_some_and(|ratio| ratio < 1.0),
         }
     }
 }
@@ -306,10 +300,10 @@ pub(in crate::query) async fn paths(
     let limit = check_limit(query.limit, most_rows(query.series.is_some()))?;
     // The book has statistics for hours only.
     let book = match query.window.is_hour() {
-        true => Some(source.reader.book().await?),
+        true => Some(source.book().await?),
         false => None,
     };
-    let sums = source.reader.compared(query.window, query.against).await?;
+    let sums = source.compared(query.window, query.against).await?;
     let (mut rows, whole) = rows(source, query, book.as_deref(), &sums).await?;
     let total = rows.len();
     let end = query.offset.saturating_add(limit);
@@ -318,27 +312,33 @@ pub(in crate::query) async fn paths(
     let mut series = None;
     let mut values = Vec::new();
     if let Some(metric) = query.series {
-        check_points::<PathsQuery>(page.len() * source.reader.slices_of(query.window).await?)?;
+        check_points::<PathsQuery>(page.len() * source.slices_of(query.window).await?)?;
         let ids: Vec<_> = page.iter().map(|row| id_of(&row.context)).collect();
-        let points = source.reader.window_points(query.window, &ids).await?;
-        series = Some(SeriesSpan::new(metric.as_str(), &points));
+        let points = source.window_points(query.window, &ids).await?;
+        series = Some(SeriesSpan {
+            metric: metric.as_str(),
+            precision: points.precision,
+            from: points.from,
+            to: points.to,
+        });
         values = points.rows;
     }
     let mut values = values.into_iter();
     let mut targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
     let repeated = repeated(&sums);
-    let row = |Row {
-                   context, measured, ..
-               }: Row| PathRow {
-        repeated: repeated.get(&id_of(&context)).cloned(),
-        name: ContextName::of(&context),
-        path_target: targets.remove(&context),
-        is_new: measured.before.is_none() && sums.before.covered.complete >= WHOLE,
-        share: (measured.now.as_ref()).and_then(|now| share(now.total, whole)),
-        now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
-        before: measured.before,
-        change: measured.change,
-        series: (query.series.zip(values.next())).map(|(metric, points)| metric.of_all(&points)),
+    let row = |row: Row| {
+        let (context, measured) = (row.context, row.measured);
+        PathRow {
+            repeated: repeated.get(&id_of(&context)).cloned(),
+            name: ContextName::of(&context),
+            path_target: targets.remove(&context),
+            is_new: measured.before.is_none() && sums.before.covered.complete >= WHOLE,
+            share: (measured.now.as_ref()).and_then(|now| share(now.total, whole)),
+            now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
+            before: measured.before,
+            change: measured.change,
+            series: (query.series.zip(values.next())).map(|(metric, of)| metric.of_all(&of)),
+        }
     };
     Ok(Paths {
         paths: page.into_iter().map(row).collect(),

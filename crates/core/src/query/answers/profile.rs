@@ -5,15 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::measured::ContextName;
 use super::of_kind;
 use crate::query::question::or_any;
+use crate::query::windows::points::rounded;
 use crate::query::{QueryError, Source};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::profile::{Profile as Stored, ProfileHour};
 
 /// A profile is meaningful if at least this number of hours of the week were recorded.
 const ENOUGH_HOURS: usize = 24;
-
-/// Number of significant digits of a figure.
-const DIGITS: i32 = 4;
 
 /// The usual requests at each hour of the week. An hour is added some minutes after its end. A profile lacks samples
 /// that arrive later, and an hour that no instance has folded within two days of its end.
@@ -74,13 +72,13 @@ pub(in crate::query) async fn profile(
     let id = match query.context.as_deref() {
         None | Some(ALL) => ContextId::all(),
         Some(context) => {
-            let snapshots = source.reader.contexts(context).await?;
+            let snapshots = source.contexts(context).await?;
             let snapshot = of_kind(&snapshots, query.kind);
             let absent = QueryError::NotFound("no path or timer has this name");
             ContextId::new(snapshot.ok_or(absent)?.kind, context)
         }
     };
-    let stored = source.reader.profile(&id).await?;
+    let stored = source.profile(&id).await?;
     let hours = stored.iter().flat_map(|stored| stored.hours()).enumerate();
     let hours = hours.filter_map(|(number, hour)| HourOfWeek::new(number, hour));
     let hours: Vec<_> = hours.collect();
@@ -95,49 +93,15 @@ pub(in crate::query) async fn profile(
 impl HourOfWeek {
     /// `None` for an hour that was never recorded.
     fn new(number: usize, hour: &ProfileHour) -> Option<Self> {
+        let figure = |figure| rounded(figure, 4);
         Some(Self {
             hour: number,
             weeks: hour.weeks,
-            weight: rounded(hour.weight),
-            requests: rounded(hour.requests_per_hour()?),
-            errors: rounded(hour.errors_per_hour()?),
-            mean: hour.mean().map(rounded),
-            p95: hour.tail().map(rounded),
+            weight: figure(hour.weight),
+            requests: figure(hour.requests_per_hour()?),
+            errors: figure(hour.errors_per_hour()?),
+            mean: hour.mean().map(figure),
+            p95: hour.tail().map(figure),
         })
-    }
-}
-
-/// Rounds a number to [`DIGITS`] significant digits.
-fn rounded(number: f64) -> f64 {
-    if !number.is_normal() {
-        return 0.0;
-    }
-    let place = DIGITS - 1 - number.abs().log10().floor() as i32;
-    // Powers of ten are exact up to 10^22, so dividing by a power, instead of multiplying by its inverse, gives the
-    // float that prints with the fewest digits.
-    match place {
-        0.. => (number * 10f64.powi(place)).round() / 10f64.powi(place),
-        _ => (number / 10f64.powi(-place)).round() * 10f64.powi(-place),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_have_four_digits() {
-        for (number, expected) in [
-            (0.0, "0"),
-            (0.012_345_678, "0.01235"),
-            (1.0 / 3.0, "0.3333"),
-            (999.96, "1000"),
-            (1_234_567.0, "1235000"),
-            (60.0, "60"),
-            (f64::MIN_POSITIVE / 4.0, "0"),
-            (1e-9 * 1.234_56, "0.000000001235"),
-        ] {
-            assert_eq!(rounded(number).to_string(), expected);
-        }
     }
 }

@@ -112,7 +112,7 @@ pub(in crate::query) async fn rankings(
     _: &RankingsQuery,
 ) -> Result<Rankings, QueryError> {
     let own = source.own_rankings();
-    let stored = source.reader.rankings().await?;
+    let stored = source.rankings().await?;
     let mut rankings: Vec<RankingRow> = (stored.iter())
         .map(|(name, page)| RankingRow {
             head: RankingHead::new(name, Some(page), page.spec),
@@ -137,7 +137,7 @@ pub(in crate::query) async fn ranking(
     let (name, offset) = (&*query.name, query.offset);
     check_given("name", name)?;
     let limit = check_limit(query.limit, MAX_ROWS)?;
-    let page = source.reader.ranking(name, offset, limit).await?;
+    let page = source.ranking(name, offset, limit).await?;
     let page = page.as_deref();
     let own = || {
         let own = source.own_rankings();

@@ -7,7 +7,7 @@ use crate::query::error::QueryError;
 use crate::query::window::WindowSlices;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{Precision, Precisions};
-use tower_pulse_model::tier::{COARSEST, DAY, WIDTHS, tier_for};
+use tower_pulse_model::tier::{DAY, WIDTHS, tier_for};
 use tower_pulse_model::tiers::Tiers;
 
 /// The maximum number of points of a series if the question does not set the precision.
@@ -71,21 +71,15 @@ impl Resolution {
         bounds: Option<&Range<i64>>,
         now: i64,
     ) -> Result<Self, QueryError> {
-        let wanted = match (given, bounds) {
-            (Some(given), _) => Some(given),
-            (None, None) => Self::default_precision(all),
-            (None, Some(bounds)) => {
-                return Ok(Self::finest(all.iter().copied(), MAX_POINTS, bounds, now));
-            }
-        };
+        let wanted = given.or_else(|| Self::default_precision(all));
         let of_wanted = all.iter().filter(|one| Some(one.precision) == wanted);
-        let of_wanted = of_wanted.copied();
-        let mut first = of_wanted.clone();
-        match (first.next(), bounds) {
-            (None, _) => Err(refused(all, wanted)),
-            (Some(first), None) => Ok(first),
-            (Some(_), Some(bounds)) => Ok(Self::reaching(of_wanted, bounds, now)),
-        }
+        let mut of_wanted = of_wanted.copied();
+        let chosen = match bounds {
+            None => of_wanted.next(),
+            Some(bounds) if given.is_some() => Self::reaching(of_wanted, bounds, now),
+            Some(bounds) => Self::finest(all.iter().copied(), MAX_POINTS, bounds, now),
+        };
+        chosen.ok_or_else(|| refused(all, wanted))
     }
 
     /// The precision of counters for the series in the rows of a table: the finest that covers the window by at most
@@ -97,7 +91,7 @@ impl Resolution {
     ) -> Option<Precision> {
         let all = Self::all(precisions, true, Tiers::default()).into_iter();
         let counters = all.filter(|one| one.is_counter);
-        let finest = Self::finest(counters, MAX_ROW_POINTS, bounds, now);
+        let finest = Self::finest(counters, MAX_ROW_POINTS, bounds, now)?;
         precisions.counter(finest.precision)
     }
 
@@ -118,7 +112,7 @@ impl Resolution {
         max_points: i64,
         bounds: &Range<i64>,
         now: i64,
-    ) -> Self {
+    ) -> Option<Self> {
         let few = all.filter(|one| {
             let slices = one.slices(bounds);
             slices.seconds() / i64::from(one.precision) <= max_points || one.precision >= DAY
@@ -128,19 +122,15 @@ impl Resolution {
 
     /// The first resolution that covers a window. If none covers it, returns the first resolution whose slices are kept
     /// for longest.
-    fn reaching(all: impl Iterator<Item = Self> + Clone, bounds: &Range<i64>, now: i64) -> Self {
-        let mut covering = all
-            .clone()
-            .filter(|one| one.slices(bounds).oldest(now) <= one.slices(bounds).from);
-        let longest = || all.min_by_key(|one| one.slices(bounds).oldest(now));
-        // Without any resolution, slices of a day are used, because records can always be combined into days.
-        let day = Self {
-            precision: DAY,
-            tier: COARSEST,
-            is_counter: false,
-            since: i64::MIN,
-        };
-        covering.next().or_else(longest).unwrap_or(day)
+    fn reaching(
+        all: impl Iterator<Item = Self> + Clone,
+        bounds: &Range<i64>,
+        now: i64,
+    ) -> Option<Self> {
+        let oldest = |one: &Self| one.slices(bounds).oldest(now);
+        let mut covering = all.clone();
+        let covering = covering.find(|one| oldest(one) <= one.slices(bounds).from);
+        covering.or_else(|| all.min_by_key(oldest))
     }
 
     /// The slices that cover the time between the bounds.
@@ -232,18 +222,5 @@ mod tests {
         let refused = format!("{:?}", refused.expect_err("there is none"));
         let expected = "is 5: the metric allows 7, 60, 300, 1800, 3600, 21600, 86400";
         assert!(refused.contains(expected), "{refused}");
-    }
-
-    #[test]
-    fn a_window_is_rounded_outward() {
-        let all = Resolution::all(&Precisions::default(), true, Tiers::default());
-        for resolution in all {
-            let bounds = NOW - 100_000..NOW - 7;
-            let slices = resolution.slices(&bounds);
-            let width = i64::from(resolution.precision);
-            assert!(slices.from <= bounds.start && bounds.start < slices.from + width);
-            assert!(bounds.end <= slices.to && slices.to < bounds.end + width);
-            assert_eq!((slices.from % width, slices.to % width), (0, 0));
-        }
     }
 }

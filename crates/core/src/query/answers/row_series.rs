@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::MAX_ROWS;
-use crate::query::windows::points::{Point, WindowPoints};
+use crate::query::windows::points::Point;
 
 /// The maximum number of rows of an answer with series.
 pub(super) const MAX_SERIES_ROWS: usize = 100;
@@ -52,17 +52,6 @@ pub struct SeriesSpan {
     pub from: i64,
     /// The end of the last slice, in Unix seconds.
     pub to: i64,
-}
-
-impl SeriesSpan {
-    pub(super) fn new(metric: &'static str, points: &WindowPoints) -> Self {
-        Self {
-            metric,
-            precision: points.precision,
-            from: points.from,
-            to: points.to,
-        }
-    }
 }
 
 impl RowMetric {

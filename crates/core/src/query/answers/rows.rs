@@ -30,7 +30,8 @@ pub struct Rows {
 
 pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result<Rows, QueryError> {
     let limit = check_limit(query.limit, MAX_ROWS)?;
-    let caches = source.row_caches().all();
+    let caches = source.process.as_ref();
+    let caches = caches.map_or_else(Default::default, |process| process.row_caches().all());
     // The unnamed cache is the first.
     let name = (query.name.clone()).or_else(|| caches.keys().next().cloned());
     let list = match &name {
@@ -39,7 +40,7 @@ pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result
             let unknown = QueryError::NotFound("this process has no row cache of this name");
             let (list, mut query) = (caches.get(known).ok_or(unknown)?, query.clone());
             (query.name, query.limit) = (name.clone(), Some(limit));
-            Some(source.reader.rows(&**list, query).await?)
+            Some(source.rows(&**list, query).await?)
         }
     };
     let sums = list.as_ref().map(|list| list.sums);

@@ -6,7 +6,6 @@ use super::metric::{SeriesMetric, SeriesValue};
 use super::resolution::Resolution;
 use super::{check_points, of_kind};
 use crate::query::question::or_any;
-use crate::query::span::Span;
 use crate::query::window::WindowSlices;
 use crate::query::{Covered, QueryError, Source, Window};
 use crate::store::CounterQuery;
@@ -70,7 +69,7 @@ pub(in crate::query) async fn series(
     let metric = query.metric;
     let bounds = (query.window).map(|window| window.bounds(now));
     let has_counters = !metric.counters().is_empty();
-    let tiers = source.reader.tiers().await?;
+    let tiers = source.tiers().await?;
     let mut resolutions = Resolution::all(source.store.precisions(), has_counters, tiers);
     let given = query.precision;
     if given.is_none() && bounds.is_some() && !source.store.has_context_counters() {
@@ -84,15 +83,13 @@ pub(in crate::query) async fn series(
             let whose = context.unwrap_or(ALL);
             let names = metric.counters().iter().map(|of| of.counter(whose));
             let query = CounterQuery::new(names, resolution.precision);
-            let counters = source.reader.counters(&query).await?;
+            let counters = source.counters(&query).await?;
             let points = metric.of_counters(&counters).into_iter();
             points.map(|(start, value)| (start, value, 0.0)).collect()
         }
         false => {
             let id = context_id(source, context, kind).await?;
-            let records = source
-                .reader
-                .records(&id, resolution.precision, resolution.tier);
+            let records = source.records(&id, resolution.precision, resolution.tier);
             let point = |slice: &SliceSums| {
                 let value = metric.of_record(id.kind, &slice.sums);
                 (slice.start, value, metric.error(&slice.sums))
@@ -123,28 +120,20 @@ pub(in crate::query) async fn series(
 }
 
 /// The time that slices cover, and the times in which the service was not running. `oldest` is the first slice with
-/// data.
+/// data, which may be from before the store was created.
 pub(super) async fn recorded(
     source: &Source,
     slices: WindowSlices,
     precision: u32,
     oldest: Option<i64>,
 ) -> Result<(Covered, Vec<(i64, i64)>), QueryError> {
-    let span = source.reader.recorded_span().await?;
-    let span = with_oldest(span, precision, oldest);
+    let mut span = source.recorded_span().await?;
+    let since = span.recorded.since();
+    // The slice in which the store was created is recorded only from that moment on.
+    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= since);
+    span.recorded = span.recorded.from(before.unwrap_or(since));
     let missing = slices.not_running(&span.recorded, span.recorded_until, span.now);
     Ok((Covered::read(source, slices, &span).await?, missing))
-}
-
-/// The recorded time from the `oldest` slice on, which may be from before the store was created. The slice in which the
-/// store was created is recorded only from that moment on.
-fn with_oldest(span: Span, precision: u32, oldest: Option<i64>) -> Span {
-    let since = span.recorded.since();
-    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= since);
-    Span {
-        recorded: span.recorded.from(before.unwrap_or(since)),
-        ..span
-    }
 }
 
 /// The context of a question by its name and, if given, its kind. Without a name, all requests.
@@ -159,7 +148,7 @@ pub(super) async fn context_id(
     if let Some(kind) = kind {
         return Ok(ContextId::new(kind, context));
     }
-    let contexts = source.reader.contexts(context).await?;
+    let contexts = source.contexts(context).await?;
     let kind = of_kind(&contexts, None).map_or(Kind::Http, |context| context.kind);
     Ok(ContextId::new(kind, context))
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::measured::ContextName;
 use super::timers::timer_name;
-use crate::query::store_reader::TimerNames;
+use crate::query::store_reader::Names;
 use crate::query::{QueryError, Source};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::{HOUR, hour_of};
@@ -67,16 +67,15 @@ impl ListedRequest {
     ) -> Result<Vec<Self>, QueryError> {
         let have_timers = requests.iter().any(|one| !one.parts.timers.is_empty());
         let names = match have_timers {
-            true => Some(source.reader.timer_names().await?),
+            true => Some(source.names().await?),
             false => None,
         };
         let requests = requests.into_iter();
-        Ok(requests
-            .map(|one| Self::new(one, names.as_deref()))
-            .collect())
+        let listed = requests.map(|one| Self::new(one, names.as_deref()));
+        Ok(listed.collect())
     }
 
-    fn new(request: &SlowRequest, names: Option<&TimerNames>) -> Self {
+    fn new(request: &SlowRequest, names: Option<&Names>) -> Self {
         let parts = &request.parts;
         let seconds = |nanos: u64| nanos as f64 / 1e9;
         let timers = parts.timers.iter().map(|part| ListedTimer {
@@ -138,7 +137,7 @@ pub(super) async fn both_hours(
     }
     let hour = hour_of(source.clock.now_seconds());
     let contexts = std::slice::from_ref(context);
-    let read = |start| source.reader.slow_requests(contexts, start);
+    let read = |start| source.slow_requests(contexts, start);
     let (hour, last_hour) = tokio::join!(read(hour), read(hour - HOUR));
     Ok([hour?, last_hour?])
 }

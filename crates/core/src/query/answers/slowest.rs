@@ -52,8 +52,8 @@ pub(in crate::query) async fn slowest(
     query: &SlowestQuery,
 ) -> Result<Slowest, QueryError> {
     let limit = check_limit(query.limit, MAX_ROWS)?;
-    let ranking = source.reader.slowest().await?;
-    let hours = source.reader.window(Window::HOUR).await?;
+    let ranking = source.slowest().await?;
+    let hours = source.window(Window::HOUR).await?;
     // The ranking has names only, and no kinds.
     let mut kinds: HashMap<&str, Option<Kind>> = HashMap::new();
     for context in hours.contexts() {

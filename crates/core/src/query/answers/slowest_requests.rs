@@ -189,7 +189,7 @@ impl SlowestRequestsQuery {
             let context = is_asked_for.then(|| ContextId::new(Kind::Http, context.as_str()));
             return Ok((context.into_iter().collect(), usize::from(is_asked_for)));
         }
-        let hours = source.reader.window(Window::HOUR).await?;
+        let hours = source.window(Window::HOUR).await?;
         let parts = [&hours.now, &hours.before];
         let Some(part) = parts.into_iter().find(|part| part.covered.from == start) else {
             return Ok((Vec::new(), 0));
@@ -237,19 +237,6 @@ impl SlowestRequestsQuery {
         }
         requests
     }
-
-    /// Keeps the slowest requests of each context, at most `per_path` of them.
-    fn keep_per_path(&self, requests: &mut Vec<&SlowRequest>) {
-        let Some(most) = self.per_path else {
-            return;
-        };
-        let mut of_context: HashMap<&str, usize> = HashMap::new();
-        requests.retain(|request| {
-            let count = of_context.entry(&request.context).or_default();
-            *count += 1;
-            *count <= most
-        });
-    }
 }
 
 pub(in crate::query) async fn slowest_requests(
@@ -258,23 +245,19 @@ pub(in crate::query) async fn slowest_requests(
 ) -> Result<SlowestRequests, QueryError> {
     let limit = check_limit(query.limit, SLOW_OF_ALL)?;
     check_number("per_path", query.per_path.unwrap_or(1), 1..=MAX_ROWS)?;
-    let span = source.reader.recorded_span().await?;
+    let span = source.recorded_span().await?;
     let this = hour_of(span.now);
     let bounds = query.window.bounds(span.now);
     let bounds = bounds.start.max(this - HOUR)..bounds.end;
-    let starts = [this, this - HOUR].map(|start| start..start + HOUR);
-    let starts = starts
-        .into_iter()
-        .filter(|hour| bounds.start < hour.end && hour.start < bounds.end);
-    let starts: Vec<i64> = starts.map(|hour| hour.start).collect();
+    let is_within = |start: &i64| bounds.start < start + HOUR && *start < bounds.end;
     let contains = NameFilter::new(&query.contains);
     let (mut lists, mut lists_in_all, mut read) = (0, 0, Vec::new());
-    for start in &starts {
-        let (contexts, count) = query.contexts(source, &contains, *start).await?;
+    for start in [this, this - HOUR].into_iter().filter(is_within) {
+        let (contexts, count) = query.contexts(source, &contains, start).await?;
         lists += contexts.len();
         lists_in_all += count;
         let contexts = [vec![ContextId::all()], contexts].concat();
-        read.push(source.reader.slow_requests(&contexts, *start).await?);
+        read.push(source.slow_requests(&contexts, start).await?);
     }
     let mut requests = Vec::new();
     for lists in &read {
@@ -296,7 +279,14 @@ pub(in crate::query) async fn slowest_requests(
     let instances = instances.into_iter().take(MAX_INSTANCES);
     let instances = instances.map(str::to_owned).collect();
     requests.retain(|request| is_asked(&query.instance, &request.instance));
-    query.keep_per_path(&mut requests);
+    if let Some(most) = query.per_path {
+        let mut of_context: HashMap<&str, usize> = HashMap::new();
+        requests.retain(|request| {
+            let count = of_context.entry(&request.context).or_default();
+            *count += 1;
+            *count <= most
+        });
+    }
     // Whole minutes, so that an answer without new requests stays the same.
     let slices = WindowSlices::around(&bounds, FINEST.seconds, FINEST, i64::MIN);
     Ok(SlowestRequests {

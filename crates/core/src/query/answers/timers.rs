@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::compared::Compared;
-use super::measured::{ContextName, share};
-use crate::query::store_reader::TimerNames;
+use super::measured::{ContextName, ratio, share};
+use crate::query::store_reader::Names;
 use crate::query::windows::sums::{PartSums, RunningTimer, WindowSums};
 use crate::query::{QueryError, Source, Window};
 use tower_pulse_detect::suspects::fails_more;
@@ -141,7 +141,7 @@ impl TimerPath {
         timer: &ContextId,
     ) -> Result<Vec<Self>, QueryError> {
         let id = RecordId::new(timer.kind, &timer.name);
-        let running = source.reader.running(window, id).await?;
+        let running = source.running(window, id).await?;
         let whole: f64 = running.iter().map(|of| of.timer.sum as f64).sum();
         let mut running: Vec<&RunningTimer> = running.iter().collect();
         keep_first(&mut running, MAX_TIMER_PATHS, |a, b| {
@@ -171,7 +171,7 @@ impl TimerPath {
 }
 
 /// The name of a timer, or its id if the name is unknown.
-pub(super) fn timer_name(names: Option<&TimerNames>, id: RecordId) -> String {
+pub(super) fn timer_name(names: Option<&Names>, id: RecordId) -> String {
     let name = names.and_then(|names| names.get(&id));
     name.map_or_else(|| format!("<{id}>"), |name| name.to_string())
 }
@@ -195,16 +195,14 @@ impl RequestTimers {
         let queue = queue.copied();
         let names = match timers.is_empty() {
             true => None,
-            false => Some(source.reader.timer_names().await?),
+            false => Some(source.names().await?),
         };
         let name = |id| timer_name(names.as_deref(), id);
         let requests = (sums.times.count, sums.times.sum);
-        let within = timers
-            .iter()
-            .filter(|(id, _)| queue.is_none() || *id != queue_id);
-        let mut rows: Vec<_> = within
-            .map(|(id, timer)| RequestTimer::new(name(id), timer, &timers, requests))
-            .collect();
+        let within = timers.iter();
+        let within = within.filter(|(id, _)| queue.is_none() || *id != queue_id);
+        let rows = within.map(|(id, of)| RequestTimer::new(name(id), of, &timers, requests));
+        let mut rows: Vec<_> = rows.collect();
         rows.order_by(|a, b| {
             let by_share = b.covered.total_cmp(&a.covered);
             by_share.then_with(|| a.timer.cmp(&b.timer))
@@ -221,9 +219,7 @@ impl RequestTimers {
             queue: queue.as_ref().map(QueueWait::new),
         })
     }
-}
 
-impl RequestTimers {
     /// Sets the errors of the timers on all paths, in a window and in the window before.
     pub(super) fn set_errors(&mut self, sums: &PartSums, before: &PartSums) {
         for timer in &mut self.timers {
@@ -243,7 +239,6 @@ impl RequestTimers {
 
     /// Sets the ratios to the window before.
     pub(super) fn compare(&mut self, before: &Self) {
-        let ratio = |now: Option<f64>, before: Option<f64>| share(now?, before?);
         for timer in &mut self.timers {
             let old = before.timers.iter().find(|old| old.timer == timer.timer);
             let old = old.and_then(|old| old.seconds_per_request);

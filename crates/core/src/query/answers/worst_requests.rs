@@ -4,10 +4,9 @@ use crate::query::{QueryError, Source, Window};
 use serde::Serialize;
 use tower_pulse_model::order::InOrder;
 
-use super::changes::ongoing_on;
 use super::slow_requests::{ListedRequest, both_hours};
 use tower_pulse_detect::change::ChangeKind;
-use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
 /// The maximum number of [`WorstRequests`].
@@ -32,8 +31,14 @@ pub(super) async fn worst_of(
     context: &str,
     window: Window,
 ) -> Result<WorstRequests, QueryError> {
-    let change = ongoing_on(source, context).await?;
-    let change = change.as_ref().map(|row| &row.change);
+    let log = source.changes().await?;
+    // The most urgent ongoing change on the page, or else on all pages.
+    let most_urgent = |context: &str| {
+        let changes = log.changes.iter();
+        let ongoing = changes.filter(|c| *c.context == *context && c.ended.is_none());
+        ongoing.min_by(|a, b| a.by_urgency(b))
+    };
+    let change = most_urgent(context).or_else(|| most_urgent(ALL));
     let failing = change.is_some_and(|change| change.kind == ChangeKind::Failing);
     let lists = both_hours(source, &ContextId::new(Kind::Http, context)).await?;
     let lists = || lists.iter().flat_map(|lists| &**lists);
@@ -51,7 +56,7 @@ pub(super) async fn worst_of(
         let is_since = one.ended as f64 / 1e3 >= since;
         std::cmp::Reverse((failing && one.is_error, is_since, one.nanos))
     });
-    let (tiers, now) = (source.reader.tiers().await?, source.clock.now_seconds());
+    let (tiers, now) = (source.tiers().await?, source.clock.now_seconds());
     let slices = window.slices(tiers, now);
     let is_within = |one: &&SlowRequest| slices.contains(one.ended.div_euclid(1_000));
     let in_window = requests.iter().any(is_within);

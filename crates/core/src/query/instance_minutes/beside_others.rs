@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
+use super::CachedInstance;
 use super::pace::{Pace, Times};
-use super::{CachedContext, CachedInstance};
+use crate::query::coop_budget::CoopBudget;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
-use tower_pulse_model::pack;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 
 /// The maximum number of contexts of an instance. A report has at most 32 contexts, the busiest of its minute.
-pub(in crate::query) const MAX_CONTEXTS: usize = 256;
+const MAX_CONTEXTS: usize = 256;
 
 /// One instance compared with the others.
 #[derive(Default)]
@@ -65,67 +65,46 @@ impl ContextBeside {
 }
 
 impl BesideOthers {
-    /// Adds a minute, which must be later than all minutes that were added before.
-    pub(super) fn add_minute<'a>(
+    /// Adds a minute, which must be later than all minutes that were added before. The instances `in_line` are those
+    /// that count among the others.
+    pub(super) async fn add(
         &mut self,
         start: i64,
         own: &CachedInstance,
-        others: impl Iterator<Item = &'a CachedInstance>,
+        in_line: &[&CachedInstance],
+        budget: &mut CoopBudget<'_>,
     ) {
+        self.machine.extend(own.machine.map(|of| (start, of)));
         let Some(sums) = own.sums(None) else {
             return;
         };
-        let mut of_others: HashMap<RecordId, Times> = HashMap::new();
-        let (mut instances, mut others_count) = (0, 0u64);
-        for (id, times) in others
-            .inspect(|_| instances += 1)
-            .flat_map(|other| other.times(None))
-        {
-            others_count = others_count.saturating_add(times.count);
-            of_others.entry(id).or_default().add(times);
-        }
+        let others = || in_line.iter().filter(|of| of.instance != own.instance);
+        let of_others = others().flat_map(|other| other.times(None));
+        let others_count = of_others.fold(0, |sum: u64, (_, of)| sum.saturating_add(of.count));
         let mut pace = Pace::default();
-        for (id, times) in own.times(None) {
-            if let Some(others) = of_others.get(&id) {
-                pace.add(start, times, *others);
+        for (id, context) in &own.contexts {
+            budget.yield_if_spent().await;
+            let of_others = others().filter_map(|other| other.sums(Some(*id)));
+            let of_others: Vec<Aggregate> = of_others.collect();
+            let mut times = Times::default();
+            of_others.iter().for_each(|of| times.add(Times::of(of)));
+            pace.add(start, context.times, times);
+            let has_room = self.contexts.len() < MAX_CONTEXTS || self.contexts.contains_key(id);
+            if let Some(sums) = own.sums(Some(*id)).filter(|_| has_room) {
+                let beside = self.contexts.entry(*id).or_default();
+                beside.sums.merge(&sums);
+                let of_others: Vec<&Aggregate> = of_others.iter().collect();
+                beside.others.merge_all(&of_others);
+                beside.pace.add(start, context.times, times);
             }
         }
         self.minutes.push(MinuteBeside {
             start,
             sums,
-            others: instances,
+            others: others().count(),
             others_count,
             others_mean: pace.expected_mean(),
         });
-    }
-
-    /// Adds the requests on a context in a minute.
-    pub(super) fn add_context<'a>(
-        &mut self,
-        start: i64,
-        (id, own): (RecordId, &CachedContext),
-        others: impl Iterator<Item = &'a CachedInstance>,
-    ) {
-        if self.contexts.len() >= MAX_CONTEXTS && !self.contexts.contains_key(&id) {
-            return;
-        }
-        let Some(sums) = pack::read_aggregate(&own.packed) else {
-            return;
-        };
-        let of_others: Vec<Aggregate> = others.filter_map(|other| other.sums(Some(id))).collect();
-        let beside = self.contexts.entry(id).or_default();
-        beside.sums.merge(&sums);
-        let mut times = Times::default();
-        for other in &of_others {
-            times.add(Times {
-                count: other.times.count,
-                sum: other.times.sum,
-            });
-        }
-        beside
-            .others
-            .merge_all(&of_others.iter().collect::<Vec<_>>());
-        beside.pace.add(start, own.times, times);
     }
 
     /// Approximate bytes in memory.

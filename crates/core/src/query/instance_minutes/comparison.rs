@@ -4,55 +4,45 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::beside_others::BesideOthers;
 use super::pace::{Pace, Times};
 use super::{CachedInstance, MINUTE};
-use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted;
 
-/// The ratio above which an instance is slow, so that it does not count among the others: it would make them look fast.
+/// An instance is slow in a minute if its requests until then have taken more than this many times as long as those of
+/// the median instance of the minute. A slow instance does not count among the others: it would make them look fast.
 const SLOW: f64 = 1.1;
-
-/// The number of standard errors by which the ratio of a slow instance exceeds [`SLOW`].
-const SURE: f64 = 3.0;
 
 /// The sums of an instance over some minutes, compared with the others.
 #[derive(Debug, Default)]
-pub struct InstanceSums {
+pub(in crate::query) struct InstanceSums {
     /// The version of the application that the instance reported last.
     pub version: Option<Arc<str>>,
     /// The start of the first minute with requests, and the end of the last, in Unix seconds.
     pub busy: Range<i64>,
     pub sums: Aggregate,
     pace: Pace,
+    /// The pace beside all instances, itself included.
+    beside_all: Pace,
 }
 
 impl InstanceSums {
     /// The time of the instance's requests, divided by the time that they would have taken at the mean of the other
     /// instances on the same context in the same minute. Slow instances do not count among the others. `None` if either
     /// side has fewer than 10 requests, or if there is only one minute.
-    pub fn ratio(&self) -> Option<f64> {
+    pub(in crate::query) fn ratio(&self) -> Option<f64> {
         self.pace.ratio()
-    }
-
-    /// Whether the instance is slower than the others, beyond chance.
-    fn is_slow(&self) -> bool {
-        let times = AccessTimeStats::from(&self.sums.times);
-        let spread = times.stddev().zip(times.mean());
-        let error = spread.map_or(f64::INFINITY, |(stddev, mean)| {
-            stddev / mean / times.count.sqrt()
-        });
-        let lowest = self.ratio().map(|ratio| ratio * (1.0 - SURE * error));
-        lowest.is_some_and(|lowest| lowest > SLOW)
     }
 }
 
 /// The runtime and the process of an instance over some minutes. A sum has the number of minutes that it adds up.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MachineSums {
+pub(in crate::query) struct MachineSums {
     cpu: (f64, u32),
     delay: (f64, u32),
     /// The longest scheduling delay, in microseconds.
@@ -60,7 +50,7 @@ pub struct MachineSums {
 }
 
 impl MachineSums {
-    pub(super) fn add(&mut self, minute: &MachineMinute) {
+    fn add(&mut self, minute: &MachineMinute) {
         let delay = minute.delay_micros.map(|micros| micros as f64 / 1e6);
         for ((sum, minutes), figure) in [
             (&mut self.cpu, minute.cpu_share()),
@@ -73,7 +63,7 @@ impl MachineSums {
     }
 
     /// The mean share of the CPUs' time, the mean of the median scheduling delays, and the longest delay, in seconds.
-    pub fn figures(&self) -> [Option<f64>; 3] {
+    pub(in crate::query) fn figures(&self) -> [Option<f64>; 3] {
         let mean = |(sum, minutes): (f64, u32)| (minutes > 0).then(|| sum / f64::from(minutes));
         let worst = self.worst_delay.map(|micros| micros as f64 / 1e6);
         [mean(self.cpu), mean(self.delay), worst]
@@ -83,56 +73,76 @@ impl MachineSums {
 /// Adds up minutes, and compares each instance with the others by context and minute. The result does not depend on an
 /// instance's mix of contexts, or on the hours in which it ran.
 #[derive(Default)]
-pub(super) struct Comparison(pub(super) Vec<(Arc<str>, InstanceSums)>);
+pub(in crate::query) struct Comparison {
+    /// The instances with requests, by name.
+    pub instances: Vec<(Arc<str>, InstanceSums)>,
+    /// The machines of all instances that made reports, by name. A lone instance reports only its machine.
+    pub machines: Vec<(Arc<str>, MachineSums)>,
+    /// The instance that the question names.
+    pub beside: BesideOthers,
+}
 
 impl Comparison {
-    /// Adds a minute, which must be later than all minutes that were added before. The `slow` instances do not count
-    /// among the others.
-    pub(super) fn add(
+    /// Adds a minute, which must be later than all minutes that were added before. Returns the instances with requests
+    /// that are not slow.
+    pub(super) fn add<'a>(
         &mut self,
         start: i64,
-        cached: &[CachedInstance],
+        cached: &'a [CachedInstance],
         context: Option<RecordId>,
-        slow: &[Arc<str>],
-    ) {
-        let mut in_line: HashMap<RecordId, Times> = HashMap::new();
-        let is_in_line = |of: &&CachedInstance| !slow.contains(&of.instance);
-        let counted = cached.iter().filter(is_in_line);
-        for (id, times) in counted.flat_map(|instance| instance.times(context)) {
-            in_line.entry(id).or_default().add(times);
-        }
+    ) -> Vec<&'a CachedInstance> {
+        let all = times(cached, context);
+        let mut paces = Vec::with_capacity(cached.len());
         for instance in cached {
+            let name = &instance.instance;
+            if let Some(machine) = &instance.machine {
+                sorted::entry(&mut self.machines, name.clone(), Default::default).add(machine);
+            }
             let Some(sums) = instance.sums(context) else {
                 continue;
             };
-            let of = sorted::entry(&mut self.0, instance.instance.clone(), || InstanceSums {
+            let of = sorted::entry(&mut self.instances, name.clone(), || InstanceSums {
                 busy: start..start,
                 ..InstanceSums::default()
             });
             of.sums.merge(&sums);
             of.version.clone_from(&instance.version);
             of.busy.end = start.saturating_add(MINUTE);
-            for (id, times) in instance.times(context) {
-                let all = in_line.get(&id).copied().unwrap_or_default();
-                let own = if is_in_line(&instance) {
-                    times
-                } else {
-                    Times::default()
-                };
-                of.pace.add(start, times, all.without(own));
+            for (id, own) in instance.times(context) {
+                of.beside_all.add(start, own, all[&id]);
+            }
+            paces.push((of.beside_all.so_far(), instance));
+        }
+        paces.order_by(|(a, _), (b, _)| a.total_cmp(b));
+        // At least two instances are in line. Of two instances, either may be the slow one.
+        let median = paces.get((paces.len().saturating_sub(1) / 2).max(1));
+        let most = median.map_or(f64::INFINITY, |(pace, _)| SLOW * pace);
+        let first_slow = paces.partition_point(|(pace, _)| *pace <= most);
+        let in_line = paces[..first_slow].iter().map(|(_, instance)| *instance);
+        let counted = times(in_line.clone(), context);
+        for (at, (_, instance)) in paces.iter().enumerate() {
+            let name = instance.instance.clone();
+            let of = sorted::entry(&mut self.instances, name, InstanceSums::default);
+            for (id, own) in instance.times(context) {
+                let all = counted.get(&id).copied().unwrap_or_default();
+                let part = Some(own).filter(|_| at < first_slow);
+                of.pace.add(start, own, all.without(part.unwrap_or_default()));
             }
         }
+        in_line.collect()
     }
+}
 
-    /// The slow instances; none if fewer than two others are in line.
-    pub(super) fn slow(&self) -> Vec<Arc<str>> {
-        let slow = self.0.iter().filter(|(_, of)| of.is_slow());
-        let slow: Vec<_> = slow.map(|(instance, _)| instance.clone()).collect();
-        match self.0.len() < slow.len() + 2 {
-            true => Vec::new(),
-            false => slow,
-        }
+/// The times of some instances on each context.
+fn times<'a>(
+    instances: impl IntoIterator<Item = &'a CachedInstance>,
+    context: Option<RecordId>,
+) -> HashMap<RecordId, Times> {
+    let mut times: HashMap<RecordId, Times> = HashMap::new();
+    for (id, own) in instances.into_iter().flat_map(|of| of.times(context)) {
+        times.entry(id).or_default().add(own);
     }
+    times
 }
 
 #[cfg(test)]
@@ -166,15 +176,12 @@ mod tests {
     }
 
     fn ratios(minutes: &[Vec<CachedInstance>], context: Option<&str>) -> Vec<Option<f64>> {
-        let compared = |slow: &[Arc<str>]| {
-            let mut comparison = Comparison::default();
-            for (start, cached) in (0..).step_by(60).zip(minutes) {
-                comparison.add(start, cached, context.map(id), slow);
-            }
-            comparison
-        };
-        let comparison = compared(&compared(&[]).slow());
-        comparison.0.iter().map(|(_, of)| of.ratio()).collect()
+        let mut comparison = Comparison::default();
+        for (start, cached) in (0..).step_by(60).zip(minutes) {
+            comparison.add(start, cached, context.map(id));
+        }
+        let instances = comparison.instances.iter();
+        instances.map(|(_, of)| of.ratio()).collect()
     }
 
     #[test]
@@ -198,20 +205,19 @@ mod tests {
     }
 
     #[test]
-    fn the_mix_of_contexts_does_not_change_the_ratio() {
-        // The second instance gets the slow requests, and takes this many times as long.
-        let ratios = |times: u64, context| {
-            let minutes = [0, 1].map(|_| {
-                let first = minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]);
-                let second = [("fast", 10, 10 * times), ("slow", 90, 1_000 * times)];
-                vec![first, minute("b", &second)]
-            });
-            ratios(&minutes, context)
+    fn slow_instances_are_left_out_as_soon_as_they_are_slow() {
+        let all = |names: [&'static str; 3], millis: [u64; 3]| {
+            minutes([0, 1, 2].map(|at| (names[at], ("x", 50, millis[at]))))
         };
-        assert_eq!(ratios(1, None), [Some(1.0); 2]);
-        assert_eq!(ratios(2, None), [Some(0.5), Some(2.0)]);
-        assert_eq!(ratios(2, Some("fast")), [Some(0.5), Some(2.0)]);
-        assert_eq!(ratios(2, Some("none")), []);
+        let (old, new) = (["a", "b", "c"], ["d", "e", "f"]);
+        let (before, after) = (|| all(old, [10; 3]), || all(new, [10, 10, 30]));
+        let replaced = ratios(&[before(), before(), after(), after()], None);
+        assert_eq!(replaced, [1.0, 1.0, 1.0, 1.0, 1.0, 3.0].map(Some));
+        // The last instance is well at first.
+        let later = (0..60).map(|at| all(old, [10, 10, if at < 40 { 10 } else { 30 }]));
+        let later = ratios(&later.collect::<Vec<_>>(), None);
+        let well = later[0].expect("there are enough requests");
+        assert!((0.96..1.0).contains(&well), "{later:?}");
     }
 
     #[test]

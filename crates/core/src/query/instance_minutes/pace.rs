@@ -1,6 +1,8 @@
 //! The time of an instance's requests, compared with the time that they would have taken on the other instances on the
 //! same contexts in the same minutes.
 
+use tower_pulse_model::aggregate::Aggregate;
+
 /// The fewest requests on each side of a comparison.
 pub(in crate::query) const MIN_REQUESTS: u64 = 10;
 
@@ -13,6 +15,13 @@ pub(super) struct Times {
 }
 
 impl Times {
+    pub(super) fn of(sums: &Aggregate) -> Self {
+        Self {
+            count: sums.times.count,
+            sum: sums.times.sum,
+        }
+    }
+
     pub(super) fn without(self, part: Self) -> Self {
         Self {
             count: self.count.saturating_sub(part.count),
@@ -66,10 +75,16 @@ impl Pace {
         nanos.map(|nanos| nanos / 1e9)
     }
 
+    /// The time of the requests, divided by the time that they would have taken on the others.
+    pub(super) fn so_far(&self) -> f64 {
+        self.own.sum as f64 / self.expected.max(1.0)
+    }
+
+    /// [`so_far`](Self::so_far), if there are enough requests and minutes.
     pub(super) fn ratio(&self) -> Option<f64> {
         let is_enough = self.own.count.min(self.others) >= MIN_REQUESTS
             && self.minutes >= FEWEST_MINUTES
             && self.expected > 0.0;
-        is_enough.then(|| self.own.sum as f64 / self.expected)
+        is_enough.then(|| self.so_far())
     }
 }

@@ -16,33 +16,6 @@ fn since(since: i64) -> RecordedTime {
 }
 
 #[test]
-fn slices_contain_their_start_and_not_their_end() {
-    let slices = Window::of(NOW - 3_600, NOW).slices(WITHOUT_DAYS, NOW);
-    let contained = [slices.from - 1, slices.from, slices.to - 1, slices.to];
-    let contained = contained.map(|time| slices.contains(time));
-    assert_eq!(contained, [false, true, true, false]);
-}
-
-#[test]
-fn a_rounded_window_has_the_same_slices() {
-    for (from, to) in [
-        (30, 0),
-        (3_600, 60),
-        (9_000, 8_000),
-        (400_000, 0),
-        (2_000_000, 7),
-    ] {
-        for now in (NOW..NOW + 3_600).step_by(13) {
-            let window = Window::of(now - from, now - to + 1);
-            let rounded = window.rounded(WITHOUT_DAYS, now);
-            let slices = window.slices(WITHOUT_DAYS, now);
-            assert_eq!(rounded.slices(WITHOUT_DAYS, now), slices);
-            assert_eq!(rounded.rounded(WITHOUT_DAYS, now), rounded);
-        }
-    }
-}
-
-#[test]
 fn a_named_window_and_the_one_before_it_are_kept() {
     for (tier, names) in [(60, "5m 15m 1h"), (1_800, "6h 24h"), (21_600, "7d")] {
         for name in names.split(' ') {
@@ -94,29 +67,6 @@ fn a_history_has_the_windows_of_a_month_and_of_a_quarter() {
 }
 
 #[test]
-fn days_before_a_history_began_are_not_recorded() {
-    let day = i64::from(DAY);
-    let month = |history| Window::seconds(30 * day).slices(history, NOW);
-    let young = month(days(90, NOW - 3 * day));
-    assert_eq!(young.tier, TIERS[2], "six hours go back further");
-    let begun = NOW - 20 * day;
-    let slices = month(days(90, begun));
-    assert_eq!(slices.tier.seconds, DAY);
-    for (from, recorded) in [(i64::MIN, 20 * day), (NOW - day, day)] {
-        let covered = slices.covered(&since(from), NOW, NOW);
-        assert_eq!(covered.recorded_seconds, recorded);
-    }
-    let first = slices.starts(NOW).next();
-    assert_eq!(first, Some(slices.tier.slice(begun)), "partly recorded");
-    let before = slices.before().covered(&since(i64::MIN), NOW, NOW);
-    assert_eq!(before.complete, 0.0);
-    // A history of 30 days does not have the month before, for a comparison.
-    let slices = month(days(30, i64::MIN));
-    assert_eq!(slices.tier.seconds, DAY);
-    assert_eq!(slices.before().starts(NOW).count(), 0);
-}
-
-#[test]
 fn an_hour_is_two_half_hours_and_the_one_before_it_is_kept() {
     let hour = hour_of(NOW);
     for (hours, now) in [(0, NOW), (1, NOW), (1, hour), (0, hour + HOUR - 1)] {
@@ -126,26 +76,6 @@ fn an_hour_is_two_half_hours_and_the_one_before_it_is_kept() {
         let starts: Vec<_> = slices.before().starts(now).collect();
         assert_eq!(starts, [slices.from - HOUR, slices.from - HOUR / 2]);
     }
-}
-
-#[test]
-fn a_window_between_two_times_is_rounded_outward() {
-    let between = |from: i64, to: i64| {
-        let slices = Window::of(NOW + from, NOW + to).slices(WITHOUT_DAYS, NOW);
-        (slices.tier.seconds, slices.from - NOW, slices.to - NOW)
-    };
-    assert_eq!(between(-100, -40), (60, -140, -20));
-    assert_eq!(between(-80, -20), (60, -80, -20));
-    // The window ends with the current slice.
-    assert_eq!(between(-80, 500), (60, -80, 40));
-    assert_eq!(between(-7_700, -7_600).0, 60);
-    // Minutes of that time are not kept.
-    assert_eq!(between(-7_900, -7_600).0, 1_800);
-    assert_eq!(between(-200_000, -100).0, 21_600);
-    let old = Window::of(0, 100_000).slices(WITHOUT_DAYS, NOW);
-    assert_eq!((old.tier.seconds, old.from, old.to), (21_600, 0, 108_000));
-    assert_eq!(old.starts(NOW).count(), 0);
-    assert_eq!(old.covered(&since(0), NOW, NOW).complete, 0.0);
 }
 
 #[test]
@@ -188,16 +118,6 @@ fn a_short_lag_counts_as_recorded_unless_it_may_last() {
     let certain = [0, LAG, LAG + 1, -7].map(|lag| until(lag, false));
     assert_eq!(certain, [0, 0, -LAG - 1, 0]);
     assert_eq!([1, -7].map(|lag| until(lag, true)), [-1, 0]);
-}
-
-#[test]
-fn every_name_is_a_window() {
-    for name in Window::NAMES {
-        let hours = ["hour", "last_hour"].contains(&name);
-        assert_eq!(named(name).is_hour(), hours, "{name}");
-    }
-    let error = "2h".parse::<Window>().expect_err("it is none").to_string();
-    assert!(error.contains("24h, 7d, 30d, 90d"), "{error}");
 }
 
 #[test]

@@ -25,12 +25,13 @@ const SLICES_AT_ONCE: usize = 16;
 const SPARE_GROUPS: usize = 8;
 
 /// Approximate bytes of a context.
-const PER_CONTEXT: usize = 48;
+pub(super) const PER_CONTEXT: usize = 48;
 
 /// The groups of contexts. A context keeps its place until all contexts are grouped anew.
 #[derive(Debug, Default)]
 pub(super) struct ContextGroups {
-    groups: Vec<Arc<[RecordId]>>,
+    /// The contexts of each group.
+    pub groups: Vec<Arc<[RecordId]>>,
     /// The number of each context's group, and its index in the group.
     places: HashMap<RecordId, (usize, usize)>,
 }
@@ -67,11 +68,6 @@ impl ContextGroups {
         is_regrouped
     }
 
-    /// The contexts of each group.
-    pub(super) fn groups(&self) -> &[Arc<[RecordId]>] {
-        &self.groups
-    }
-
     /// The number of slices whose records are read at once for a group, if a record has about `record_bytes`.
     pub(super) fn slices_at_once(&self, record_bytes: usize) -> usize {
         let contexts = self.groups.iter().map(|group| group.len()).max();
@@ -88,11 +84,6 @@ impl ContextGroups {
     pub(super) fn place(&self, id: RecordId) -> Option<(usize, usize)> {
         self.places.get(&id).copied()
     }
-
-    /// Approximate bytes in memory.
-    pub(super) fn bytes(&self) -> usize {
-        self.places.len() * PER_CONTEXT
-    }
 }
 
 #[cfg(test)]
@@ -105,7 +96,7 @@ mod tests {
     }
 
     fn sizes(groups: &ContextGroups) -> Vec<usize> {
-        groups.groups().iter().map(|group| group.len()).collect()
+        groups.groups.iter().map(|group| group.len()).collect()
     }
 
     #[test]
@@ -121,7 +112,7 @@ mod tests {
         assert_eq!((places, groups.contexts()), (now, 2_403));
         for id in ids(0..2_403) {
             let (group, at) = groups.place(id).expect("it has a place");
-            assert_eq!(groups.groups()[group][at], id);
+            assert_eq!(groups.groups[group][at], id);
         }
     }
 

@@ -1,10 +1,15 @@
 //! The settled slices of a window: their sums, and the points of each slice.
 
-use super::points::{Point, SlicePoints};
+use std::collections::HashMap;
+
+use super::points::Point;
 use crate::clock::Tick;
 use crate::query::window::Window;
 use tower_pulse_model::running_sums::{PackedSums, RunningSums};
 use tower_pulse_model::tier::Revision;
+
+/// Approximate bytes of the points of a group of contexts in a slice, without the points.
+const PER_GROUP: usize = 64;
 
 /// The addition or the removal of a slice of a group of contexts, in the window and in the window before it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,10 +43,11 @@ pub(super) struct HeldWindow {
     pub window: Window,
     pub asked_at: Tick,
     pub sums: [RunningSums; 2],
-    /// The points of each slice of the window.
-    pub points: SlicePoints,
+    /// The points of each group of contexts in each slice of the window, in the order of the contexts, by the number of
+    /// the group and the start of the slice.
+    pub points: HashMap<(usize, i64), Vec<Point>>,
     /// The length of the slices, in seconds.
-    seconds: u32,
+    pub seconds: u32,
     /// Subtracted slices with their revisions, which are checked against a newer index, because records may have
     /// changed between addition and subtraction.
     unverified: [Vec<(i64, Revision)>; 2],
@@ -53,15 +59,10 @@ impl HeldWindow {
             window,
             asked_at,
             sums: Default::default(),
-            points: SlicePoints::default(),
+            points: HashMap::new(),
             seconds: 0,
             unverified: Default::default(),
         }
-    }
-
-    /// The length of the slices, in seconds.
-    pub(super) fn seconds(&self) -> u32 {
-        self.seconds
     }
 
     /// Sets the length of the slices. Removes slices of another length.
@@ -108,12 +109,11 @@ impl HeldWindow {
             self.unverified[part].extend(revisions);
             running.change(group, removed.clone(), added, sums);
             if part == 0 {
-                removed.for_each(|start| self.points.remove((group, start)));
+                removed.for_each(|start| drop(self.points.remove(&(group, start))));
             }
         }
-        for (start, points) in moved.points {
-            self.points.add((group, start), points.into());
-        }
+        let points = moved.points.into_iter();
+        (self.points).extend(points.map(|(start, points)| ((group, start), points)));
     }
 
     /// Whether slices were subtracted since the index was read.
@@ -141,7 +141,7 @@ impl HeldWindow {
         self.sums[part].clear();
         self.unverified[part].clear();
         if part == 0 {
-            self.points = SlicePoints::default();
+            self.points.clear();
         }
     }
 
@@ -153,7 +153,9 @@ impl HeldWindow {
     /// Approximate bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         let sums = self.sums.iter().map(RunningSums::bytes);
-        sums.sum::<usize>() + self.points.bytes()
+        let points = self.points.values();
+        let points = points.map(|points| size_of_val(&**points) + PER_GROUP);
+        sums.chain(points).sum()
     }
 }
 
@@ -174,29 +176,6 @@ pub(super) mod tests {
         held
     }
 
-    /// The starts of the slices of each part.
-    fn starts(held: &HeldWindow) -> [Vec<i64>; 2] {
-        [0, 1].map(|part| {
-            let mut starts: Vec<i64> = held.sums[part].slices(0).map(|(start, _)| start).collect();
-            starts.sort_unstable();
-            starts
-        })
-    }
-
-    #[test]
-    fn a_slice_that_leaves_the_window_enters_the_one_before() {
-        let mut held = window(&[0, 60]);
-        assert!(held.plan(0, 60, [Some(1), None]).is_none());
-        let plan = held.plan(0, 0, [None, Some(1)]).expect("it moves");
-        assert!(plan.is_leaving() && plan.added == [None, Some(1)]);
-        held.change(&[plan], Moved::default());
-        assert_eq!(starts(&held), [[60], [0]]);
-        assert!(held.is_unverified());
-        held.verify(|_| 1);
-        assert_eq!(starts(&held), [[60], [0]]);
-        assert!(!held.is_unverified());
-    }
-
     #[test]
     fn a_part_is_made_again_if_a_slice_had_changed_before_it_left() {
         for changed in [0, 60] {
@@ -204,17 +183,8 @@ pub(super) mod tests {
             let plan = held.plan(0, 0, [None, None]).expect("it leaves");
             held.change(&[plan], Moved::default());
             held.verify(|start| 1 + Revision::from(start == changed));
-            assert!(starts(&held)[0].is_empty(), "{changed}");
+            assert!(held.sums[0].slices(0).next().is_none(), "{changed}");
             assert_eq!(held.bytes(), 0, "{changed}");
         }
-    }
-
-    #[test]
-    fn slices_of_another_length_are_taken_out() {
-        let mut held = window(&[0]);
-        held.set_seconds(60);
-        assert_eq!(starts(&held)[0], [0]);
-        held.set_seconds(1_800);
-        assert!(starts(&held)[0].is_empty());
     }
 }

@@ -86,32 +86,29 @@ impl Windows {
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
         let (state, mut budget, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let (until, targets) = (span.recorded_until, &self.targets);
-        let now = state
-            .summaries(&ready, 0, until, targets, &mut budget)
-            .await;
-        let before = state
-            .summaries(&ready, 1, until, targets, &mut budget)
-            .await;
+        let now = state.summaries(&ready, 0, until, targets, &mut budget);
+        let now = now.await.into();
+        let before = state.summaries(&ready, 1, until, targets, &mut budget);
         Ok(WindowSums {
             contexts: state.contexts.clone(),
-            now: now.into(),
-            before: before.into(),
+            now,
+            before: before.await.into(),
         })
     }
 
-    /// The sums of one context in a window and in the window before.
+    /// The sums of one context in a part of a window.
     ///
     /// Cancel safe: records that were read are kept.
     pub(super) async fn context(
         &self,
         window: Window,
+        part: usize,
         tiers: Tiers,
         context: &ContextId,
-    ) -> Result<[Aggregate; 2], QueryError> {
+    ) -> Result<Aggregate, QueryError> {
         let (state, _, ready) = boxed(self.up_to_date(window, tiers)).await?;
         let id = RecordId::new(context.kind, &context.name);
-        let sums = |part: usize| state.sums_of(&ready, part, id).unwrap_or_default();
-        Ok([sums(0), sums(1)])
+        Ok(state.sums_of(&ready, part, id).unwrap_or_default())
     }
 
     /// The contexts whose requests ran a timer in a window, with their sums. After [`sums`](Self::sums) of the same
@@ -199,7 +196,13 @@ impl Windows {
         let mut state = self.state.lock().await;
         let mut budget = CoopBudget::new(&self.clock);
         let (began, now) = (self.clock.tick(), self.clock.now_seconds());
-        self.refresh(&mut state, now, &mut budget).await?;
+        let is_old = |at: Tick| self.clock.since(at) >= FRESH;
+        if state.read_at.is_none_or(is_old) || state.is_unverified() {
+            let index = self.store.query().record_index(now).await?;
+            budget.yield_if_spent().await;
+            state.take_index(index, now);
+            state.read_at = Some(self.clock.tick());
+        }
         budget.yield_if_spent().await;
         let at = state.hold(window, &self.clock);
         let parts = window.parts(tiers, now);
@@ -219,24 +222,6 @@ impl Windows {
         Ok((state, budget, ready))
     }
 
-    /// Reads the index, and drops slices that have changed.
-    async fn refresh(
-        &self,
-        state: &mut WindowState,
-        now: i64,
-        budget: &mut CoopBudget<'_>,
-    ) -> Result<(), QueryError> {
-        let is_fresh = |at: Tick| self.clock.since(at) < FRESH;
-        if state.read_at.is_some_and(is_fresh) && !state.is_unverified() {
-            return Ok(());
-        }
-        let index = self.store.query().record_index(now).await?;
-        budget.yield_if_spent().await;
-        state.take_index(index, now);
-        state.read_at = Some(self.clock.tick());
-        Ok(())
-    }
-
     /// Reads open slices that are not cached or have changed.
     async fn read_open(
         &self,
@@ -246,12 +231,11 @@ impl Windows {
         budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let unread = slices.iter().copied();
-        let unread: Vec<_> = unread
-            .filter(|at| state.whole_open(*at).is_none())
-            .collect();
+        let unread = unread.filter(|at| state.whole_open(*at).is_none());
+        let unread: Vec<_> = unread.collect();
         for part in unread.chunks(state.slices_at_once()) {
             let mut read: Vec<_> = part.iter().map(|at| state.new_open(*at)).collect();
-            for contexts in state.groups.groups() {
+            for contexts in &state.groups.groups {
                 let records = self.store.query().packed_records(part, contexts).await?;
                 for (slice, records) in read.iter_mut().zip(records) {
                     slice.add(contexts, records);
@@ -259,7 +243,7 @@ impl Windows {
                 budget.yield_if_spent().await;
             }
             for (at, slice) in part.iter().zip(read) {
-                state.include_first(*at, !slice.is_empty());
+                state.include_first(*at, !slice.records.is_empty());
                 state.open.insert(*at, slice);
             }
             state.make_room(at, self.most_bytes)?;
@@ -276,7 +260,7 @@ impl Windows {
         budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         state.clear_passed(ready);
-        let leaving = state.leaving(ready);
+        let leaving = state.moves(ready, true);
         budget.yield_if_spent().await;
         self.make_moves(state, ready, leaving, None, budget).await?;
         if state.is_unverified() {
@@ -285,7 +269,7 @@ impl Windows {
             state.verify(ready.at, &index);
         }
         // The newest slices come first: an answer that is given early covers the end of the window.
-        let entering = state.entering(ready);
+        let entering = state.moves(ready, false);
         budget.yield_if_spent().await;
         self.make_moves(state, ready, entering, Some(began), budget)
             .await
@@ -344,14 +328,13 @@ impl Windows {
         budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let held = &state.held[ready.at];
+        let entering = page.moves.iter().filter(|of| of.added[0].is_some());
+        let points = entering.map(|of| (of.start, Vec::with_capacity(page.contexts.len())));
         let mut moved = Moved {
             group: page.group,
-            ..Moved::default()
+            sums: Default::default(),
+            points: points.collect(),
         };
-        let entering = page.moves.iter().filter(|of| of.added[0].is_some());
-        moved.points = entering
-            .map(|of| (of.start, Vec::with_capacity(page.contexts.len())))
-            .collect();
         let mut records: Vec<Option<Record>> = Vec::with_capacity(page.moves.len());
         let mut has_records = vec![false; read.len()];
         for (at, id) in page.contexts.iter().enumerate() {
@@ -359,7 +342,7 @@ impl Windows {
             records.clear();
             records.extend(page.moves.iter().map(|of| {
                 if of.was_open {
-                    let slice = state.open.get((ready.seconds(), of.start))?;
+                    let slice = state.open.get(&(ready.seconds(), of.start))?;
                     return pack::read_record(slice.packed(*id)?);
                 }
                 let (slice, has_records) = unopened.next()?;
@@ -369,30 +352,20 @@ impl Windows {
                 pack::read_record(&packed)
             }));
             let with_records = || page.moves.iter().zip(&records);
-            if records.iter().any(Option::is_some) {
-                for part in 0..2 {
-                    let removed = with_records().filter(|(of, _)| of.is_removed[part]);
-                    let added = with_records().filter(|(of, _)| of.added[part].is_some());
-                    let record = |(_, record)| Option::as_ref(record);
-                    if added
-                        .clone()
-                        .chain(removed.clone())
-                        .any(|(_, record)| record.is_some())
-                    {
-                        let sums = &held.sums[part];
-                        let sums =
-                            sums.changed(*id, removed.filter_map(record), added.filter_map(record));
-                        moved.sums[part].push(sums);
-                    }
+            for part in 0..2 {
+                let removed = with_records().filter(|(of, _)| of.is_removed[part]);
+                let removed = removed.filter_map(|(_, record)| record.as_ref());
+                let added = with_records().filter(|(of, _)| of.added[part].is_some());
+                let added = added.filter_map(|(_, record)| record.as_ref());
+                if removed.clone().chain(added.clone()).next().is_some() {
+                    let sums = held.sums[part].changed(*id, removed, added);
+                    moved.sums[part].push(sums);
                 }
             }
             let entering = with_records().filter(|(of, _)| of.added[0].is_some());
             for ((_, record), (_, points)) in entering.zip(&mut moved.points) {
-                points.push(
-                    record
-                        .as_ref()
-                        .map_or_else(Point::default, |record| Point::from(&record.sums)),
-                );
+                let point = record.as_ref().map(|record| Point::from(&record.sums));
+                points.push(point.unwrap_or_default());
             }
             budget.yield_if_spent().await;
         }

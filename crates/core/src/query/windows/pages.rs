@@ -18,20 +18,9 @@ pub(super) struct Page {
 }
 
 /// The slices of each group that must still be read.
-pub(super) struct Pages(VecDeque<Page>);
+pub(super) struct Pages(pub VecDeque<Page>);
 
 impl Pages {
-    /// Creates pages from the moves of each group, in the order of the groups.
-    pub(super) fn new(groups: &[Arc<[RecordId]>], moves: Vec<Vec<Move>>) -> Self {
-        let pages = groups.iter().zip(moves).enumerate();
-        let pages = pages.map(|(group, (contexts, moves))| Page {
-            group,
-            contexts: contexts.clone(),
-            moves,
-        });
-        Self(pages.filter(|page| !page.moves.is_empty()).collect())
-    }
-
     /// The next page of at most `slices` slices. The first page of each group comes before the second page of any
     /// group.
     pub(super) fn next(&mut self, slices: usize) -> Option<Page> {
@@ -64,14 +53,10 @@ pub(super) async fn read_page(
 ) -> Result<(Page, Vec<PackedRecords>), StoreError> {
     let unread = page.moves.iter().filter(|of| !of.was_open);
     let unread: Vec<TierSlice> = unread.map(|of| (seconds, of.start)).collect();
+    let query = store.query();
     let records = match unread.is_empty() {
         true => Vec::new(),
-        false => {
-            store
-                .query()
-                .packed_records(&unread, &page.contexts)
-                .await?
-        }
+        false => query.packed_records(&unread, &page.contexts).await?,
     };
     Ok((page, records))
 }
@@ -84,12 +69,14 @@ mod tests {
     #[test]
     fn groups_take_turns_page_by_page() {
         let held = window(&[]);
-        let moves = |slices| {
-            let moves = (0..slices).filter_map(|at| held.plan(0, 60 * at, [Some(1), None]));
-            moves.collect::<Vec<Move>>()
+        let page = |(group, slices)| Page {
+            group,
+            contexts: [].into(),
+            moves: (0..slices)
+                .filter_map(|at| held.plan(0, 60 * at, [Some(1), None]))
+                .collect(),
         };
-        let groups = [0; 3].map(|_| [].into());
-        let mut pages = Pages::new(&groups, vec![moves(5), moves(0), moves(3)]);
+        let mut pages = Pages([(0, 5), (2, 3)].map(page).into());
         let mut next = |slices| {
             let page = pages.next(slices)?;
             let starts = page.moves.iter().map(|of| of.start / 60);
@@ -102,11 +89,5 @@ mod tests {
         assert_eq!(next(9), Some((2, vec![2])));
         assert_eq!(next(9), Some((0, vec![3, 4])));
         assert_eq!(next(9), None);
-    }
-
-    #[test]
-    fn missing_records_have_no_bytes() {
-        let read = [vec![Some(vec![0; 10]), None], vec![Some(vec![0; 20]), None]];
-        assert_eq!((record_bytes(&read), record_bytes(&[])), (Some(15), None));
     }
 }

@@ -1,7 +1,5 @@
 //! The points of each context in each slice of a window. A point has the few measurements that a row of a table shows.
 
-use std::collections::HashMap;
-
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::measures::Measure;
 
@@ -27,8 +25,8 @@ impl From<&Aggregate> for Point {
         let p95 = sums.histogram.quantile_within(0.95, Some(min), Some(max));
         Self {
             hits: u32::try_from(count).unwrap_or(u32::MAX),
-            mean: Some(rounded(sums.times.sum as f64 / 1e9 / count as f64)),
-            p95: p95.map(rounded),
+            mean: Some(rounded(sums.times.sum as f64 / 1e9 / count as f64, 3) as f32),
+            p95: p95.map(|p95| rounded(p95, 3) as f32),
             longest_poll: longest_poll(sums),
         }
     }
@@ -40,57 +38,17 @@ pub(crate) fn longest_poll(sums: &Aggregate) -> u32 {
     u32::try_from(nanos.div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-/// Rounds a number to three significant digits.
-fn rounded(value: f64) -> f32 {
-    if value == 0.0 {
+/// Rounds a number to some significant digits.
+pub(crate) fn rounded(number: f64, digits: i32) -> f64 {
+    if !number.is_normal() {
         return 0.0;
     }
-    let digits = 2 - value.abs().log10().floor() as i32;
-    let unit = 10f64.powi(digits);
-    ((value * unit).round() / unit) as f32
-}
-
-/// Approximate bytes of a group of points, without the points.
-const PER_GROUP: usize = 64;
-
-/// The number of a group of contexts, and the start of a slice.
-type GroupSlice = (usize, i64);
-
-/// The points of all contexts in some slices, by group of contexts.
-#[derive(Debug, Default)]
-pub(crate) struct SlicePoints {
-    points: HashMap<GroupSlice, Box<[Point]>>,
-    bytes: usize,
-}
-
-impl SlicePoints {
-    /// Adds the points of a group in a slice, in the order of its contexts.
-    pub(crate) fn add(&mut self, slice: GroupSlice, points: Box<[Point]>) {
-        self.remove(slice);
-        self.bytes += size_of_val(&*points) + PER_GROUP;
-        self.points.insert(slice, points);
-    }
-
-    /// Removes the points of a group in a slice.
-    pub(crate) fn remove(&mut self, slice: GroupSlice) {
-        let points = self.points.remove(&slice);
-        self.bytes -= points.map_or(0, |points| size_of_val(&*points) + PER_GROUP);
-    }
-
-    /// The points of a group in a slice, in the order of its contexts; `None` if the slice has no points.
-    pub(crate) fn of_group(&self, slice: GroupSlice) -> Option<&[Point]> {
-        self.points.get(&slice).map(|points| &**points)
-    }
-
-    /// The point of a context in a slice; `None` if it has no point. `context` is the index of the context in the
-    /// group.
-    pub(crate) fn get(&self, slice: GroupSlice, context: usize) -> Option<Point> {
-        self.points.get(&slice)?.get(context).copied()
-    }
-
-    /// Approximate bytes in memory.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    let place = digits - 1 - number.abs().log10().floor() as i32;
+    // Powers of ten are exact up to 10^22, so dividing by a power, instead of multiplying by its inverse, gives the
+    // float that prints with the fewest digits.
+    match place {
+        0.. => (number * 10f64.powi(place)).round() / 10f64.powi(place),
+        _ => (number / 10f64.powi(-place)).round() * 10f64.powi(-place),
     }
 }
 
@@ -108,39 +66,17 @@ pub struct WindowPoints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 
     #[test]
-    fn numbers_are_rounded_to_three_digits() {
+    fn numbers_are_rounded_to_significant_digits() {
         let shown = [0.0, 0.123_456, 9.999, 12_345.0, 1e-9, 0.000_045_678];
-        let shown = shown.map(|value| rounded(value).to_string());
+        let shown = shown.map(|value| (rounded(value, 3) as f32).to_string());
         let expected = ["0", "0.123", "10", "12300", "0.000000001", "0.0000457"];
         assert_eq!(shown, expected);
-    }
-
-    #[test]
-    fn a_point_has_the_measurements_of_a_context_in_a_slice() {
-        let mut sums = Aggregate::default();
-        for millis in [10u64, 20] {
-            sums.times.record(millis * 1_000_000);
-        }
-        let buckets = [10, 20].map(|millis| (bucket_of(millis * 1_000_000) as u16, 1));
-        sums.histogram = Histogram::new(SCALE, buckets);
-        let point = Point::from(&sums);
-        assert_eq!((point.hits, point.mean), (2, Some(0.015)));
-        let p95 = point.p95.expect("there were requests");
-        assert!((0.0195..=0.02).contains(&p95), "{p95}");
-
-        let mut points = SlicePoints::default();
-        for _ in 0..2 {
-            points.add((1, 60), [Point::default(), point].into());
-        }
-        assert_eq!(points.get((1, 60), 1), Some(point));
-        assert_eq!(points.get((1, 60), 0), Some(Point::default()));
-        assert_eq!(points.get((1, 60), 2), None);
-        assert_eq!(points.get((0, 60), 1), None);
-        assert_eq!(points.bytes(), 2 * size_of::<Point>() + PER_GROUP);
-        points.remove((1, 60));
-        assert_eq!((points.get((1, 60), 1), points.bytes()), (None, 0));
+        let numbers = [1.0 / 3.0, 999.96, 1_234_567.0, 60.0, 1e-9 * 1.234_56];
+        let shown = numbers.map(|number| rounded(number, 4).to_string());
+        let expected = ["0.3333", "1000", "1235000", "60", "0.000000001235"];
+        assert_eq!(shown, expected);
+        assert_eq!(rounded(f64::MIN_POSITIVE / 4.0, 4), 0.0);
     }
 }

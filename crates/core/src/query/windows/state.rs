@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::groups::ContextGroups;
+use super::groups::{ContextGroups, PER_CONTEXT};
 use super::held::{HeldWindow, Move};
-use super::open_slices::{OpenSlice, OpenSlices, is_open};
-use super::pages::Pages;
+use super::open_slices::{OpenSlice, SETTLED_FOR, is_open};
+use super::pages::{Page, Pages};
 use super::points::{Point, longest_poll};
 use super::sums::{PartSums, PollSums, Summary};
 use crate::clock::{Clock, Tick};
@@ -74,7 +74,8 @@ pub(super) struct WindowState {
     /// Bytes of the names of the contexts.
     name_bytes: usize,
     pub groups: ContextGroups,
-    pub open: OpenSlices,
+    /// The open slices that were read.
+    pub open: HashMap<TierSlice, OpenSlice>,
     /// The start of the oldest slice that has records and ended before the store was created, among all slices that
     /// were read.
     first: Option<i64>,
@@ -108,11 +109,11 @@ impl WindowState {
             self.open.clear();
             self.held.clear();
         }
-        let rolled = &index.rolled;
-        let is_pending = |at: TierSlice| at.0 == FINEST.seconds && rolled.is_pending(at.1);
-        self.open.retain(now, is_pending);
+        let earlier = now.saturating_sub(SETTLED_FOR);
+        let is_pending = |at: &TierSlice| at.0 == FINEST.seconds && index.rolled.is_pending(at.1);
+        (self.open).retain(|at, _| is_open(*at, earlier) || is_pending(at));
         for held in &mut self.held {
-            let seconds = held.seconds();
+            let seconds = held.seconds;
             held.verify(|start| revision(&index, (seconds, start)));
         }
         self.index = index;
@@ -127,7 +128,7 @@ impl WindowState {
     /// subtracted.
     pub(super) fn verify(&mut self, at: usize, index: &RecordIndex) {
         let held = &mut self.held[at];
-        let seconds = held.seconds();
+        let seconds = held.seconds;
         held.verify(|start| revision(index, (seconds, start)));
         if index.created != self.index.created {
             held.clear();
@@ -150,14 +151,10 @@ impl WindowState {
     pub(super) fn open_slices(&self, slices: &WindowSlices, now: i64) -> Vec<TierSlice> {
         let seconds = slices.tier.seconds;
         let pending = self.index.rolled.pending();
-        let pending: Vec<i64> = pending.filter(|minute| slices.contains(*minute)).collect();
-        let starts = slices.starts(now);
-        let mut open: Vec<TierSlice> = starts
-            .map(|start| (seconds, start))
-            .filter(|at| is_open(*at, now))
-            .collect();
+        let starts = slices.starts(now).map(|start| (seconds, start));
+        let mut open: Vec<TierSlice> = starts.filter(|at| is_open(*at, now)).collect();
         if slices.tier != FINEST {
-            for minute in pending {
+            for minute in pending.filter(|minute| slices.contains(*minute)) {
                 open.push((seconds, slices.tier.slice(minute)));
                 open.push((FINEST.seconds, minute));
             }
@@ -172,14 +169,18 @@ impl WindowState {
         let revision = self.index.revisions.get(&at).copied();
         // A slice without a revision was never written, or the revisions were lost.
         let has_revisions = revision.is_some() || !self.index.revisions.is_empty();
-        let groups = self.groups.groups().len();
-        let slice = self.open.whole(at, revision, groups);
+        let groups = self.groups.groups.len();
+        let is_whole = |slice: &&OpenSlice| slice.revision == revision && slice.groups == groups;
+        let slice = self.open.get(&at).filter(is_whole);
         slice.filter(|_| has_revisions)
     }
 
     /// An empty open slice, to be read at its current revision.
     pub(super) fn new_open(&self, at: TierSlice) -> OpenSlice {
-        OpenSlice::new(self.index.revisions.get(&at).copied())
+        OpenSlice {
+            revision: self.index.revisions.get(&at).copied(),
+            ..OpenSlice::default()
+        }
     }
 
     /// The index of a window in the cache. Adds the window if the cache lacks it.
@@ -204,8 +205,10 @@ impl WindowState {
 
     /// Approximate bytes in memory.
     pub(super) fn bytes(&self) -> usize {
-        let held = self.held.iter().map(HeldWindow::bytes).sum::<usize>();
-        held + self.open.bytes() + self.groups.bytes() + self.name_bytes
+        let held = self.held.iter().map(HeldWindow::bytes);
+        let open = self.open.values().map(|slice| slice.bytes);
+        let groups = self.groups.contexts() * PER_CONTEXT;
+        held.chain(open).sum::<usize>() + groups + self.name_bytes
     }
 
     /// Drops the sums of the least recently requested windows until the cache fits. Keeps the window at `at`, and
@@ -244,29 +247,20 @@ impl WindowState {
         }
     }
 
-    /// The slices that leave a window, or move from one of its parts to the other.
-    pub(super) fn leaving(&self, ready: &Ready) -> Pages {
-        self.moves(ready, Move::is_leaving)
-    }
-
-    /// The slices that enter a window, newest first.
-    pub(super) fn entering(&self, ready: &Ready) -> Pages {
-        self.moves(ready, |of| !of.is_leaving())
-    }
-
     /// The number of slices whose records are read at once for a group.
     pub(super) fn slices_at_once(&self) -> usize {
-        let record_bytes = self.open.record_bytes();
-        self.groups
-            .slices_at_once(record_bytes.unwrap_or(UNKNOWN_RECORD_BYTES))
+        let slices = self.open.values();
+        // The mean size of a record in the slice with the largest records.
+        let means = slices.filter_map(|slice| slice.bytes.checked_div(slice.records.len()));
+        (self.groups).slices_at_once(means.max().unwrap_or(UNKNOWN_RECORD_BYTES))
     }
 
-    fn moves(&self, ready: &Ready, is_wanted: impl Fn(&Move) -> bool) -> Pages {
+    /// The slices that leave a window or move from one of its parts to the other, or those that enter it, newest first.
+    pub(super) fn moves(&self, ready: &Ready, are_leaving: bool) -> Pages {
         let (held, seconds) = (&self.held[ready.at], ready.seconds());
-        let groups = self.groups.groups();
         let of_window = ready.parts.iter();
         let of_window: Vec<i64> = of_window.flat_map(|part| part.starts(ready.now)).collect();
-        let of_group = |group: usize| {
+        let of_group = |group: usize| -> Vec<Move> {
             let held_ones = held.sums.iter().flat_map(|sums| sums.slices(group));
             let mut starts: Vec<i64> = held_ones.map(|(start, _)| start).collect();
             starts.extend(&of_window);
@@ -278,18 +272,24 @@ impl WindowState {
                 let revisions = ready
                     .has_settled(start)
                     .map(|is_in| is_in.then_some(revision));
-                let plan = held.plan(group, start, revisions).filter(&is_wanted)?;
+                let plan = held.plan(group, start, revisions)?;
                 let was_open = self.whole_open(at).is_some();
-                Some(Move { was_open, ..plan })
+                (plan.is_leaving() == are_leaving).then_some(Move { was_open, ..plan })
             });
-            moves.collect::<Vec<_>>()
+            moves.collect()
         };
-        Pages::new(groups, (0..groups.len()).map(of_group).collect())
+        let groups = self.groups.groups.iter().enumerate();
+        let pages = groups.map(|(group, contexts)| Page {
+            group,
+            contexts: contexts.clone(),
+            moves: of_group(group),
+        });
+        Pages(pages.filter(|page| !page.moves.is_empty()).collect())
     }
 
     /// The number of slices in each part that are not yet in the sums of all contexts.
     pub(super) fn unread(&self, ready: &Ready) -> [usize; 2] {
-        let groups = 0..self.groups.groups().len();
+        let groups = 0..self.groups.groups.len();
         [0, 1].map(|part| {
             let sums = &self.held[ready.at].sums[part];
             let starts = ready.parts[part].starts(ready.now);
@@ -314,12 +314,12 @@ impl WindowState {
     ) {
         let tier = ready.parts[part].tier;
         for at in &ready.open[part] {
-            let record = self.open.get(*at).and_then(|slice| slice.get(id));
+            let record = self.open.get(at).and_then(|slice| slice.get(id));
             let Some(record) = record else {
                 continue;
             };
             let wide = (tier.seconds, tier.slice(at.1));
-            let of_tier = self.open.get(wide).filter(|_| at.0 != tier.seconds);
+            let of_tier = self.open.get(&wide).filter(|_| at.0 != tier.seconds);
             // The wider slice may already include the minute.
             let rolled = of_tier.and_then(|slice| slice.get(id));
             let is_part = rolled.is_some_and(|rolled| at.1 < rolled.rolled_until);
@@ -346,16 +346,6 @@ impl WindowState {
         sums.map(|sums| (sums, longest))
     }
 
-    /// The points of a group of contexts in each settled slice of a window. The longest poll comes from these points,
-    /// because a maximum cannot be subtracted from sums when a slice leaves the window.
-    fn settled_points(&self, ready: &Ready, group: usize) -> Vec<&[Point]> {
-        let points = &self.held[ready.at].points;
-        let starts = ready.parts[0].starts(ready.now);
-        starts
-            .filter_map(|start| points.of_group((group, start)))
-            .collect()
-    }
-
     /// The points of a context in each retained slice of a window.
     pub(super) fn points(&self, ready: &Ready, id: RecordId, as_of: i64) -> Vec<Option<Point>> {
         let (slices, held) = (ready.parts[0], &self.held[ready.at].points);
@@ -371,7 +361,7 @@ impl WindowState {
             let is_open = ready.open[0].contains(&(seconds, start));
             let point = match is_open {
                 true => Some(open.get(&start).map_or_else(Point::default, Point::from)),
-                false => place.and_then(|(group, at)| held.get((group, start), at)),
+                false => place.and_then(|(group, at)| held.get(&(group, start))?.get(at).copied()),
             };
             let end = start.saturating_add(i64::from(seconds));
             let was_recorded = recorded.has_any(start.max(slices.since), end) && start < as_of;
@@ -395,24 +385,25 @@ impl WindowState {
         targets: &Targets,
         budget: &mut CoopBudget<'_>,
     ) -> PartSums {
-        let running = &self.held[ready.at].sums[part];
+        let held = &self.held[ready.at];
         let mut summaries = HashMap::with_capacity(self.groups.contexts());
         let mut error = 0f64;
-        let has_exact_bounds = running.has_exact_bounds();
-        for (number, group) in self.groups.groups().iter().enumerate() {
-            let points = match part == 0 && !has_exact_bounds {
-                true => Some(self.settled_points(ready, number)),
-                false => None,
-            };
+        let has_exact_bounds = held.sums[part].has_exact_bounds();
+        for (number, group) in self.groups.groups.iter().enumerate() {
+            let settled = ready.parts[part].starts(ready.now);
+            let settled = settled.filter_map(|start| held.points.get(&(number, start)));
+            let settled: Vec<_> = settled.collect();
             for (at, id) in group.iter().enumerate() {
                 if let Some((sums, open)) = self.sums_and_open(ready, part, *id) {
                     error = error.max(sums.histogram.error());
                     let target = targets.seconds_of(*id);
                     let mut summary = Summary::new(&sums, has_exact_bounds, target);
-                    if let Some(points) = &points {
-                        let settled = points.iter().filter_map(|slice| slice.get(at));
-                        let settled = settled.map(|point| point.longest_poll);
-                        let longest = settled.fold(open, u32::max);
+                    // A maximum cannot be subtracted from sums when a slice leaves the window, so the longest poll comes
+                    // from points. The window before has none.
+                    if part == 0 && !has_exact_bounds {
+                        let points = settled.iter().filter_map(|points| points.get(at));
+                        let longest = points.map(|point| point.longest_poll);
+                        let longest = longest.fold(open, u32::max);
                         summary.polls = PollSums::new(&sums, Some(longest));
                     }
                     summaries.insert(*id, summary);

@@ -25,6 +25,7 @@ pub struct WindowSums {
 }
 
 /// The measurements of all contexts in some slices.
+#[derive(Default)]
 pub struct PartSums {
     /// The time that the slices cover.
     pub covered: Covered,
