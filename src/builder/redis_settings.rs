@@ -43,10 +43,11 @@ impl<Of> Builder<Of> {
         C: Into<RedisCredentials>,
     {
         let ask = Arc::new(ask);
-        self.redis_changes.push(Arc::new(move |options: RedisOptions| {
-            let ask = ask.clone();
-            Ok(options.credentials(move || ask()))
-        }));
+        self.redis_changes
+            .push(Arc::new(move |options: RedisOptions| {
+                let ask = ask.clone();
+                Ok(options.credentials(move || ask()))
+            }));
         self
     }
 
@@ -71,10 +72,11 @@ impl<Of> Builder<Of> {
         map: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         let map = Arc::new(map);
-        self.redis_changes.push(Arc::new(move |options: RedisOptions| {
-            let map = map.clone();
-            Ok(options.address_map(move |announced| map(announced)))
-        }));
+        self.redis_changes
+            .push(Arc::new(move |options: RedisOptions| {
+                let map = map.clone();
+                Ok(options.address_map(move |announced| map(announced)))
+            }));
         self
     }
 

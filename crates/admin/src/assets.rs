@@ -64,7 +64,8 @@ impl<'a> AssetPath<'a> {
             hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
         let file = content(name)?;
-        hash.is_none_or(is_hash).then_some(Self { hash, name, file })
+        hash.is_none_or(is_hash)
+            .then_some(Self { hash, name, file })
     }
 }
 

@@ -47,9 +47,8 @@ const IMPORT_END: &str = ".js';";
 pub(super) fn served(
     read: impl Fn(&str) -> io::Result<String>,
 ) -> io::Result<Vec<(&'static str, String)>> {
-    let all = |names: &[&str]| -> io::Result<Vec<_>> {
-        names.iter().map(|name| read(name)).collect()
-    };
+    let all =
+        |names: &[&str]| -> io::Result<Vec<_>> { names.iter().map(|name| read(name)).collect() };
     let mut served = vec![
         (STYLE, style(&all(STYLES)?)),
         (FIRST_SCRIPT, joined(&all(FIRST_MODULES)?)),

@@ -194,7 +194,9 @@ impl Journal for RedisStore {
             let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
             let entries = entries.ok_or_else(|| {
                 let journal = self.keys.journal();
-                self.unexpected(&format!("{journal} holds entries without a position: delete it"))
+                self.unexpected(&format!(
+                    "{journal} holds entries without a position: delete it"
+                ))
             })?;
             Ok(Step::Done(Entries { head, now, entries }))
         })

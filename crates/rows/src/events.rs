@@ -38,7 +38,13 @@ impl Events {
         let all = self.0.each_ref();
         let all = all.map(|(_, sum)| sum.load(Ordering::Relaxed));
         let mut sums = RowSums::default();
-        [sums.hits, sums.misses, sums.failures, sums.refreshes, sums.stale] = all;
+        [
+            sums.hits,
+            sums.misses,
+            sums.failures,
+            sums.refreshes,
+            sums.stale,
+        ] = all;
         sums
     }
 }

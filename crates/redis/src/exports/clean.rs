@@ -30,7 +30,16 @@ impl RedisStore {
                 // Another instance has the lease.
                 return Ok(None);
             };
-            let [stage, position, cursor, examined, slices, counters, contexts] = at else {
+            let [
+                stage,
+                position,
+                cursor,
+                examined,
+                slices,
+                counters,
+                contexts,
+            ] = at
+            else {
                 return Err(self.not_understood("clean.lua"));
             };
             next = [stage, position, cursor].map(|part| or_empty(int(part)));

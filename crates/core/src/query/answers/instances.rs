@@ -247,14 +247,11 @@ impl InstanceRow {
         });
         let change = own.min_by(|a, b| a.by_urgency(b));
         let mut suspects = changes.iter().flat_map(|change| &change.suspects);
-        let is_own = |suspect: &Suspect| {
-            matches!(suspect, Suspect::Deploy { version, .. } if *version == self.version)
-        };
+        let is_own = |suspect: &Suspect| matches!(suspect, Suspect::Deploy { version, .. } if *version == self.version);
         let is_suspect = self.version.is_some() && suspects.any(is_own);
         let ratio = self.ratio.unwrap_or(1.0);
-        self.stands_out = change.is_some()
-            || ratio >= STANDS_OUT
-            || ratio > SUSPECT_STANDS_OUT && is_suspect;
+        self.stands_out =
+            change.is_some() || ratio >= STANDS_OUT || ratio > SUSPECT_STANDS_OUT && is_suspect;
         self.out_of_line = change.is_some();
         self.change = change.map(|change| change.id.clone());
     }

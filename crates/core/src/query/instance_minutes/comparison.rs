@@ -126,7 +126,8 @@ impl Comparison {
             for (id, own) in instance.times(context) {
                 let all = counted.get(&id).copied().unwrap_or_default();
                 let part = Some(own).filter(|_| at < first_slow);
-                of.pace.add(start, own, all.without(part.unwrap_or_default()));
+                of.pace
+                    .add(start, own, all.without(part.unwrap_or_default()));
             }
         }
         in_line.collect()
