@@ -22,7 +22,7 @@ fn now() -> i64 {
 
 fn store(server: &RedisServer) -> RedisStore {
     let options = RedisOptions::new(&server.url()).unwrap();
-    let options = options.prefix(PREFIX).unwrap();
+    let options = options.prefix(PREFIX);
     RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap()
 }
 

@@ -8,7 +8,6 @@ use tower_pulse_core::query::dashboard::ProfileQuery;
 use tower_pulse_core::store::Upkeep;
 
 use crate::file::service::{NOW, PAGE, Place, Service};
-use crate::rig::instances::TestFolder;
 
 #[tokio::test]
 async fn the_next_process_goes_on_where_the_last_one_was() {

@@ -119,7 +119,7 @@ impl ApiError {
 /// The answer has an ETag although [`finish`] forbids storing it: `no-store` keeps the data out of the caches of
 /// browsers and proxies, while the dashboard holds the last answer in memory and sends `If-None-Match` itself.
 pub(super) fn json(parts: &Parts, answer: Written) -> Response {
-    let hash = half_of(Hash::hash(&*answer.json));
+    let hash = half_of(Hash::hash(&answer.json));
     let etag = etag(format!("W/\"{hash}\""));
     tagged(parts, etag, || body(answer.whole(), JSON))
 }
