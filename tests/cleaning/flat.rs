@@ -22,7 +22,7 @@ const WIDEST: &[u8] = b":r1:21600:";
 const PROFILES: &[u8] = b"pulse:profiles1:";
 const CONTEXTS: u64 = 60;
 /// The number of contexts whose samples differ.
-const VARIANTS: usize = 3;
+const VARIANTS: usize = 10;
 /// Samples of a context per second.
 const REQUESTS: usize = 12;
 /// Seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. The write of a new
@@ -59,7 +59,8 @@ impl Fleet {
         }
     }
 
-    /// Sends samples of all contexts at these seconds. Every third context gets the same samples.
+    /// Sends samples of all contexts at these seconds. Contexts whose numbers end in the same digit get the same
+    /// samples.
     async fn traffic(&mut self, rng: &mut fastrand::Rng, seconds: &[i64]) {
         for variant in 0..VARIANTS {
             let mut batch = Batch::new(Precisions::default());

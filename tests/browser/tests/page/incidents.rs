@@ -272,7 +272,8 @@ async fn a_surge_is_explained() {
         timer: "db:find_product",
         ..Incident::default()
     };
-    let page = explain(&Shop::in_which("surge").await, &incident).await;
+    let shop = Shop::in_which("surge").await;
+    let page = explain(&shop, &incident).await;
     // It is red everywhere, and a percentile that falls with it is no success.
     let is_red = "(({color}) => [$('#problems'), $('[data-table=fix-first] [data-column=reason]'), $('.change-line')]
         .every((one) => [getComputedStyle(one).color, getComputedStyle(one).stroke].includes(color)))";
