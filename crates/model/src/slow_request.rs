@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::context::{Kind, RecordId};
 use super::outcome::Outcome;
-use super::pack::{Packed, Reader, Writer, is_name, pack, packed};
+use super::pack::{Packed, Reader, Writer, is_name, packed};
 use super::slices::Merge;
 use crate::order::InOrder;
 
@@ -66,7 +66,7 @@ packed! {
     }
 
     /// The parts of a request's time, in nanoseconds. Packed, they take at most 267 bytes.
-    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct RequestParts {
         /// The wait in front of the process, before the request's own time; `None` if it is unknown.
         pub queue: Option<u64>,
@@ -81,7 +81,7 @@ packed! {
     }
 
     /// A timer within one request.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub struct TimerPart {
         /// The id of the timer's own records.
         pub timer: RecordId,
@@ -96,7 +96,18 @@ impl SlowRequest {
     /// Orders requests by duration, slowest first. Equally slow requests are ordered by all of their other properties,
     /// so that every instance retains the same ones.
     pub fn order(&self, other: &Self) -> Ordering {
-        let key = |of: &Self| (of.ended, of.context.clone(), of.instance.clone(), pack(of));
+        fn key(r: &SlowRequest) -> impl Ord + '_ {
+            let ending = (r.is_error, r.status, r.outcome as u8);
+            (
+                r.ended,
+                &r.context,
+                &r.instance,
+                &r.trace_id,
+                &r.path,
+                &r.parts,
+                ending,
+            )
+        }
         let of_equals = || key(self).cmp(&key(other));
         other.nanos.cmp(&self.nanos).then_with(of_equals)
     }
