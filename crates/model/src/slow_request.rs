@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::context::{Kind, RecordId};
 use super::outcome::Outcome;
-use super::pack::{Packed, Reader, Writer, is_name, packed};
+use super::pack::{Packed, Reader, Writer, is_name, pack, packed};
 use super::slices::Merge;
 use crate::order::InOrder;
 
