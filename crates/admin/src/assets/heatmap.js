@@ -62,7 +62,8 @@ export class HeatMap {
 		this.#now = asOf;
 		this.#cells = new Map(heat.slices.map(({ start, cells }) => [start, new Map(cells)]));
 		this.#most = heat.slices.reduce((most, { cells }) => cells.reduce((a, [, n]) => Math.max(a, n), most), 0);
-		this.#key.replaceChildren('1 ', ...coloured(() => el('i')), ` ${count(this.#most)} requests per cell`);
+		const most = el('span', '', `${count(this.#most)} `);
+		this.#key.replaceChildren('1 ', ...coloured(() => el('i')), most, 'requests per cell');
 		this.#row = this.#row === null ? null : Math.min(this.#row, this.#rows - 1);
 		this.#drawList();
 	}
