@@ -139,7 +139,7 @@ impl Asked<'_> {
         let cause = match self.incident {
             Incident::SlowQuery => "Suspect: db:find_order, ",
             Incident::BadDeploy => {
-                "times web-3 and web-4 in the same minutes; version 1.1, as it began, "
+                "times web-3 and web-4 in the same minutes; version 1.1, as the change began, "
             }
             Incident::Errors => "Suspect: its newest failures: 500.",
             Incident::Surge => {

@@ -59,7 +59,7 @@ async fn a_page_that_becomes_slower_is_posted_to_a_server() {
     let listed = fleet.instances[0].json("api/changes").await["changes"][0].take();
     let explanation = listed["explanation"].as_str().unwrap();
     assert!(
-        explanation.starts_with("Suspect: new index, as it began"),
+        explanation.starts_with("Suspect: mark “new index”, as the change began"),
         "{explanation}"
     );
     assert!(text.ends_with(&format!(". {explanation}")), "{text}");

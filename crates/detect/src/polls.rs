@@ -30,7 +30,7 @@ pub fn computing_or_waiting(sides: &Sides, is_delayed: bool, is_brief: bool) -> 
     if share >= MIN_SHARE {
         let longest = sides.now.measures.get(Measure::LongestPoll) as f64 / 1e9;
         let of_longest = match computing > 0.0 {
-            true => format!("; a poll held a worker for {}", duration(longest)),
+            true => format!("; one poll took {}", duration(longest)),
             false => String::new(),
         };
         let longer = ["it computes longer", "it computes less"];
@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn the_part_that_has_grown_is_named() {
         let named = |then, now| suspected(then, now, false).expect("one is named");
-        let computes = "it computes longer, 48 ms a request instead of 3.0 ms; a poll held a worker for 48 ms (0.98)";
+        let computes =
+            "it computes longer, 48 ms a request instead of 3.0 ms; one poll took 48 ms (0.98)";
         assert_eq!(named((3, 42), (48, 43)), computes);
         let waits = "it waits longer, 142 ms a request instead of 42 ms (0.93)";
         assert_eq!(named((3, 42), (11, 142)), waits);
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(named((3, 142), (3, 42)), less);
         // Beside a timer, the figures are left out.
         let brief = |then, now| in_words(then, now, false, true).expect("one is named");
-        let computes = "it computes longer; a poll held a worker for 48 ms (0.98)";
+        let computes = "it computes longer; one poll took 48 ms (0.98)";
         assert_eq!(brief((3, 42), (48, 43)), computes);
         assert_eq!(brief((3, 42), (11, 142)), "it waits longer (0.93)");
         // If one part grows and the other shrinks, the larger difference decides.

@@ -129,16 +129,21 @@ pub fn deploy(mark: &Mark, since: i64, side_by_side: Option<f64>) -> Suspect {
     let seconds_before = since - mark.at;
     let minutes = seconds_before / 60;
     let when = match minutes {
-        1.. => format!("{minutes} min before it"),
-        0 => "as it began".to_owned(),
-        _ => format!("{} min after it began", -minutes),
+        1.. => format!("{minutes} min before the change"),
+        0 => "as the change began".to_owned(),
+        _ => format!("{} min after the change began", -minutes),
     };
     let beside = side_by_side.map_or_else(String::new, |ratio| {
         format!(", {}", against(ratio, "the old version"))
     });
+    let of_mark = escape_hidden(&mark.text);
+    let name = match &mark.version {
+        Some(_) => of_mark.to_string(),
+        None => format!("mark “{of_mark}”"),
+    };
     Suspect::Deploy {
         mark: mark.id.clone(),
-        text: format!("{}, {when}{beside}", escape_hidden(&mark.text)).into(),
+        text: format!("{name}, {when}{beside}").into(),
         version: mark.version.clone(),
         seconds_before,
         side_by_side,

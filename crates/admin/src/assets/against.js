@@ -1,7 +1,7 @@
 // The choice of the time that the range is compared with. Loaded after the first paint.
 
 import { $, el, labelled, show, text } from './dom.js';
-import { moment, span } from './format.js';
+import { moment, percent, span } from './format.js';
 import { isZoomed, seconds, state } from './state.js';
 
 const CHOICES = { '': 'the time before', yesterday: 'yesterday', week_ago: 'a week ago', begin: 'choose…' };
@@ -43,5 +43,7 @@ export function against(page) {
 /** The time that the range is compared with. Old times are kept by wide slices, so that it may be longer. */
 function named({ from, to, recorded_seconds: recorded }, now) {
 	const around = to - from > seconds() + 120 ? `the ${span(to - from)} around: ` : '';
-	return `${around}${moment(from, now)} – ${moment(to, from)}${recorded > 0 ? '' : ', not recorded'}`;
+	const part = recorded / (to - from);
+	const gap = part > 0 ? `only ${percent(part, 1)} recorded` : 'not recorded';
+	return `${around}${moment(from, now)} – ${moment(to, from)}${part < 0.95 ? `, ${gap}` : ''}`;
 }

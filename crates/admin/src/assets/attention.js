@@ -31,7 +31,9 @@ export class Attention {
 		const standing = log.standing + hanging.length;
 		const stand = changes.filter((change) => change.stands);
 		const ended = changes.filter((change) => !change.stands);
-		const watched = log.watched.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
+		const watched = log.watched
+			.filter((page) => page.ratio >= 1.05)
+			.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
 		const hang = hanging.map((page) => ({ ...page, kind: 'hanging', id: `${page.context} hanging` }));
 		const shown = hang.concat(this.#all ? changes : stand.slice(0, SHOWN), watched);
 		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, now, this.#form));

@@ -48,6 +48,8 @@ export function keepStanding(changes) {
 	for (const change of changes.filter(({ stands }) => stands).reverse()) {
 		for (const { timer } of change.suspects ?? []) if (timer) standing.set(`timer ${timer}`, change);
 		standing.set(change.context === '<queue>' ? 'timer queue' : `http ${change.context}`, change);
+		const instances = bad(change)?.instances ?? [change.instance].filter(Boolean);
+		for (const instance of instances) standing.set(`instance ${instance}`, change);
 	}
 }
 

@@ -1,9 +1,10 @@
 // The menu that saves the data of a screen as a file.
 
-import { button, el, labelled } from './dom.js';
+import { button, el, labelled, text } from './dom.js';
 import { serverNow } from './api.js';
 import { revealed } from './format.js';
 import { isZoomed, seconds, state } from './state.js';
+import { copy } from './trace.js';
 
 /** Lists the offers in the menu, each as CSV and as JSON. */
 export function list(menu, offered) {
@@ -27,6 +28,10 @@ export function list(menu, offered) {
 		}),
 	);
 	if (!seen.length) menu.append('Nothing to save here');
+	const link = button('Copy the link', async () => {
+		text(link, (await copy(location.href)) ? 'Copied' : 'Not copied: take it from the address bar');
+	});
+	menu.append(link);
 }
 
 /** `columns`: names; `rows`: arrays of values. The name of the file has the range. */

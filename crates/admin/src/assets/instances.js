@@ -1,9 +1,10 @@
 // The instances, compared with each other.
 
+import { headline, isOfAll, standingOn } from './change.js';
 import { attr, el, text } from './dom.js';
 import { duration, grouped, moment, percent, plural, visible } from './format.js';
 import { link } from './state.js';
-import { Table, errorColumn, numberColumn, ratioColumn, requestsColumn, statistic } from './table.js';
+import { Table, drawTag, errorColumn, numberColumn, ratioColumn, requestsColumn, statistic } from './table.js';
 
 /** The link to the screen of an instance. */
 export const instanceLink = (instance) => link({ screen: 'instance', context: instance });
@@ -56,12 +57,16 @@ export function instanceTable(name, columns = REQUESTS) {
 				className: 'name',
 				value: (row) => row.instance,
 				draw(cell, row) {
-					if (!cell.firstChild) cell.append(el('a', 'open', el('bdi', 'mono')), el('span', 'muted'));
+					if (!cell.firstChild)
+						cell.append(el('a', 'open', el('bdi', 'mono')), el('span', 'muted'), el('span', 'change tag'));
 					text(cell.firstChild.firstChild, visible(row.instance));
 					attr(cell.firstChild, 'href', instanceLink(row.instance));
 					attr(cell, 'title', row.instance);
 					const version = row.version ? ` ${visible(row.version)}` : '';
-					text(cell.lastChild, `${version}${row.alive === false ? ' gone' : ''}`);
+					text(cell.children[1], `${version}${row.alive === false ? ' gone' : ''}`);
+					const change = standingOn('instance', row.instance);
+					const where = change && !isOfAll(change) ? `${visible(change.context)}: ` : '';
+					drawTag(cell.lastChild, change, change && `${where}${headline(change)}`);
 				},
 			},
 			...columns,

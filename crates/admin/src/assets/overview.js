@@ -6,7 +6,7 @@ import { anchor, card } from './card.js';
 import { longerWait } from './change.js';
 import { fixFirst } from './fix_first.js';
 import { span } from './format.js';
-import { attr } from './dom.js';
+import { attr, el, text } from './dom.js';
 import { compared, isInRange, isZoomed, link, rangeName, seconds } from './state.js';
 import { Tiles } from './tiles.js';
 import { Trends } from './trends.js';
@@ -20,7 +20,8 @@ export function mount(root, page) {
 	const first = fixFirst();
 	const all = anchor('', 'All paths');
 	all.className = 'button quiet';
-	const panel = card('fix-first', 'Fix first', { head: [all], parts: [first.node] });
+	const of = el('span', 'muted');
+	const panel = card('fix-first', 'Fix first', { head: [of, all], parts: [first.node] });
 	let isEmpty = false; // the range has no requests
 	let drawMore = null; // draws the rare parts, once one of them is needed
 	root.append(attention.node, tiles.node, trends.node, panel);
@@ -56,6 +57,7 @@ export function mount(root, page) {
 					);
 			}
 			trends.draw(series, { marks: marked, changes: standing, asOf });
+			text(of, `figures of the ${isZoomed() ? '' : 'last '}${lengthName()}`);
 			if (fix) first.draw(fix.rows, fix.rows.length ? '' : 'No requests in this range');
 		},
 	};

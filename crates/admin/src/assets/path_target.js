@@ -81,8 +81,8 @@ function drawBudget(tile, { budget, budget_left: left }) {
 	text(label, left < 0 ? 'Error budget overspent by' : 'Error budget left');
 	text(value, isNumber(left) ? percent(Math.abs(left), 1) : NONE);
 	value.classList.toggle('bad-text', left < 0);
-	text(note, badOf(budget));
-	attr(tile, 'title', exactness(budget, `Of ${span(budget.recorded_seconds)}, which are kept of the last 30 days`));
+	text(note, `${badOf(budget)} in ${span(budget.recorded_seconds)}`);
+	attr(tile, 'title', exactness(budget, 'Of the last 30 days, as far as they are kept'));
 }
 
 function badOf({ bad, counted }) {

@@ -90,7 +90,8 @@ export function mount(root, page) {
 				`${plural(deploy.total, 'path')}${whole(before, 'before')}${whole(after, 'after')}`,
 			];
 			text(note, parts.filter(Boolean).join(' · '));
-			table.draw(deploy.contexts, deploy.contexts.length ? '' : 'No requests before or after');
+			const rows = state.offset > 0 ? deploy.contexts : [deploy.all, ...deploy.contexts];
+			table.draw(deploy.total ? rows : [], deploy.total ? '' : 'No requests before or after');
 		},
 	};
 }
@@ -102,7 +103,7 @@ const whole = (side, name) =>
 /** The form that adds a mark with a text of the user's own. */
 function newMark(page) {
 	const field = labelled(el('input'), 'Text of a new mark');
-	const placeholder = 'New mark, such as “new index”';
+	const placeholder = 'New mark';
 	Object.assign(field, { type: 'text', maxLength: 80, placeholder, autocomplete: 'off' });
 	const form = el('form', 'field', field, el('button', 'button', 'Mark now'));
 	form.addEventListener('submit', async (event) => {

@@ -2,12 +2,12 @@
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { headline, isOfAll, since } from './change.js';
+import { acknowledgedBy, headline, isOfAll, since } from './change.js';
 import { attr, el, labelled, sync, text } from './dom.js';
 import { NONE, bytes, duration, grouped, isNumber, moment, percent, span, time, visible } from './format.js';
 import { drawInstances, instanceTable } from './instances.js';
 import { losses, problems } from './problems.js';
-import { config, isZoomed, range } from './state.js';
+import { config, isZoomed, range, seconds } from './state.js';
 import { linkTo } from './table.js';
 
 // A process that only reads the store is no instance: it has no flush, recording or cleaning to show.
@@ -24,6 +24,7 @@ const CARDS = {
 	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version', 'wrong_credentials']],
 };
 const LISTED = 5; // problems
+const REPORTED = 7200; // seconds of a range for which all reports of instances are kept
 const OF_INSTANCES = ['flush', 'recording', 'cleaning'];
 const LOSSES =
 	/dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
@@ -64,7 +65,7 @@ export function mount(root, page) {
 			}
 			if (fleet) {
 				drawInstances(instances, fleet, note, now);
-				page.complete(fleet, fleet.total > 0);
+				page.complete(fleet, fleet.total > 0 && seconds() <= REPORTED);
 			}
 			if (health) {
 				text(cost, costOf(health.cost));
@@ -108,10 +109,13 @@ const ago = (seconds) => (seconds < 2 ? 'just now' : isNumber(seconds) ? `${span
 
 /** The warnings, the losses and the most urgent problems, with links. */
 function actions(health, changes, now) {
-	const open = (changes?.changes ?? []).filter((one) => one.stands && !one.acknowledged && one.kind !== 'faster');
+	const open = (changes?.changes ?? []).filter((one) => one.stands && one.kind !== 'faster');
 	const changed = open.slice(0, LISTED).map((one) => {
 		const where = isOfAll(one) ? 'all pages' : visible(one.context);
-		return { id: one.id, words: `${where}: ${headline(one)}, ${since(one, now)}`, href: linkTo(one) };
+		const words = [`${where}: ${headline(one)}`, since(one, now), acknowledgedBy(one, now)]
+			.filter(Boolean)
+			.join(', ');
+		return { id: one.id, words, href: linkTo(one) };
 	});
 	return [...problems(health, null).map((words) => ({ id: words, words, href: null })), ...changed];
 }

@@ -152,13 +152,17 @@ export const contextColumn = (label = 'Path', isMarked = true) => ({
 			cell.firstChild.title = visible(row.context);
 		}
 		attr(cell.firstChild, 'href', linkTo(row));
-		const change = isMarked && standingOn(row.kind === 'timer' ? 'timer' : 'http', row.context);
-		show(cell.lastChild, Boolean(change));
-		if (!change) return;
-		text(cell.lastChild, headline(change));
-		attr(cell.lastChild, 'data-level', level(change));
+		drawTag(cell.lastChild, isMarked && standingOn(row.kind === 'timer' ? 'timer' : 'http', row.context));
 	},
 });
+
+/** Draws the tag of a name: its ongoing change, if there is one. */
+export function drawTag(node, change, words = change && headline(change)) {
+	show(node, Boolean(change));
+	if (!change) return;
+	text(node, words);
+	attr(node, 'data-level', level(change));
+}
 
 /**
  * A column of a share of time, as a bar and as a number.

@@ -20,7 +20,7 @@ export function traceUrl(id) {
 }
 
 /** Copies a text. Resolves to whether that succeeded. */
-const copy = async (copied) =>
+export const copy = async (copied) =>
 	navigator.clipboard?.writeText(copied).then(
 		() => true,
 		() => copySelected(copied),

@@ -206,10 +206,10 @@ fn marks_near_the_start_of_a_change_are_suspects() {
     let marks = [9_399, 9_400, 9_990, 10_005, 10_120, 10_121];
     let marks = marks.map(|at| Mark::of_text(at.to_string(), at, "deploy").expect("it is a mark"));
     let expected = [
-        ("10005", -5, "deploy, as it began"),
-        ("9990", 10, "deploy, as it began"),
-        ("10120", -120, "deploy, 2 min after it began"),
-        ("9400", 600, "deploy, 10 min before it"),
+        ("10005", -5, "mark “deploy”, as the change began"),
+        ("9990", 10, "mark “deploy”, as the change began"),
+        ("10120", -120, "mark “deploy”, 2 min after the change began"),
+        ("9400", 600, "mark “deploy”, 10 min before the change"),
     ];
     let expected = expected.map(|(mark, seconds_before, text)| Suspect::Deploy {
         mark: mark.into(),
@@ -224,7 +224,7 @@ fn marks_near_the_start_of_a_change_are_suspects() {
     let beside = deploy(&marks[2], 10_180, Some(1.4));
     assert_eq!(
         beside.text(),
-        "deploy, 3 min before it, +40 % over the old version"
+        "mark “deploy”, 3 min before the change, +40 % over the old version"
     );
 }
 

@@ -475,7 +475,8 @@ async fn a_repeated_timer_is_marked_and_its_change_is_acknowledged() {
 #[tokio::test]
 async fn a_path_that_blocks_its_worker_is_found_by_its_longest_poll() {
     let shop = Shop::in_which("blocking").await;
-    let cause = r"it computes longer, \d\d\sms a request instead of \d\.\d\sms; a poll held a worker for \d\d+\sms";
+    let cause =
+        r"it computes longer, \d\d\sms a request instead of \d\.\d\sms; one poll took \d\d+\sms";
     let (page, change) = open(&shop, "slower", Some("POST /cart/items"), cause).await;
     page.click(&format!("{change} a")).await;
     page.until_screen("path").await;

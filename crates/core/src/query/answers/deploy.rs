@@ -10,7 +10,7 @@ use super::{MAX_ROWS, check_limit};
 use crate::query::windows::sums::WindowSums;
 use crate::query::{Covered, QueryError, Source, Window};
 use tower_pulse_detect::side_by_side::{MAX_MINUTES, SideBySide};
-use tower_pulse_model::context::Kind;
+use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
@@ -31,6 +31,8 @@ pub struct Deploy {
     pub after: Option<Covered>,
     /// The largest relative error of the percentiles.
     pub error: f64,
+    /// All contexts together.
+    pub all: DeployRow,
     /// Number of contexts with requests before or after.
     pub total: usize,
     /// The contexts, the most costly first.
@@ -111,26 +113,29 @@ pub(in crate::query) async fn deploy(
         None => None,
     };
     let pages = sums.contexts().filter(|id| id.kind == Kind::Http);
-    let rows = pages.filter_map(|context| {
+    let row = |context: &ContextId| {
         let compared = Compared::of(context, &sums, |_| None);
-        let is_there = compared.now.is_some() || compared.before.is_some();
         let id = RecordId::new(context.kind, &context.name);
-        is_there.then(|| DeployRow {
+        DeployRow {
             name: ContextName::of(context),
             extra_seconds_per_minute: extra(&compared, &sums.now.covered),
             before: compared.before,
             after: compared.now,
             change: compared.change,
             side_by_side: versions.as_ref().and_then(|of| of.compare(id)),
-        })
-    });
-    let mut rows: Vec<_> = rows.collect();
+        }
+    };
+    let rows = pages.map(row);
+    let mut rows: Vec<_> = rows
+        .filter(|row| row.before.is_some() || row.after.is_some())
+        .collect();
     rows.order_by(|a, b| {
         let extra = |row: &DeployRow| row.extra_seconds_per_minute.unwrap_or(f64::NEG_INFINITY);
         let by_extra = extra(b).total_cmp(&extra(a));
         by_extra.then_with(|| a.name.context.cmp(&b.name.context))
     });
     Ok(Deploy {
+        all: row(&ContextId::all()),
         mark,
         before: sums.before.covered,
         after: (end > after).then_some(sums.now.covered),
