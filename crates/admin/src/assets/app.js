@@ -263,7 +263,7 @@ function tick() {
 	const isOld = view.complete && !isPaused() && !isZoomed() && age > Math.max(STALE, 3 * state.refresh);
 	let words = `updated ${age < 1.5 && !isPaused() ? 'now' : `${span(age)} ago`}`;
 	if (isPaused()) words = `paused · ${words}`;
-	if (isZoomed()) words = `not refreshed · as of ${time(view.asOf)}`;
+	if (isZoomed()) words = `paused for this range · as of ${time(view.asOf)}`;
 	text($('updated'), view.complete ? words : '');
 	$('updated').classList.toggle('warn-text', isOld);
 }

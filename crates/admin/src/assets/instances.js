@@ -3,7 +3,7 @@
 import { headline, isOfAll, standingOn } from './change.js';
 import { attr, el, text } from './dom.js';
 import { duration, grouped, moment, percent, plural, visible } from './format.js';
-import { link } from './state.js';
+import { link, state } from './state.js';
 import { Table, drawTag, errorColumn, numberColumn, ratioColumn, requestsColumn, statistic } from './table.js';
 
 /** The link to the screen of an instance. */
@@ -64,7 +64,7 @@ export function instanceTable(name, columns = REQUESTS) {
 					attr(cell, 'title', row.instance);
 					const version = row.version ? ` ${visible(row.version)}` : '';
 					text(cell.children[1], `${version}${row.alive === false ? ' gone' : ''}`);
-					const change = standingOn('instance', row.instance);
+					const change = state.screen === 'health' && standingOn('instance', row.instance);
 					const where = change && !isOfAll(change) ? `${visible(change.context)}: ` : '';
 					drawTag(cell.lastChild, change, change && `${where}${headline(change)}`);
 				},

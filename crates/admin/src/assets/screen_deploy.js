@@ -24,7 +24,7 @@ export function mount(root, page) {
 		href: true,
 		figures: ['change', 'extra_seconds_per_minute'],
 		key: (row) => row.context,
-		allRows: () => allRows(query, 'contexts'),
+		allRows: async () => [all, ...(await allRows(query, 'contexts'))].filter(Boolean),
 		columns: [
 			contextColumn(),
 			side('before', 'Mean before', 'mean', duration),
@@ -49,6 +49,7 @@ export function mount(root, page) {
 	marks.addEventListener('change', () => page.go({ mark: marks.value, offset: 0 }));
 	const note = el('p', 'calm');
 	const pager = new Pager(page, ROWS);
+	let all = null; // the row of all paths together
 	let newest = ''; // the newest deploy of the range, or the newest mark without a deploy
 	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
 	const removal = removeMark(page);
@@ -58,10 +59,10 @@ export function mount(root, page) {
 	return {
 		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {
-			const all = known?.marks ?? [];
+			const stored = known?.marks ?? [];
 			const [from, to] = isZoomed() ? [state.from, state.to] : [now - seconds(), now + 60];
-			const ofRange = all.filter(({ at }) => at >= from && at < to);
-			const listed = all.filter((mark) => ofRange.includes(mark) || mark.id === deploy?.mark.id);
+			const ofRange = stored.filter(({ at }) => at >= from && at < to);
+			const listed = stored.filter((mark) => ofRange.includes(mark) || mark.id === deploy?.mark.id);
 			const first = (ofRange.find((mark) => mark.version) ?? ofRange[0])?.id ?? '';
 			if (first !== newest) page.ask();
 			newest = first;
@@ -85,12 +86,13 @@ export function mount(root, page) {
 			const since = after ? between(after) : 'nothing yet: no whole minute has passed';
 			const parts = [
 				`${visible(deploy.mark.text)}, ${span(now - deploy.mark.at)} ago`,
-				ofRange.length < all.length && `${ofRange.length} of ${plural(all.length, 'mark')} in this range`,
+				ofRange.length < stored.length && `${ofRange.length} of ${plural(stored.length, 'mark')} in this range`,
 				`${between(before)} compared with ${since}`,
 				`${plural(deploy.total, 'path')}${whole(before, 'before')}${whole(after, 'after')}`,
 			];
 			text(note, parts.filter(Boolean).join(' · '));
-			const rows = state.offset > 0 ? deploy.contexts : [deploy.all, ...deploy.contexts];
+			all = deploy.all;
+			const rows = state.offset > 0 ? deploy.contexts : [all, ...deploy.contexts];
 			table.draw(deploy.total ? rows : [], deploy.total ? '' : 'No requests before or after');
 		},
 	};

@@ -358,6 +358,7 @@ async fn a_bad_instance_is_explained_and_has_a_page() {
     }
     // The URL has the state, and the instance's table links to its pages.
     page.reload().await;
+    page.until_shown(".acknowledgement button").await; // and moves what is below
     page.click("table[data-table=instance-paths] tbody a").await;
     page.until_screen("path").await;
 
