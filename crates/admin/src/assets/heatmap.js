@@ -63,9 +63,13 @@ export class HeatMap {
 		this.#cells = new Map(heat.slices.map(({ start, cells }) => [start, new Map(cells)]));
 		this.#most = heat.slices.reduce((most, { cells }) => cells.reduce((a, [, n]) => Math.max(a, n), most), 0);
 		const most = el('span', '', `${count(this.#most)} `);
-		this.#key.replaceChildren('1 ', ...coloured(() => el('i')), most, 'requests per cell');
+		this.#key.replaceChildren('1 ', ...coloured(() => el('i')), most, `${this.#unit}s per cell`);
 		this.#row = this.#row === null ? null : Math.min(this.#row, this.#rows - 1);
 		this.#drawList();
+	}
+
+	get #unit() {
+		return this.#kind === 'timer' ? 'call' : 'request';
 	}
 
 	get #rows() {
@@ -187,9 +191,8 @@ export class HeatMap {
 			ended >= slice.start && ended < slice.end && took >= low && took < high;
 		const listed = this.#kept.filter(isIn).sort((a, b) => b.duration - a.duration);
 		const n = this.#requests(slice, this.#selectedRow());
-		const what = this.#kind === 'timer' ? 'call' : 'request';
 		const during = when({ precision: this.#answer.precision, now: this.#now, utc: false, clock: time }, slice);
-		const counted = `${n ? plural(n, what) : `No ${what}`} of ${range([low, high])}, ${during}`;
+		const counted = `${n ? plural(n, this.#unit) : `No ${this.#unit}`} of ${range([low, high])}, ${during}`;
 		const none = n ? `. ${this.#whyNone(slice)}` : '';
 		const kept = listed.length ? `, ${listed.length} of them listed below` : none;
 		text(this.#sentence, `${counted}${kept}.`);
@@ -202,8 +205,7 @@ export class HeatMap {
 		if (this.#kind === 'timer') return 'Calls of a timer are counted, not listed';
 		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
 		if (end <= since) return `Single requests are kept only since ${time(since, 'minute')}`;
-		const kept = 'only the slowest of each hour and the newest failed ones are';
-		return `Requests of this speed are counted, not listed: ${kept}`;
+		return 'Not listed: only the slowest requests of each hour and the newest failed ones are kept one by one';
 	}
 
 	/** The content of an exported file: each cell that has requests. */
