@@ -64,17 +64,15 @@ export const isOfAll = (change) => ['<all>', '<queue>'].includes(change.context)
 export const longerWait = (changes) =>
 	changes.find(({ context, kind, stands }) => stands && kind === 'slower' && context === '<queue>');
 
-/** Whether an instance fails. If it is slow, `now` is the mean time of its requests; otherwise a share of errors. */
-const isFailing = ({ kind, now, requests, minutes, seconds_per_minute: taken }) =>
-	kind === 'instance' && Math.abs((taken * minutes) / requests / now - 1) > 1e-6;
-
 /** 26 ms → 40 ms, 2% → 25% errors */
 export function values(change) {
+	const { kind, requests, minutes, seconds_per_minute: taken } = change;
 	const { then, now } = figures(change);
 	const [perMinute, share] = [(v) => perUnit(rateOf(v, 60)), (v) => percent(v, 1)];
-	if (isFailing(change)) return `${share(then)} → ${share(now)} errors`;
-	const format = { failing: share, surging: perMinute, silent: perMinute }[change.kind] ?? duration;
-	return `${format(then)} → ${format(now)}`;
+	// The figures of a slow instance are mean times, those of a failing one shares of errors.
+	const fails = kind === 'instance' && Math.abs((taken * minutes) / requests / now - 1) > 1e-6;
+	const format = { failing: share, surging: perMinute, silent: perMinute }[kind] ?? (fails ? share : duration);
+	return `${format(then)} → ${format(now)}${fails ? ' errors' : ''}`;
 }
 
 /** The extra time from slower requests, without the time from more requests. "Fix first" names it as the saving. */

@@ -14,6 +14,7 @@ const HINT = 'Click a cell to list its requests, or go from cell to cell with th
 
 export class HeatMap {
 	#kind;
+	#unit;
 	#answer = { bounds: [], slices: [] };
 	#kept = [];
 	#now = 0;
@@ -34,6 +35,7 @@ export class HeatMap {
 	/** `figure`: the element of the chart. `kind`: the kind of the chart's context, "http" or "timer". */
 	constructor(figure, kind) {
 		this.#kind = kind;
+		this.#unit = kind === 'timer' ? 'call' : 'request';
 		const isOfAll = document.body.dataset.screen === 'overview';
 		this.#table = requestTable(isOfAll, { name: 'cell-requests', caption: 'Requests of the cell' });
 		const close = button('×', () => this.select(null));
@@ -66,10 +68,6 @@ export class HeatMap {
 		this.#key.replaceChildren('1 ', ...coloured(() => el('i')), most, `${this.#unit}s per cell`);
 		this.#row = this.#row === null ? null : Math.min(this.#row, this.#rows - 1);
 		this.#drawList();
-	}
-
-	get #unit() {
-		return this.#kind === 'timer' ? 'call' : 'request';
 	}
 
 	get #rows() {

@@ -65,8 +65,7 @@ function inWords({ burns, one_hour: one, six_hours: six }) {
 	if (isFast(one)) return `In the last hour it used its error budget ${tooFast(one)}, over six hours it did not`;
 	if (isFast(six)) return `Over six hours it used its error budget ${tooFast(six)}, in the last hour it did not`;
 	if (isNumber(six?.burn_rate)) return 'Within the error budget';
-	const none = 'No countable request in the last six hours (cancelled ones and most 4xx do not count)';
-	return six ? none : `Last six hours: ${TOO_LARGE}`;
+	return six ? 'No countable request in six hours (4xx and cancelled ones do not count)' : `Last 6 h ${TOO_LARGE}`;
 }
 
 function drawBurn(tile, when, burn, burns) {

@@ -11,13 +11,13 @@ const LOSSES = {
 	'recording.overflowed': ['request', 'counted as <overflow>: raise max_contexts'],
 	'flush.lost': ['sample', LOST],
 	'flush.lost_additions': ['addition', LOST],
-	'flush.lost_details': ['detail', 'lost with the store or while it was away: add a replica, or raise pending_bytes'],
+	'flush.lost_details': ['detail', 'lost: add a replica, or raise pending_bytes'],
 	'flush.store_resets': ['reset', 'of the store: turn on persistence'],
 	'fold.quarantined': ['value', 'dropped: another program uses the key'],
 	'fold.skewed': ['sample', 'dropped: set the clocks'],
 	'fold.journal.set_aside': ['sample', 'set aside: start the newer version, so that no more are'],
-	'fold.journal.hole_bytes': ['byte', 'of the journal lost: look for DEL, FLUSHALL and evictions'],
-	'fold.journal.orphaned': ['call', 'lost with the state of the journal: look for DEL, RENAME and evictions'],
+	'fold.journal.hole_bytes': ['byte', 'of the journal lost: look for DEL and evictions'],
+	'fold.journal.orphaned': ['call', 'lost with the journal’s state: look for RENAME and evictions'],
 };
 
 /**

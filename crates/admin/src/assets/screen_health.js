@@ -100,12 +100,10 @@ export function mount(root, page) {
 	};
 }
 
-/** What recording and the dashboard cost in this process. */
-function costOf({ recorder_bytes: recorder, reader_bytes: reader, task_seconds_per_minute: busy }) {
-	if (!isInstance) return `tower-pulse uses ${bytes(reader)} for answers.`;
-	const held = `${bytes(recorder)} for recording, ${bytes(reader)} for answers`;
-	return `tower-pulse uses ${held}, and ${duration(busy)} of work per minute.`;
-}
+/** The cost of this crate in this process. */
+const costOf = ({ recorder_bytes: recorder, reader_bytes: reader, task_seconds_per_minute: busy }) =>
+	`tower-pulse uses ${isInstance ? `${bytes(recorder)} for recording, ` : ''}${bytes(reader)} for answers` +
+	`${isInstance ? `, and ${duration(busy)} of work per minute` : ''}.`;
 
 const ago = (seconds) => (seconds < 2 ? 'just now' : isNumber(seconds) ? `${span(seconds)} ago` : NONE);
 
@@ -128,16 +126,15 @@ function figures(health, { asOf, fleet, changes }, now) {
 	const isAnswering = health.status !== 'down' && !store?.last_error;
 	const answered = isAnswering ? ago(store?.contact_age_seconds) : 'unreachable';
 	const said = isAnswering ? store?.description : store?.last_error;
-	// Requests in <overflow> are counted, and a reset is no loss by itself.
+	// Neither loses a request by itself.
 	const lost = losses(health).find(({ path }) => !/overflowed|resets/.test(path));
-	const known = isInstance ? 'by this instance or the store' : 'by the store; see the instances';
+	const known = isInstance ? 'here or in the store' : 'see the instances';
 	const alive = fleet?.instances.filter((one) => one.alive) ?? [];
 	const versions = [...new Set(alive.flatMap((one) => (one.version ? [`version ${visible(one.version)}`] : [])))];
 	const reporting = fleet ? `${alive.length} of ${fleet.total}` : NONE;
-	const judged = changes?.judged_until;
+	const { judged_until: judged, sight } = changes ?? {};
 	const early = 'too early to tell: each page is compared with its own past';
-	const { compared, contexts } = changes?.sight ?? {};
-	const seen = judged && `${compared} of ${contexts} pages have enough requests to be compared with their past`;
+	const seen = judged && `${sight.compared} of ${sight.contexts} pages have enough requests to be compared`;
 	const waits = (flush ? flush.pending_age_seconds : fold?.journal?.oldest_age_seconds) ?? 0;
 	return [
 		['Store answered', answered, visible(said ?? ''), isAnswering],
