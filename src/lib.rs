@@ -26,7 +26,7 @@
 //! # How it works
 //!
 //! ```text
-//! request ─▶ layer ─▶ recorder ──1 s──▶ Batch ─▶ flush ─▶ journal ─▶ fold ─▶ records, the book's keys
+//! request ─▶ layer ─▶ recorder ──1 s──▶ Batch ─▶ flush ─▶ journal ─▶ fold ─▶ tables of records
 //!            (per-context cells, sharded)      (append, fenced)  (one instance, leased)   │
 //!            admin router (JSON, dashboard, Prometheus) ◀── answers ─────────────────────┘    cleaner
 //! ```

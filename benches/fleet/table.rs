@@ -43,7 +43,7 @@ pub(crate) fn of(measured: &Measurements) -> String {
 fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
-        "| Instances x 200 contexts | server, of a core | commands/s | kB/s | folder, of a core | flushed every | fresh in the store p50, p99 | in the API p50, p99 | goals |"
+        "| Instances x 200 contexts | core of the server | commands/s | kB/s | core of the folder | flushed every | fresh in the store p50, p99 | in the API p50, p99 | goals |"
     )?;
     writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---|")?;
     for row in &measured.rows {

@@ -26,7 +26,7 @@ impl Server {
             (Some(url), None, None) => Ok(Some(Self::Standalone(url))),
             (None, Some(urls), None) => Ok(Some(Self::Cluster(list(&urls)))),
             (None, None, Some(text)) => Self::sentinel(&text).map(Some),
-            _ => Err("set one of REDIS_URL, REDIS_CLUSTER and REDIS_SENTINEL".to_owned()),
+            _ => Err("set only one of REDIS_URL, REDIS_CLUSTER and REDIS_SENTINEL".to_owned()),
         }
     }
 

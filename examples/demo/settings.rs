@@ -97,7 +97,7 @@ impl Settings {
 /// Refuses a file that contradicts the rest of the environment.
 fn check_file(path: &Path, has_redis: bool, has_history: bool) -> Result<(), String> {
     if has_redis {
-        return Err("PULSE_FILE and a Redis are both set: leave out one".into());
+        return Err("PULSE_FILE and a Redis are both set: set only one of them".into());
     }
     if has_history && path.metadata().is_ok_and(|file| file.len() > 0) {
         return Err(format!(

@@ -140,7 +140,7 @@ impl Builder {
         self.kept_in("file", backend)
     }
 
-    /// The maximum size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of the file is
+    /// The maximum size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A quarter to a half of the file is
     /// data. When the file is full, the store removes the oldest minutes first, then the oldest half hours, and health
     /// reports this. The file shrinks only when a process opens or closes it. Has no effect on other stores.
     #[cfg(feature = "file")]

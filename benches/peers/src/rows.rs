@@ -68,10 +68,14 @@ pub(crate) const ROWS: &[Row] = &[
          thread, fills a histogram",
         |routes, _| Ok(routes.layer(Floor::new()).into()),
     ),
-    Row::new(PULSE, "**tower-pulse**, to the head", pulse::to_head),
+    Row::new(
+        PULSE,
+        "**tower-pulse**, timed to the head of the response",
+        pulse::to_head,
+    ),
     Row::new(
         BODY_END,
-        "**tower-pulse**, to the body's end",
+        "**tower-pulse**, timed to the end of the body",
         pulse::until_body_end,
     ),
     Row {
@@ -86,7 +90,7 @@ pub(crate) const ROWS: &[Row] = &[
         polls: POLLS,
         ..Row::new(
             PULSE_FIVE_POLLS,
-            "**tower-pulse**, to the head, five polls a request",
+            "**tower-pulse**, timed to the head of the response, five polls a request",
             pulse::to_head,
         )
     },

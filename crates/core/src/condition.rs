@@ -85,7 +85,7 @@ conditions! {
     RankingSpecs = "ranking_specs",
     /// The instances of the fleet ask for different histories.
     History = "history",
-    /// No request to a route is recorded, or requests that match no route are answered with 2xx.
+    /// Routes lack a layer, so their requests are not recorded; or files or a fallback lack a name.
     Routes = "routes",
     /// There are more contexts or counters than are allowed.
     Overflow = "overflow",
@@ -103,7 +103,7 @@ conditions! {
     SetAside = "set_aside",
     /// Entries of the journal were gone before they were folded.
     JournalHole = "journal_hole",
-    /// A journal was without its state.
+    /// The state of a journal was missing, so its entries were not folded.
     Orphaned = "orphaned",
 }
 

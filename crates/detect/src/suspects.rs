@@ -89,7 +89,7 @@ pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) ->
     let suspects = delayed
         .into_iter()
         .map(|((delay, cpu, load), instance)| Suspect::Machine {
-            text: format!("{}: {load}: the machine", escape_hidden(instance)).into(),
+            text: format!("the machine of {}: {load}", escape_hidden(instance)).into(),
             instance: instance.clone(),
             delay,
             cpu,

@@ -29,11 +29,12 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{percent:.decimals$} %")
 }
 
-/// A ratio, such as `2.5 times web-1` or `+40 % over web-1`.
+/// A ratio, such as `2.5 times web-1`, `+40 % over web-1` or `34 % less than web-1`.
 pub(crate) fn against(ratio: f64, others: &str) -> String {
     match ratio {
         2.0.. => format!("{ratio:.1} times {others}"),
-        _ => format!("{:+.0} % over {others}", 100.0 * (ratio - 1.0)),
+        1.0.. => format!("{:+.0} % over {others}", 100.0 * (ratio - 1.0)),
+        _ => format!("{:.0} % less than {others}", 100.0 * (1.0 - ratio)),
     }
 }
 
@@ -63,7 +64,11 @@ mod tests {
         let ratios = [0.66, 1.4, 2.5].map(|ratio| against(ratio, "web-1"));
         assert_eq!(
             ratios,
-            ["-34 % over web-1", "+40 % over web-1", "2.5 times web-1"]
+            [
+                "34 % less than web-1",
+                "+40 % over web-1",
+                "2.5 times web-1"
+            ]
         );
     }
 

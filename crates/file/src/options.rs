@@ -63,7 +63,7 @@ impl FileOptions {
         self
     }
 
-    /// Sets the largest size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of the file
+    /// Sets the largest size of the file in bytes: 16 MiB to 64 GiB, 256 MiB by default. A quarter to a half of the file
     /// is data, because the file grows by doubling, and new data never overwrites durable data. If there is more data,
     /// the oldest minutes are removed first, then the oldest half hours. A file shrinks only when it is closed or
     /// opened.

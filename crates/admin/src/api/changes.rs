@@ -32,7 +32,7 @@ pub(crate) async fn acknowledge(
         ApiError::new(StatusCode::BAD_REQUEST, message)
     })?;
     if caller.is_some() && body.by.is_some() {
-        let message = "leave out by: your login gives your name";
+        let message = "do not send the field `by`: your login gives your name";
         return Err(ApiError::parameter("by", message));
     }
     let name = caller.or(body.by.as_deref()).unwrap_or_default();

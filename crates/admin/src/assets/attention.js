@@ -44,7 +44,7 @@ export class Attention {
 			standing > 0 ? '' : 'Nothing is slower, failing or surging',
 			`as of ${moment(until, now)}`,
 			sight?.compared < sight?.contexts
-				? `${sight.compared} of ${sight.contexts} pages have enough requests`
+				? `${sight.compared} of ${sight.contexts} pages have enough requests to be compared`
 				: '',
 			sight?.gaps > 0 ? `${plural(sight.gaps, 'minute')} missing` : '',
 		];

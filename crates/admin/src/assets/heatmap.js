@@ -14,6 +14,7 @@ const HINT = 'Click a cell to list its requests, or go from cell to cell with th
 
 export class HeatMap {
 	#kind;
+	#unit;
 	#answer = { bounds: [], slices: [] };
 	#kept = [];
 	#now = 0;
@@ -34,6 +35,7 @@ export class HeatMap {
 	/** `figure`: the element of the chart. `kind`: the kind of the chart's context, "http" or "timer". */
 	constructor(figure, kind) {
 		this.#kind = kind;
+		this.#unit = kind === 'timer' ? 'call' : 'request';
 		const isOfAll = document.body.dataset.screen === 'overview';
 		this.#table = requestTable(isOfAll, { name: 'cell-requests', caption: 'Requests of the cell' });
 		const close = button('×', () => this.select(null));
@@ -63,7 +65,7 @@ export class HeatMap {
 		this.#cells = new Map(heat.slices.map(({ start, cells }) => [start, new Map(cells)]));
 		this.#most = heat.slices.reduce((most, { cells }) => cells.reduce((a, [, n]) => Math.max(a, n), most), 0);
 		const most = el('span', '', `${count(this.#most)} `);
-		this.#key.replaceChildren('1 ', ...coloured(() => el('i')), most, 'requests per cell');
+		this.#key.replaceChildren('1 ', ...coloured(() => el('i')), most, `${this.#unit}s per cell`);
 		this.#row = this.#row === null ? null : Math.min(this.#row, this.#rows - 1);
 		this.#drawList();
 	}
@@ -187,9 +189,8 @@ export class HeatMap {
 			ended >= slice.start && ended < slice.end && took >= low && took < high;
 		const listed = this.#kept.filter(isIn).sort((a, b) => b.duration - a.duration);
 		const n = this.#requests(slice, this.#selectedRow());
-		const what = this.#kind === 'timer' ? 'call' : 'request';
 		const during = when({ precision: this.#answer.precision, now: this.#now, utc: false, clock: time }, slice);
-		const counted = `${n ? plural(n, what) : `No ${what}`} of ${range([low, high])}, ${during}`;
+		const counted = `${n ? plural(n, this.#unit) : `No ${this.#unit}`} of ${range([low, high])}, ${during}`;
 		const none = n ? `. ${this.#whyNone(slice)}` : '';
 		const kept = listed.length ? `, ${listed.length} of them listed below` : none;
 		text(this.#sentence, `${counted}${kept}.`);
@@ -202,8 +203,7 @@ export class HeatMap {
 		if (this.#kind === 'timer') return 'Calls of a timer are counted, not listed';
 		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
 		if (end <= since) return `Single requests are kept only since ${time(since, 'minute')}`;
-		const kept = 'only the slowest of each hour and the newest failed ones are';
-		return `Requests of this speed are counted, not listed: ${kept}`;
+		return 'Not listed: only the slowest requests of each hour and the newest failed ones are kept one by one';
 	}
 
 	/** The content of an exported file: each cell that has requests. */

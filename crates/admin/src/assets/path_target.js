@@ -3,6 +3,7 @@
 import { attr, el, labelled, show, text } from './dom.js';
 import { NONE, count, delta, duration, isNumber, percent, plural, span, times } from './format.js';
 
+const TOO_LARGE = 'not shown: its data exceeds the setting query_bytes';
 const WINDOWS = { five_minutes: 'last 5 min', one_hour: 'last hour', six_hours: 'last 6 h' };
 
 /** 25% too fast, 2.4× too fast: how much faster than allowed the error budget is used */
@@ -63,7 +64,8 @@ function inWords({ burns, one_hour: one, six_hours: six }) {
 	if (burns) return `Uses its error budget ${tooFast(one)}`;
 	if (isFast(one)) return `In the last hour it used its error budget ${tooFast(one)}, over six hours it did not`;
 	if (isFast(six)) return `Over six hours it used its error budget ${tooFast(six)}, in the last hour it did not`;
-	return isNumber(six?.burn_rate) ? 'Within the error budget' : 'No request in the last six hours that counts';
+	if (isNumber(six?.burn_rate)) return 'Within the error budget';
+	return six ? 'No countable request in six hours (4xx and cancelled ones do not count)' : `Last 6 h ${TOO_LARGE}`;
 }
 
 function drawBurn(tile, when, burn, burns) {
@@ -71,8 +73,8 @@ function drawBurn(tile, when, burn, burns) {
 	text(label, `Burn rate, ${when}`);
 	text(value, times(burn?.burn_rate));
 	value.classList.toggle('bad-text', burns);
-	text(note, burn ? badOf(burn) : 'too large for query_bytes');
-	const meaning = 'The part that was bad, by the part that may be: at 1 the budget lasts for its time';
+	text(note, burn ? badOf(burn) : TOO_LARGE);
+	const meaning = 'Share of bad requests divided by the allowed share. Above 1, more are bad than allowed';
 	attr(tile, 'title', burn && exactness(burn, meaning));
 }
 
@@ -90,7 +92,7 @@ function badOf({ bad, counted }) {
 }
 
 function exactness({ error }, words) {
-	return `${words}. Counted from a histogram: exact for a duration within ±${percent(error, 1)}`;
+	return `${words}. Requests within ${percent(error, 1)} of the limit may be counted wrongly`;
 }
 
 /** 99.5%, 99.99%: with all digits that a share is configured with. */

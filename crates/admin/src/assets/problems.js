@@ -2,18 +2,22 @@
 
 import { plural, visible } from './format.js';
 
-const LOST = 'lost with the store, or while it was away: add a replica, or raise replay_bytes';
+const LOST = 'lost with the store, or at a shutdown: add a replica, or raise replay_bytes or shutdown_timeout';
+const LATE = 'dropped: shut the server down before the Pulse';
 // The counts of losses, each with its noun, its fate, and what to do.
 const LOSSES = {
-	'recording.dropped': ['measurement', 'dropped: shut the server down before the Pulse'],
-	'recording.dropped_additions': ['addition', 'dropped: shut the server down before the Pulse'],
+	'recording.dropped': ['sample', LATE],
+	'recording.dropped_additions': ['addition', LATE],
 	'recording.overflowed': ['request', 'counted as <overflow>: raise max_contexts'],
-	'flush.lost': ['measurement', LOST],
+	'flush.lost': ['sample', LOST],
 	'flush.lost_additions': ['addition', LOST],
-	'flush.lost_details': ['detail', LOST],
+	'flush.lost_details': ['detail', 'lost: add a replica, or raise pending_bytes'],
 	'flush.store_resets': ['reset', 'of the store: turn on persistence'],
 	'fold.quarantined': ['value', 'dropped: another program uses the key'],
-	'fold.skewed': ['measurement', 'dropped: set the clocks'],
+	'fold.skewed': ['sample', 'dropped: set the clocks'],
+	'fold.journal.set_aside': ['sample', 'set aside: start the newer version, so that no more are'],
+	'fold.journal.hole_bytes': ['byte', 'of the journal lost: look for DEL and evictions'],
+	'fold.journal.orphaned': ['call', 'lost with the journal’s state: look for RENAME and evictions'],
 };
 
 /**

@@ -2,7 +2,7 @@
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { acknowledgedBy, headline, isOfAll, since } from './change.js';
+import { acknowledgedBy, headline, isOfAll, since, where } from './change.js';
 import { attr, el, labelled, sync, text } from './dom.js';
 import { NONE, bytes, duration, grouped, isNumber, moment, percent, span, time, visible } from './format.js';
 import { drawInstances, instanceTable } from './instances.js';
@@ -100,10 +100,10 @@ export function mount(root, page) {
 	};
 }
 
-/** What the dashboard costs in this process. */
+/** The cost of this crate in this process. */
 const costOf = ({ recorder_bytes: recorder, reader_bytes: reader, task_seconds_per_minute: busy }) =>
-	`The dashboard costs this process ${bytes(recorder)} held by the recorder, ${bytes(reader)} by the reader, and ` +
-	`${duration(busy)} of work per minute.`;
+	`tower-pulse uses ${isInstance ? `${bytes(recorder)} for recording, ` : ''}${bytes(reader)} for answers` +
+	`${isInstance ? `, and ${duration(busy)} of work per minute` : ''}.`;
 
 const ago = (seconds) => (seconds < 2 ? 'just now' : isNumber(seconds) ? `${span(seconds)} ago` : NONE);
 
@@ -111,8 +111,8 @@ const ago = (seconds) => (seconds < 2 ? 'just now' : isNumber(seconds) ? `${span
 function actions(health, changes, now) {
 	const open = (changes?.changes ?? []).filter((one) => one.stands && one.kind !== 'faster');
 	const changed = open.slice(0, LISTED).map((one) => {
-		const where = isOfAll(one) ? 'all pages' : visible(one.context);
-		const words = [`${where}: ${headline(one)}`, since(one, now), acknowledgedBy(one, now)]
+		const pages = isOfAll(one) ? 'all pages' : visible(one.context);
+		const words = [`${pages}: ${headline(one)}${where(one)}`, since(one, now), acknowledgedBy(one, now)]
 			.filter(Boolean)
 			.join(', ');
 		return { id: one.id, words, href: linkTo(one) };
@@ -126,21 +126,23 @@ function figures(health, { asOf, fleet, changes }, now) {
 	const isAnswering = health.status !== 'down' && !store?.last_error;
 	const answered = isAnswering ? ago(store?.contact_age_seconds) : 'unreachable';
 	const said = isAnswering ? store?.description : store?.last_error;
-	const [lost] = losses(health);
+	// Neither loses a request by itself.
+	const lost = losses(health).find(({ path }) => !/overflowed|resets/.test(path));
+	const known = isInstance ? 'here or in the store' : 'see the instances';
 	const alive = fleet?.instances.filter((one) => one.alive) ?? [];
 	const versions = [...new Set(alive.flatMap((one) => (one.version ? [`version ${visible(one.version)}`] : [])))];
 	const reporting = fleet ? `${alive.length} of ${fleet.total}` : NONE;
-	const judged = changes?.judged_until;
+	const { judged_until: judged, sight } = changes ?? {};
 	const early = 'too early to tell: each page is compared with its own past';
-	const seen = judged && `${changes.sight.compared} of ${changes.sight.contexts} pages have enough requests`;
+	const seen = judged && `${sight.compared} of ${sight.contexts} pages have enough requests to be compared`;
 	const waits = (flush ? flush.pending_age_seconds : fold?.journal?.oldest_age_seconds) ?? 0;
 	return [
 		['Store answered', answered, visible(said ?? ''), isAnswering],
-		['Lost', lost?.amount ?? 'nothing', lost ? 'see above' : 'every request was recorded', !lost],
+		['Lost', lost?.amount ?? 'nothing known', lost ? 'see above' : known, !lost],
 		['Shown until', isNumber(asOf) ? time(asOf) : NONE, isNumber(asOf) ? ago(now - asOf) : '', now - asOf < 60],
 		['Instances reporting', reporting, versions.join(', '), alive.length > 0],
 		['Changes judged until', judged ? moment(judged, now) : NONE, seen || early, now - (judged ?? now) < 300],
-		['Waiting for the store', waits > 0 ? duration(waits) : 'nothing', 'the oldest measurement', waits < 10],
+		['Waiting for the store', waits > 0 ? duration(waits) : 'nothing', 'the oldest sample', waits < 10],
 	];
 }
 
@@ -153,7 +155,7 @@ function flatten(value, key) {
 /** The labels of figures that would be ambiguous without the name of their group. */
 const LABELS = {
 	'flush.in_doubt_age_seconds': 'Call without an answer for',
-	'flush.pending_age_seconds': 'Oldest measurement not stored',
+	'flush.pending_age_seconds': 'Oldest sample not stored',
 	'recording.pending_series': 'Paths and counters to store',
 	'changes.contexts': 'Pages with requests in the last hour',
 	'changes.compared': 'Of these, compared with their past',

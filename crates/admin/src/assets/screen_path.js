@@ -81,7 +81,7 @@ export function mount(root, page) {
 	function drawRequests({ failing, in_window: inRange, requests: shown }) {
 		requests.draw(shown, shown.length ? '' : 'No requests in the last two hours');
 		text(slow.querySelector('h2'), failing ? 'Failing and slowest requests' : 'Slowest requests');
-		const old = shown.length ? 'none of this range: of the last two hours' : '';
+		const old = shown.length ? 'none in this range; these are of the last two hours' : '';
 		text(slowNote, inRange ? `${shown.length} of this range` : old);
 	}
 	// The time since the change, unless the user has chosen other times.
@@ -135,15 +135,15 @@ export function mount(root, page) {
 			const inRange = isZoomed() ? 'this range' : `last ${lengthName()}`;
 			const shown =
 				sinceChange() && since?.window?.count > 0
-					? { ...since.window, label: `since ${moment(standing.since, now)}, against before` }
-					: { ...window, label: `${inRange}, against ${againstName('the one before')}` };
+					? { ...since.window, label: `since ${moment(standing.since, now)}`, old: 'before' }
+					: { ...window, label: inRange, old: againstName('the one before') };
 			change.draw(changes, marked, now, all);
-			text(compare, `${shown.label} (outline)`);
+			text(compare, `filled: ${shown.label}; outline: ${shown.old}`);
 			const { histogram: times, histogram_before: before, p50, p95 } = shown;
 			shape = { now: times, before: before?.length ? before : null, p50, p95, target: limit };
 			drawHistogram(picture, shape);
 			distribution.draw(shape);
-			if (isTimer) users.draw(shown.run_by ?? [], shown.count, shown.label);
+			if (isTimer) users.draw(shown.run_by ?? [], shown.count, `${shown.label}, against ${shown.old}`);
 			else timeTable.draw(shown);
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };

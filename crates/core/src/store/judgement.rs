@@ -234,6 +234,6 @@ async fn read_all(
     }
     Err(StoreError::new(
         StoreErrorKind::Unexpected,
-        "the changes were written each time that they were read: try again".to_owned(),
+        "the changes were rewritten during each of three reads: try again".to_owned(),
     ))
 }

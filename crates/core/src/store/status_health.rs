@@ -50,9 +50,9 @@ impl StoreStatus {
             (
                 Condition::SetAside,
                 journal.set_aside,
-                "requests were set aside: no instance could read their entries (see `pulse:aside`), or the entries \
-                 came while `pulse:state` was missing. If you have rolled back, upgrade again; otherwise look for \
-                 RENAME",
+                "requests were set aside: no instance could read their entries (see `{prefix}pulse:aside`), or the \
+                 entries came while `{prefix}pulse:state` was missing. If you have rolled back, start the newer \
+                 version, so that no more are set aside; these stay missing. Otherwise look for RENAME",
             ),
             (
                 Condition::JournalHole,
@@ -62,7 +62,8 @@ impl StoreStatus {
             (
                 Condition::Orphaned,
                 journal.orphaned,
-                "entries were in a journal without its state (`pulse:orphaned`): look for DEL, RENAME and evictions",
+                "entries were in a journal without its state (`{prefix}pulse:orphaned`): look for DEL, RENAME and \
+                 evictions",
             ),
             (
                 Condition::Skewed,
@@ -95,7 +96,7 @@ impl StoreStatus {
             warnings.push(Condition::NewerEntry.warning(format!(
                 "the journal waits at an entry in format {}, written by a newer tower-pulse; this instance reads \
                  formats up to {}. Later entries are not shown. Start an instance of the newer tower-pulse to fold \
-                 them; after {} s more without one, entries in newer formats are set aside (`pulse:aside`)",
+                 them; after {} s more without one, entries in newer formats are set aside (`{{prefix}}pulse:aside`)",
                 newer.version,
                 newer.readable,
                 NEWER_GRACE.unsigned_abs().saturating_sub(newer.waited)

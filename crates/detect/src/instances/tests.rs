@@ -93,6 +93,12 @@ fn slow<'a>(instance: &'a str, end: &'a str, factor: f64) -> impl Fn(&str, &str)
     }
 }
 
+/// Whether the figures of a verdict are seconds per request. The dashboard finds their unit in the same way.
+fn is_of_time(verdict: &Verdict) -> bool {
+    let mean = verdict.cost.taken * f64::from(verdict.minutes) / verdict.requests as f64;
+    (mean / verdict.now - 1.0).abs() <= 1e-6
+}
+
 #[test]
 fn a_fleet_in_line_has_no_verdict() {
     for seed in 0..6 {
@@ -115,6 +121,7 @@ fn an_instance_that_is_slow_on_one_page_is_named_until_it_is_not() {
         assert_eq!(verdict.context, http("GET /c"));
         assert!((verdict.since - began).abs() <= 120, "{verdict:?}");
         assert!((verdict.ratio / 2.0 - 1.0).abs() < 0.15, "{verdict:?}");
+        assert!(is_of_time(verdict), "{verdict:?}");
         let named = verdicts.iter().take_while(|of| of.is_empty()).count();
         assert!(named <= 9, "after {named} minutes");
         let after = fleet.pass(15, &fine);
@@ -137,6 +144,7 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
         assert_eq!(first, Some(2), "it is named after three minutes");
         let last = only(&verdicts[11]);
         assert!((last.ratio / 2.5 - 1.0).abs() < 0.1, "{}", last.ratio);
+        assert!(is_of_time(last), "{last:?}");
         let slower = |context: RecordId, mean_now: f64| Verdict {
             context,
             kind: ChangeKind::Slower,
@@ -204,6 +212,7 @@ fn an_instance_that_fails_is_named_with_its_share() {
         let verdict = only(&verdicts[11]);
         assert_eq!(verdict.instance.as_deref(), Some("web-4"));
         assert!((0.2..0.4).contains(&verdict.now), "{}", verdict.now);
+        assert!(!is_of_time(verdict), "{verdict:?}");
     }
 }
 

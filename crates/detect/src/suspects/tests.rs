@@ -144,7 +144,7 @@ fn suspect(name: &str, delay: f64, cpu: f64) -> Suspect {
         instance: name.into(),
         delay,
         cpu: Some(cpu),
-        text: format!("{name}: CPU {percent:.0} %, scheduling delay {millis:.0} ms: the machine")
+        text: format!("the machine of {name}: CPU {percent:.0} %, scheduling delay {millis:.0} ms")
             .into(),
     }
 }

@@ -63,7 +63,7 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     until_cell(&page, "ArrowDown", |cell| cell.contains(fast)).await;
     page.press("Enter").await;
     let not_kept =
-        "counted, not listed: only the slowest of each hour and the newest failed ones are.";
+        "only the slowest requests of each hour and the newest failed ones are kept one by one.";
     assert!(listed(&page, "20 requests of ", not_kept).await.is_empty());
     page.press("ArrowUp").await;
     page.press("Enter").await;

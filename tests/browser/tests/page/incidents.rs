@@ -385,7 +385,7 @@ async fn a_bad_instance_is_explained_and_has_a_page() {
 #[tokio::test]
 async fn a_busy_machine_is_suspected_and_has_charts() {
     let shop = Shop::in_which("busy_host").await;
-    let cause = r"web-3: CPU 9\d\s%, scheduling delay \d\d\sms: the machine";
+    let cause = r"the machine of web-3: CPU 9\d\s%, scheduling delay \d\d\sms";
     let (page, change) = open(&shop, "", None, cause).await;
     page.click(&format!("{change} a")).await;
     page.until_screen("instance").await;

@@ -11,7 +11,7 @@ async fn a_lone_instance_has_the_charts_of_the_service() {
     let service = Service::everywhere().await;
     let page = Page::open(&service.screen("health?range=15m")).await;
     page.until(
-        "/B held by the recorder, .*B by the reader/.test($('[data-panel=cost]')?.innerText)",
+        "/tower-pulse uses .*B for recording, .*B for answers/.test($('[data-panel=cost]')?.innerText)",
     )
     .await;
     page.click("table[data-table=instances] tbody a").await;

@@ -279,7 +279,7 @@ async fn a_range_is_compared_with_yesterday_a_week_ago_or_a_chosen_time() {
         .await;
     assert_eq!(column(&page, "paths", "change").await, ["±0%"]);
     page.click("table[data-table=paths] tbody tr a").await;
-    page.until(r"/last 6\sh, against a week ago/.test($('[data-panel=histogram]')?.innerText)")
+    page.until(r"/6\sh; outline: a week ago/.test($('[data-panel=histogram]')?.innerText)")
         .await;
 
     set(&page, "#against", "begin").await;

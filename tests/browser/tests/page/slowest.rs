@@ -236,7 +236,7 @@ async fn the_target_of_a_path_is_told_in_words_and_numbers_and_is_the_same_every
     ] {
         assert!(words.contains(part), "{words:?} lacks {part:?}");
     }
-    let tile = format!("$('{TARGET} [data-tile=one_hour]').title.includes('±2.2%')");
+    let tile = format!("$('{TARGET} [data-tile=one_hour]').title.includes('within 2.2% of ')");
     page.until(&tile).await;
     let missed = "Target of 250\u{202f}ms: 13% missed it in the last 5 min, 13% in the last hour, 13% in the last 6 h; 10% may miss it.";
     page.until(&format!(

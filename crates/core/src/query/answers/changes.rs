@@ -94,7 +94,7 @@ pub struct ChangeRow {
     pub traffic_share: Option<f64>,
     /// The share of the extra time that is due to slower requests; `None` without extra time.
     pub code_share: Option<f64>,
-    /// Whether a deploy caused the change.
+    /// Whether a deploy is suspected of the change.
     pub deploy: DeployVerdict,
     /// The causes of the change as far as they are known, in sentences; empty if nothing is known.
     pub explanation: String,

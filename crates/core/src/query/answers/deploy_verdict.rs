@@ -1,11 +1,11 @@
-//! The verdict on whether a deploy caused a change.
+//! The verdict on whether a deploy is suspected of a change.
 
 use serde::Serialize;
 
 use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks};
 
-/// Whether a deploy caused a change, and which deploy.
+/// Whether a deploy is suspected of a change, and which deploy.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct DeployVerdict {
@@ -19,7 +19,7 @@ pub struct DeployVerdict {
     pub side_by_side: Option<f64>,
 }
 
-/// Whether a deploy caused a change.
+/// Whether a deploy is suspected of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -49,7 +49,7 @@ pub struct Burn {
     pub bad_share: Option<f64>,
     /// `bad_share` divided by the share of requests that may be bad; `None` if no request counts.
     ///
-    /// At 1, the budget is used up exactly at the end of its time.
+    /// At 1, exactly as many requests are bad as the target allows.
     pub burn_rate: Option<f64>,
     /// The largest relative error of the duration that divides good requests from bad ones.
     pub error: f64,

@@ -141,7 +141,7 @@ impl InProcessStore {
     /// The error of work without a result. Only work that panics has no result.
     fn ended(&self) -> StoreError {
         let message = format!(
-            "work on the {} has panicked; the log says where",
+            "the store in the {} failed by a bug; the log says where",
             self.executor.describe()
         );
         StoreError::new(StoreErrorKind::Unreachable, message)
