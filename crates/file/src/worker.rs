@@ -429,8 +429,8 @@ impl Worker {
         let ahead = written_at.map_or(0, |at| at.saturating_sub(now));
         if ahead > CLOCK_ALLOWED {
             self.note(format!(
-                "{} was last written at a time that is ahead of this clock: set the clock. Until that time has come, new \
-                 samples are added to slices that are there, and nothing is judged",
+                "{} was last written at a time that is ahead of this clock: set the clock. Until the clock reaches \
+                 that time, new samples are added to existing slices, and no changes are detected",
                 path.display()
             ));
         }

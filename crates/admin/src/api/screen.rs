@@ -21,7 +21,7 @@ const MAX_ASK: usize = 4_096;
 pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Written, ApiError> {
     let asks = params::pairs(query)?;
     if let Some((unknown, _)) = asks.iter().find(|(name, _)| name != "ask") {
-        let message = format!("{unknown} is unknown here: allowed is ask");
+        let message = format!("unknown parameter {unknown}: `api/screen` takes only `ask`");
         return Err(ApiError::parameter(unknown, message));
     }
     if asks.is_empty() {
