@@ -95,7 +95,7 @@ impl Clone for Routes {
     }
 }
 
-/// What a layer records, and under which names.
+/// The requests that a layer records, and the names of their contexts.
 #[derive(Clone, Debug)]
 pub(super) struct LayerOptions {
     pub(super) recorder: Arc<Recorder>,
@@ -112,7 +112,7 @@ pub(super) struct Route {
     /// The state of the recorder, kept here to spare each request an indirection.
     pub(super) recording: Arc<RecordingState>,
     layer: LayerOptions,
-    /// The header with the time at which the proxy took a request, and this route's own handle of the timer `queue`.
+    /// Records the wait in front of the service: the proxy's header, and an unshared handle of the timer `queue`.
     queue: Option<Queue>,
     sharing: Sharing,
     #[cfg(feature = "axum")]

@@ -42,7 +42,8 @@ redis.call('HSET', 'pulse:state', 'head', id, 'need', 9)
 if low == head then redis.call('HSET', 'pulse:state', 'oldest', ARGV[1]) end
 return 1";
 
-/// Adds an entry to the journal as another program does: at the server's time, or a little behind the newest entry.
+/// Adds an entry to the journal as another program does: at the server's time, or after the newest entry, its id
+/// `behind` bytes higher.
 const ADD_FOREIGN: &str = "
 local head = redis.call('HGET', 'pulse:state', 'head')
 if not head then return 0 end
@@ -96,7 +97,7 @@ impl Data {
         }
     }
 
-    /// Runs a future on the store.
+    /// Runs a future on the runtime of the store's connections.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.io.block_on(future)
     }
@@ -144,8 +145,8 @@ impl Data {
         self.query(cmd("EVAL").arg(APPEND_NEWER).arg(0).arg(self.now()))
     }
 
-    /// Adds an entry to the journal as another program does, `behind` bytes behind the newest entry, or at the
-    /// server's time. `false` if there is no journal yet, or no room for the entry.
+    /// Adds an entry to the journal as another program does: after the newest entry, its id `behind` bytes higher, or
+    /// at the server's time. `false` if there is no journal yet, or no room for the entry.
     pub fn add_foreign(&self, behind: Option<u64>) -> bool {
         let behind = behind.map_or_else(String::new, |behind| behind.to_string());
         self.query(cmd("EVAL").arg(ADD_FOREIGN).arg(0).arg(behind))

@@ -11,7 +11,8 @@ use crate::rig::process::TempDir;
 use crate::rig::seed;
 use crate::rig::server::RedisServer;
 
-/// 2023-11-14, 13 minutes after an hour. The log is of the past, as the store must use its time.
+/// 2023-11-14, 13 minutes after an hour. The log is in the past, to test that the store uses the log's time, not the
+/// system's.
 const START: i64 = 1_700_000_000;
 
 /// Slices that are stored of each precision.
@@ -114,7 +115,7 @@ async fn profiles_have_whole_hours(client: &mut Client, model: &Model) {
         let mut listed = listed.filter(|of_week| of_week["hour"] == hour);
         let listed = listed.next().unwrap();
         let figure = |name: &str| listed[name].as_f64().unwrap();
-        // The requests of a whole hour, by the part of it that was recorded.
+        // `requests` is scaled up to a whole hour; times `weight` (the recorded part) gives the recorded number.
         let requests = figure("requests") * figure("weight");
         let missing = counts.hits as f64 - requests;
         let most = OF_PROFILE * counts.hits as f64;

@@ -60,7 +60,7 @@ async fn a_value_that_is_no_number_or_of_another_type_is_quarantined() {
     }
 }
 
-/// Unlike the folder that wrote the records, another folder reads them first.
+/// The folder that wrote the records still has them in memory. A new folder must read them first, and finds garbage.
 #[tokio::test]
 async fn records_that_are_garbage_stop_no_other_folder() {
     let mut fixture = Fixture::redis().await;
@@ -118,7 +118,7 @@ async fn snapshots_name_what_they_cannot_read() {
     let instances = ["pulse:pulse:instance:b", "pulse:pulse:instance:c"];
     let expected = [&instances[..], &[&half_hour, slowest, STATS]].concat();
     assert_eq!(keys, expected);
-    // The records are in order.
+    // The contexts' other records are still correct.
     for context in &snapshot.contexts {
         assert_eq!(context.hour.as_ref().unwrap().times.count, 1.0);
     }

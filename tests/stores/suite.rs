@@ -160,7 +160,7 @@ pub async fn a_later_hour_makes_the_current_hour_the_last(fixture: &mut Fixture)
     fixture.hit("GET /", NOW + HOUR, MS).await;
     fixture.hit("GET /", NOW + HOUR, MS).await;
     assert_eq!(fixture.hours("GET /").await, (Some(2.0), Some(1.0)));
-    // Two hours later, the statistics of the last hour are older than the hour before, and are not shown.
+    // At NOW + 3 h the stored statistics are of NOW + 1 h, not of the previous hour, so they are not shown.
     fixture.advance(2 * HOUR);
     fixture.hit("GET /", NOW + 3 * HOUR, MS).await;
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), None));
@@ -412,8 +412,8 @@ pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(fixture: &mut Fixt
     fixture.merge_clean(batch).await;
     let some: Vec<String> = names.iter().step_by(7).cloned().collect();
     for (minutes, hits) in [(2, 1), (3, 2), (40, 3), (41, 4)] {
-        // Only one context gets a sample. The others are rolled up a part at a time, or read from the slices that they
-        // are in.
+        // Only one context gets a sample. The others are either already rolled up, in portions, or still read from
+        // their minutes.
         fixture.advance(minutes * 60 - (fixture.now() - NOW));
         fixture.hit("GET /7", NOW + minutes * 60, MS).await;
         for width in WIDTHS {
@@ -465,7 +465,7 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
         let size: u64 = issue(&mut keys.connection().await, "ZCARD", key).await;
         assert_eq!(size, 100);
     }
-    // A day later, no context was visited: all leave the ranking.
+    // A day later, no context had a sample: all leave the ranking.
     fixture.advance(24 * HOUR + 60);
     assert_eq!(fixture.clean().await.contexts, 0);
     assert_eq!(fixture.slowest_means().await, []);

@@ -228,7 +228,8 @@ impl Worker {
             self.commit_changes();
             self.look();
         }
-        // Until a file that has lost its path gets another one, its data ends with this process, so nothing is durable.
+        // A file without a name is deleted when this process ends, so nothing in it is durable until it has a path
+        // again.
         let may_last = access != Access::Durable || self.look_after == LOOK_EVERY;
         let usable = |open: &&mut Open| may_last && (access == Access::Read || open.is_writable);
         let Some(open) = self.open.as_mut().filter(usable) else {
