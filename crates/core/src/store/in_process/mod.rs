@@ -50,7 +50,7 @@ pub enum Access {
 /// The result of work on a state.
 pub type Found = Result<Box<dyn Any + Send>>;
 
-/// Work on a state, or on the error that explains why the state is unavailable.
+/// A function that gets the state, or the error that says why there is none.
 pub type Work = Box<dyn FnOnce(Result<&mut State>) + Send>;
 
 /// Runs work on the state of a store, in memory or in a file.
@@ -75,7 +75,7 @@ pub trait Executor: Send + Sync {
     }
 }
 
-/// The common part of all stores in one process. It answers from the state.
+/// The common part of all stores in one process, which answers from the state.
 pub struct InProcessStore {
     precisions: Precisions,
     clock: Clock,
