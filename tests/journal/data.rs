@@ -15,7 +15,7 @@ use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 use crate::journal::net::{Reply, Request};
 use crate::rig::server::RedisServer;
 
@@ -51,7 +51,7 @@ local id = ARGV[1] == '' and '*' or string.format('%.0f-7', string.match(head, '
 return redis.pcall('XADD', 'pulse:journal', id, 'foo', 'bar').err and 0 or 1";
 
 /// A server, a store in it, and the clock of both.
-pub struct Data {
+pub struct RedisUnderTest {
     io: Runtime,
     connection: MultiplexedConnection,
     pub store: Arc<RedisStore>,
@@ -67,7 +67,7 @@ pub fn precisions() -> Precisions {
     precisions
 }
 
-impl Data {
+impl RedisUnderTest {
     pub fn start() -> Self {
         Self::with_journal_bytes(JOURNAL_BYTES)
     }
@@ -109,7 +109,7 @@ impl Data {
 
     /// How often each request is in a context's records of a tier.
     pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
-        (self as &dyn Ground).records(context, tier)
+        (self as &dyn TestedStore).records(context, tier)
     }
 
     /// Sends a command.
@@ -153,7 +153,7 @@ impl Data {
     }
 }
 
-impl Ground for Data {
+impl TestedStore for RedisUnderTest {
     fn store(&self) -> Arc<dyn Store> {
         self.store.clone()
     }
@@ -256,7 +256,7 @@ impl Ground for Data {
         minutes
     }
 
-    fn redis(&self) -> Option<&Data> {
+    fn redis(&self) -> Option<&RedisUnderTest> {
         Some(self)
     }
 }

@@ -31,7 +31,7 @@ async fn a_value_that_is_no_number_or_of_another_type_is_quarantined() {
             ("/a", Kind::Http, NOW, &[MS]),
             ("/b", Kind::Http, NOW, &[MS]),
         ]);
-        fixture.merge_clean(batch.clone()).await;
+        fixture.merge_all_used(batch.clone()).await;
         let () = fixture.run(&format!("DEL {key}")).await;
         let () = fixture.run(&poison).await;
         let before: redis::Value = fixture.issue("DUMP", key).await;
@@ -56,7 +56,7 @@ async fn a_value_that_is_no_number_or_of_another_type_is_quarantined() {
         let _ = fixture.counter("hits:/a", 60).await;
         let _ = fixture.clean().await;
         let () = fixture.run(&format!("DEL {key}")).await;
-        fixture.merge_clean(batch).await;
+        fixture.merge_all_used(batch).await;
     }
 }
 

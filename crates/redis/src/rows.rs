@@ -203,7 +203,7 @@ impl RedisStore {
         if gone.is_empty() {
             return;
         }
-        let mut script = sets(keys);
+        let mut script = with_shared_keys(keys);
         for id in gone.iter().filter_map(bytes) {
             script.key(keys.row(id));
             script.arg(id);
@@ -355,14 +355,14 @@ impl RedisStore {
 
     /// A script call with the keys that all rows of a cache share, and the time.
     fn row_script(&self, keys: &RowKeys) -> Invocation {
-        let mut script = sets(keys);
+        let mut script = with_shared_keys(keys);
         script.arg(or_empty(self.manual_now().map(|now| format!("{now:.6}"))));
         script
     }
 }
 
 /// A script call with the keys that all rows of a cache share.
-fn sets(keys: &RowKeys) -> Invocation {
+fn with_shared_keys(keys: &RowKeys) -> Invocation {
     let mut script = Invocation::default();
     script.key((&keys.delay, &keys.schedule, &keys.states, &keys.failing));
     script

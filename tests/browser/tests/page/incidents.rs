@@ -100,8 +100,8 @@ async fn open(shop: &Shop, kind: &str, context: Option<&str>, cause: &str) -> (P
 async fn explain(shop: &Shop, incident: &Incident) -> Page {
     let (page, change) = open(shop, incident.kind, incident.context, incident.cause).await;
     let began = shop.incident_began();
-    // What changed, since when, which page to fix first? If an instance is bad, the answer names the instance instead
-    // of a page.
+    // The change, its begin, and the page to fix first. If an instance is bad, the answers name the instance instead of
+    // a page.
     let instance = incident.instances.first().copied().unwrap_or_default();
     let (named, key) = match incident.context {
         Some(context) => ("", format!("row.dataset.key === '{context}'")),
@@ -173,16 +173,16 @@ async fn explain(shop: &Shop, incident: &Incident) -> Page {
         }
     }
     // Did my deploy do it?
-    let says = "text.includes('1.4.2')";
-    let denies = "/no deploy|not a deploy/i.test(text)";
-    let is_told = match incident.is_deploy {
-        true => format!("{says} && !{denies}"),
-        false => denies.to_owned(),
+    let names_deploy = "text.includes('1.4.2')";
+    let denies_deploy = "/no deploy|not a deploy/i.test(text)";
+    let is_answered = match incident.is_deploy {
+        true => format!("{names_deploy} && !{denies_deploy}"),
+        false => denies_deploy.to_owned(),
     };
     seen(
         &page,
         CHANGE,
-        &format!("((text) => {is_told})($('{CHANGE}').innerText)"),
+        &format!("((text) => {is_answered})($('{CHANGE}').innerText)"),
     )
     .await;
     page
@@ -337,8 +337,8 @@ async fn a_bad_instance_is_explained_and_has_a_page() {
     let change = page.text(CHANGE).await;
     assert!(change.contains("all pages on web-3"), "{change}");
     let facts = page.text("[data-panel=instance] .muted").await;
-    let is_told = facts.contains("version 1.4.1") && facts.contains("compared with 3 others");
-    assert!(is_told, "{facts}");
+    let has_facts = facts.contains("version 1.4.1") && facts.contains("compared with 3 others");
+    assert!(has_facts, "{facts}");
     let ratios = column(&page, "instance-paths", "ratio").await;
     let ratios = ratios
         .iter()
