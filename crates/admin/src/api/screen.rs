@@ -21,7 +21,7 @@ const MAX_ASK_BYTES: usize = 4_096;
 pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Written, ApiError> {
     let asks = params::pairs(query)?;
     if let Some((unknown, _)) = asks.iter().find(|(name, _)| name != "ask") {
-        let message = format!("unknown parameter {unknown}: `api/screen` takes only `ask`");
+        let message = format!("unknown parameter {unknown}: allowed in `api/screen` is only `ask`");
         return Err(ApiError::parameter(unknown, message));
     }
     if asks.is_empty() {
