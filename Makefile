@@ -198,6 +198,6 @@ test-all-servers: setup
 test-all-versions: setup
 	OTHER="$(OTHER)" tests/all/versions.sh $(TESTED)
 
-# Measures the host's own requests while windows are read, and the page's answers with their goals. Prints tables.
+# Measures the service's own requests while windows are read, and the page's answers with their goals. Prints tables.
 test-all-window-latency: setup
 	WINDOWS_SECONDS=15 cargo bench --locked -p pulse-benches --bench windows

@@ -91,7 +91,7 @@ async fn reads() {
     cache.refresh_now("7").await.unwrap();
     let (_other, builder, _) = instance(&server);
     let builder = builder.read_through(Duration::from_secs(60));
-    let (near, _task) = builder.build_with_task().unwrap();
+    let (read_through, _task) = builder.build_with_task().unwrap();
     let connection = server.connection().await;
     let mut micros_per_read = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
@@ -105,16 +105,16 @@ async fn reads() {
         );
         micros_per_read[1]
             .push(micros(async || assert!(cache.get::<Offer>("7").await.unwrap().is_some())).await);
-        micros_per_read[2]
-            .push(micros(async || assert!(near.get::<Offer>("7").await.unwrap().is_some())).await);
+        let read = async || assert!(read_through.get::<Offer>("7").await.unwrap().is_some());
+        micros_per_read[2].push(micros(read).await);
     }
-    let [bare, cached, near] = micros_per_read.map(median);
+    let [bare, cached, read_through] = micros_per_read.map(median);
     println!("| one read at a time | us | / bare GET |");
     println!("|---|---|---|");
     for (name, micros) in [
         ("a bare GET", bare),
         ("`get`", cached),
-        ("`get` with `read_through`", near),
+        ("`get` with `read_through`", read_through),
     ] {
         println!("| {name} | {micros:.1} | {:.2} |", micros / bare);
     }
@@ -170,7 +170,7 @@ async fn lateness() {
     let (mut late, mut twice, mut missed) = (Vec::new(), 0, 0);
     for times in loads.values() {
         let since = |time: &Instant| time.duration_since(times[0]).as_secs_f64();
-        // Each refresh is due a whole number of seconds after the first one that was on time.
+        // Each refresh is due a whole number of seconds after the refresh with the smallest offset within its second.
         let phase = times
             .iter()
             .map(since)

@@ -1,6 +1,6 @@
 //! The cost of the dashboard's windows with 2,000 busy contexts and two weeks of records in Redis:
 //! `cargo bench -p pulse-benches --bench windows`. A *look* is a question of the dashboard about a window. The bench
-//! measures the first look of a new process and later looks, how long looks hold a worker, the host's own requests
+//! measures the first look of a new `Pulse` and later looks, how long looks hold a worker, the service's own requests
 //! during looks, the first answer about each window, and answers, commands and memory in steady state.
 //!
 //! The bench writes the records into Redis as the fold would, and replaces the newest slices each second.
@@ -75,7 +75,8 @@ struct Bench {
 }
 
 /// The commands that this bench and new connections send.
-const OF_BENCH: &str = "hset info zadd client|setinfo client|setname slowlog|get ping config|get";
+const BENCH_COMMANDS: &str =
+    "hset info zadd client|setinfo client|setname slowlog|get ping config|get";
 
 /// The server's usage by read commands.
 #[derive(Clone, Copy, Default)]
@@ -120,7 +121,7 @@ impl Bench {
         ];
         let state = state.map(|(field, value)| (field, value.to_owned()));
         self.set("state", &state).await;
-        self.rolled(now).await;
+        self.write_rolled_up(now).await;
         for tier in TIERS {
             let newest = tier.slice(now);
             for back in 0..i64::from(tier.retained) {
@@ -130,7 +131,7 @@ impl Bench {
         }
     }
 
-    async fn rolled(&mut self, now: i64) {
+    async fn write_rolled_up(&mut self, now: i64) {
         let mut rolled = RolledUp::default();
         rolled.advance(0);
         rolled.advance(now);
@@ -156,7 +157,7 @@ impl Bench {
             else {
                 continue;
             };
-            if OF_BENCH.split(' ').any(|of| of == name) {
+            if BENCH_COMMANDS.split(' ').any(|of| of == name) {
                 continue;
             }
             let field = |wanted: &str| -> f64 {
@@ -207,9 +208,9 @@ fn millis(duration: Duration) -> f64 {
 }
 
 /// The number of tries of each measurement.
-const LOOKS: usize = 7;
+const TRIES: usize = 7;
 /// The window of the looks that have goals.
-const LOOKED_AT: &str = "1h";
+const GOAL_WINDOW: &str = "1h";
 
 fn verdict(value: f64, goal: f64) -> String {
     let is_met = if value <= goal { "ok" } else { "**MISSED**" };
@@ -221,7 +222,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The router of a new process, which has not read any window.
+/// The router of a new `Pulse`, which has not read any window.
 fn new_page(bench: &Bench) -> Router {
     let builder = Pulse::builder().redis(bench.server.url());
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
@@ -232,21 +233,21 @@ fn new_page(bench: &Bench) -> Router {
 async fn first_looks(bench: &mut Bench) {
     let (mut commands, mut redis, mut took) = (Vec::new(), Vec::new(), Vec::new());
     let began = processor_millis(std::process::id());
-    for _ in 0..LOOKS {
+    for _ in 0..TRIES {
         let app = new_page(bench);
         // This request opens the connection.
         get_ok(&app, "/api/health").await;
         let start = bench.usage().await;
-        took.push(millis(get(&app, LOOKED_AT).await.1));
+        took.push(millis(get(&app, GOAL_WINDOW).await.1));
         let end = bench.usage().await;
         commands.push(end.commands - start.commands);
         redis.push((end.micros - start.micros) / 1e3);
     }
-    println!("\n| first look at {LOOKED_AT}, the median of {LOOKS} | | goal |\n|---|---:|---|");
+    println!("\n| first look at {GOAL_WINDOW}, the median of {TRIES} | | goal |\n|---|---:|---|");
     println!("| commands | {} |", verdict(median(commands), 2_000.0));
     println!("| ms of Redis | {} |", verdict(median(redis), 80.0));
     println!("| ms | {} |", verdict(median(took), 300.0));
-    let processor = (processor_millis(std::process::id()) - began) / LOOKS as f64;
+    let processor = (processor_millis(std::process::id()) - began) / TRIES as f64;
     println!("| ms of this process's processors, on average | {processor:.0} | |");
 }
 
@@ -269,15 +270,15 @@ async fn look(app: &Router, uri: &str, looks: usize, pause: Duration) {
     }
 }
 
-/// The longest time between two polls of a task that is always ready, on a runtime of one thread, during a first look
-/// and during later looks, without waits for a processor. The shortest of several tries counts, because other processes
-/// use the machine too.
+/// The longest time between two polls of a task that is always ready, during a first look and during later looks. The
+/// runtime has one thread, whose waits for a processor do not count. The shortest of several tries counts, because
+/// other processes use the machine too.
 fn longest_holds(bench: &Bench, uri: &str) -> [f64; 2] {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();
     let schedule = File::open("/proc/thread-self/schedstat").unwrap();
     let mut least = [f64::MAX; 2];
-    for _ in 0..LOOKS {
+    for _ in 0..TRIES {
         let app = runtime.block_on(async { new_page(bench) });
         runtime.block_on(get_ok(&app, "/api/health"));
         for (at, looks) in [1, 5].into_iter().enumerate() {
@@ -302,10 +303,10 @@ fn longest_holds(bench: &Bench, uri: &str) -> [f64; 2] {
     least
 }
 
-/// The durations of the host's own requests while `meanwhile` runs, in milliseconds, sorted. A request that answers at
-/// once is sent through the layer each millisecond.
-async fn host_latencies(pulse: &Pulse, meanwhile: impl Future<Output = ()>) -> Vec<f64> {
-    let host = Router::new()
+/// The durations of the service's own requests while `meanwhile` runs, in milliseconds, sorted. A request that answers
+/// at once is sent through the layer each millisecond.
+async fn service_latencies(pulse: &Pulse, meanwhile: impl Future<Output = ()>) -> Vec<f64> {
+    let service = Router::new()
         .route("/", axum::routing::get(|| async { "found" }))
         .layer(pulse.layer());
     let mut took = Vec::new();
@@ -315,7 +316,7 @@ async fn host_latencies(pulse: &Pulse, meanwhile: impl Future<Output = ()>) -> V
             let start = Instant::now();
             let request = Request::get("/").body(Body::empty()).unwrap();
             // A task of its own, like a connection of a server, waits for a worker.
-            let answering = tokio::spawn(host.clone().oneshot(request));
+            let answering = tokio::spawn(service.clone().oneshot(request));
             assert_eq!(answering.await.unwrap().unwrap().status(), StatusCode::OK);
             took.push(millis(start.elapsed()));
         }
@@ -328,20 +329,20 @@ async fn host_latencies(pulse: &Pulse, meanwhile: impl Future<Output = ()>) -> V
     took
 }
 
-/// Measures the host's latency at rest, and while this process reads windows for the first time.
-async fn host_while_reading(bench: &Bench) {
+/// Measures the service's latency at rest, and while this process reads windows for the first time.
+async fn service_while_reading(bench: &Bench) {
     println!(
-        "\n| a request of the host, ms | requests | median | p99 | longest |\n|---|---:|---:|---:|---:|"
+        "\n| a request of the service, ms | requests | median | p99 | longest |\n|---|---:|---:|---:|---:|"
     );
     let builder = Pulse::builder().redis(bench.server.url());
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
-    let at_rest = host_latencies(&pulse, tokio::time::sleep(Duration::from_secs(3))).await;
+    let at_rest = service_latencies(&pulse, tokio::time::sleep(Duration::from_secs(3))).await;
     let reading = async {
-        for _ in 0..LOOKS {
+        for _ in 0..TRIES {
             get_ok(&new_page(bench), "/api/paths?window=7d&limit=100").await;
         }
     };
-    let while_reading = host_latencies(&pulse, reading).await;
+    let while_reading = service_latencies(&pulse, reading).await;
     for (label, took) in [
         ("at rest", at_rest),
         ("while a new reader looks at 7d", while_reading),
@@ -379,8 +380,8 @@ async fn main() {
     println!(
         "\n| longest time that a worker was held, ms | first look | | later looks | |\n|---|---:|---|---:|---|"
     );
-    let paths = format!("/api/paths?window={LOOKED_AT}&limit=100&sort=change");
-    let overview = format!("/api/overview?window={LOOKED_AT}");
+    let paths = format!("/api/paths?window={GOAL_WINDOW}&limit=100&sort=change");
+    let overview = format!("/api/overview?window={GOAL_WINDOW}");
     for (label, uri) in [
         ("by health alone", "/api/health"),
         ("by the sums", &overview),
@@ -390,7 +391,7 @@ async fn main() {
         let [first, later] = holds.unwrap().map(|held| verdict(held, 1.0));
         println!("| {label} | {first} | {later} |");
     }
-    host_while_reading(&bench).await;
+    service_while_reading(&bench).await;
     let app = new_page(&bench);
     let before = resident_bytes(std::process::id());
 
@@ -414,14 +415,14 @@ async fn main() {
             start.elapsed().as_secs_f64()
         );
     }
-    println!("\nslowest reading command: {}", bench.slowest().await);
+    println!("\nslowest reading command: {} ms", bench.slowest().await);
 
     println!(
         "\n| windows that are looked at | commands/s | Redis CPU ms/s | answer ms, median | p99 | largest | held MiB |\n|---|---|---|---|---|---|---|"
     );
     let mut later = [0.0; 2];
     for (label, windows) in [
-        (LOOKED_AT, &WINDOWS[2..3]),
+        (GOAL_WINDOW, &WINDOWS[2..3]),
         ("1h, with series", &["1h&series=hits"]),
         ("hour", &WINDOWS[6..7]),
         ("all eight", &WINDOWS[..]),
@@ -433,7 +434,7 @@ async fn main() {
         for _ in 0..seconds {
             tick.tick().await;
             let now = clock.now_seconds();
-            bench.rolled(now).await;
+            bench.write_rolled_up(now).await;
             bench.write(60, FINEST.slice(now), now).await;
             if now % 60 < 2 {
                 for tier in &TIERS[1..] {
@@ -458,7 +459,7 @@ async fn main() {
             took[took.len() - 1],
             (resident_bytes(std::process::id()) as f64 - before as f64) / 1_048_576.0,
         );
-        if label == LOOKED_AT {
+        if label == GOAL_WINDOW {
             let looks = seconds as f64;
             later = [
                 (usage.commands - start.commands) / looks,
@@ -466,8 +467,8 @@ async fn main() {
             ];
         }
     }
-    println!("\n| a later look at {LOOKED_AT} | | goal |\n|---|---:|---|");
+    println!("\n| a later look at {GOAL_WINDOW} | | goal |\n|---|---:|---|");
     println!("| commands | {} |", verdict(later[0], 25.0));
     println!("| ms of Redis | {} |", verdict(later[1], 3.0));
-    println!("\nslowest reading command: {}", bench.slowest().await);
+    println!("\nslowest reading command: {} ms", bench.slowest().await);
 }

@@ -44,7 +44,7 @@ struct Inner {
     #[cfg_attr(not(feature = "admin"), allow(dead_code))]
     page: PageOptions,
     #[cfg(feature = "admin")]
-    posts: Arc<tower_pulse_admin::PostLimit>,
+    posts: Arc<tower_pulse_admin::WriteLimit>,
 }
 
 #[cfg(feature = "row-cache")]
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Pulse {
 impl Pulse {
     pub(crate) fn new(handle: Handle, skips: IgnoreList, page: PageOptions) -> Self {
         #[cfg(feature = "admin")]
-        let posts = Arc::new(tower_pulse_admin::PostLimit::new(handle.clock().clone()));
+        let posts = Arc::new(tower_pulse_admin::WriteLimit::new(handle.clock().clone()));
         Self(Arc::new(Inner {
             store: Store::from(handle.store().clone()),
             handle,

@@ -14,7 +14,7 @@ use crate::rng::Random;
 const CONTEXTS: usize = 2_000;
 const REQUESTS: f64 = 1_000.0;
 const MINUTES: i64 = 120;
-/// The goals for judging one minute.
+/// The goals: the mean time of judging one minute, and the memory of the detector.
 const MOST_TIME: Duration = Duration::from_millis(60);
 const MOST_BYTES: u64 = 36 << 20;
 
@@ -62,8 +62,8 @@ pub(crate) fn print(seed: u64) -> bool {
     let bytes = resident_bytes(std::process::id()).saturating_sub(before);
     let mean = total / (MINUTES as u32 - 90);
     println!(
-        "\ncost with {CONTEXTS} contexts of {REQUESTS:.0} requests/min: {:.0} ms per minute (at most {:.0}), {:.1} MiB \
-         (goal {} ms, {} MiB)",
+        "\ncost of a minute with {CONTEXTS} contexts of {REQUESTS:.0} requests/min: mean {:.0} ms, longest {:.0} ms; \
+         {:.1} MiB; goals: mean {} ms, {} MiB",
         mean.as_secs_f64() * 1e3,
         longest.as_secs_f64() * 1e3,
         bytes as f64 / 1_048_576.0,

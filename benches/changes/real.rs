@@ -21,12 +21,13 @@ const RUNS: u64 = 8;
 const RATE: f64 = 60.0;
 /// The standard deviation of the logarithm of the request times.
 const SIGMA: f64 = 0.5;
-/// The minutes after a label in which it may still be found.
-const GRACE: usize = 10;
+/// An alarm this many minutes after a label, at most, still finds it. An alarm this many minutes before or after a
+/// label, at most, is not counted as unlabelled.
+const MATCH_MINUTES: usize = 10;
 /// The fewest minutes of a clear label.
-const FEWEST: usize = 3;
+const CLEAR_MINUTES: usize = 3;
 /// The least factor between the median of a clear label and the median of the hour before it.
-const LEAST: f64 = 1.15;
+const CLEAR_RATIO: f64 = 1.15;
 
 /// A page's times, with the anomalies that a person labelled.
 struct Series {
@@ -63,7 +64,7 @@ impl Series {
     fn is_clear(&self, (from, to): (usize, usize)) -> bool {
         let labelled = &self.means[from..=to];
         let before = median(&self.means[from.saturating_sub(60)..from]);
-        labelled.len() >= FEWEST && median(labelled) >= LEAST * before
+        labelled.len() >= CLEAR_MINUTES && median(labelled) >= CLEAR_RATIO * before
     }
 }
 
@@ -146,12 +147,14 @@ pub(crate) fn print(seed: u64) {
             found += usize::from(
                 alarms
                     .iter()
-                    .any(|alarm| (*from..=to + GRACE).contains(alarm)),
+                    .any(|alarm| (*from..=to + MATCH_MINUTES).contains(alarm)),
             );
         }
         let is_far = |alarm: &&usize| {
             let mut labels = series.labels.iter();
-            !labels.any(|(from, to)| (from.saturating_sub(GRACE)..=to + GRACE).contains(*alarm))
+            !labels.any(|(from, to)| {
+                (from.saturating_sub(MATCH_MINUTES)..=to + MATCH_MINUTES).contains(*alarm)
+            })
         };
         unlabelled += alarms.iter().filter(is_far).count();
     }

@@ -1,4 +1,4 @@
-//! The tables in Markdown, with goals: first the fleets, then the parts.
+//! The tables in Markdown, with goals: first the fleets, then the micro-benches.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -36,14 +36,14 @@ fn millis(duration: Duration) -> String {
 pub(crate) fn of(measured: &Measurements) -> String {
     let mut out = String::new();
     fleets(measured, &mut out).unwrap();
-    parts(measured, &mut out).unwrap();
+    micro_benches(measured, &mut out).unwrap();
     out
 }
 
 fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
-        "| Instances x 200 contexts | core of the server | commands/s | kB/s | core of the folder | flushed every | fresh in the store p50, p99 | in the API p50, p99 | goals |"
+        "| Instances x 200 contexts | server CPU, share of one core | commands/s | kB/s | folder CPU, share of one core | flushed every | fresh in the store p50, p99 | in the API p50, p99 | goals |"
     )?;
     writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---|")?;
     for row in &measured.rows {
@@ -92,7 +92,7 @@ fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-fn parts(measured: &Measurements, out: &mut String) -> std::fmt::Result {
+fn micro_benches(measured: &Measurements, out: &mut String) -> std::fmt::Result {
     writeln!(out, "\n| Part | figure | goal |\n|---|---:|---|")?;
     let mut row =
         |what: &str, figure: String, goal: String| writeln!(out, "| {what} | {figure} | {goal} |");
@@ -139,7 +139,7 @@ fn parts(measured: &Measurements, out: &mut String) -> std::fmt::Result {
         let (store, api) = (longest(|f| &f.store), longest(|f| &f.api));
         row(
             &format!(
-                "the folder killed {} times: at most until readable, store and API",
+                "after the folder was killed ({} times), longest time until readable: store, API",
                 measured.takeovers.len()
             ),
             format!("{}, {}", seconds(store), seconds(api)),
@@ -154,10 +154,10 @@ fn row_of_polls(
     polls: &[Duration],
     row: &mut impl FnMut(&str, String, String) -> std::fmt::Result,
 ) -> std::fmt::Result {
-    let (most, usual) = (quantile(polls, 1.0), quantile(polls, 0.999));
+    let (longest, p999) = (quantile(polls, 1.0), quantile(polls, 0.999));
     row(
-        &format!("{what}: held a worker at most, p99.9"),
-        format!("{}, {}", millis(most), millis(usual)),
-        goal("<= 1 ms", most.as_secs_f64() <= 1e-3),
+        &format!("{what}: longest time a worker was held, and p99.9"),
+        format!("{}, {}", millis(longest), millis(p999)),
+        goal("<= 1 ms", longest.as_secs_f64() <= 1e-3),
     )
 }

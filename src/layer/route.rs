@@ -21,7 +21,7 @@ use tower_pulse_model::context::{Kind, clean_name};
 use tower_pulse_model::context::{UNMATCHED, fold_method};
 
 /// Once the thread that clones a service has changed this many times, the service gets a [`Route`] per recording shard.
-const SHARED_AFTER: u32 = 256;
+const SPLIT_AFTER: u32 = 256;
 
 /// The number that means no thread.
 const NO_THREAD: usize = usize::MAX;
@@ -35,7 +35,7 @@ pub(super) struct Routes(Arc<Route>);
 /// Copies of a route for several threads. A new service has no copies, because `axum::serve` may create all layers anew
 /// for each connection, and one thread at a time works on a connection.
 #[derive(Debug, Default)]
-struct Sharing {
+struct ShardCopies {
     /// The routes of all shards except the first. The first shard's route contains this value.
     others: OnceLock<Box<[Arc<Route>]>>,
     /// The thread that cloned the service last, and how often that thread has changed. [`NO_THREAD`] once there are
@@ -95,7 +95,7 @@ impl Clone for Routes {
     }
 }
 
-/// What a layer records, and under which names.
+/// The requests that a layer records, and the names of their contexts.
 #[derive(Clone, Debug)]
 pub(super) struct LayerOptions {
     pub(super) recorder: Arc<Recorder>,
@@ -112,9 +112,9 @@ pub(super) struct Route {
     /// The state of the recorder, kept here to spare each request an indirection.
     pub(super) recording: Arc<RecordingState>,
     layer: LayerOptions,
-    /// The header with the time at which the proxy took a request, and this route's own handle of the timer `queue`.
+    /// Records the wait in front of the service: the proxy's header, and an unshared handle of the timer `queue`.
     queue: Option<Queue>,
-    sharing: Sharing,
+    sharing: ShardCopies,
     #[cfg(feature = "axum")]
     slot: OnceLock<Slot>,
 }
@@ -286,7 +286,7 @@ impl Route {
             recording: layer.recorder.recording.clone(),
             queue: layer.recorder.queue.as_ref().map(Queue::clone_unshared),
             layer,
-            sharing: Sharing::default(),
+            sharing: ShardCopies::default(),
             #[cfg(feature = "axum")]
             slot: OnceLock::new(),
         }
@@ -299,7 +299,7 @@ impl Route {
         sharing.last_thread.store(thread, Ordering::Relaxed);
         let changes = sharing.changes.load(Ordering::Relaxed);
         sharing.changes.store(changes + 1, Ordering::Relaxed);
-        if changes == SHARED_AFTER {
+        if changes == SPLIT_AFTER {
             self.split_per_shard();
             sharing.last_thread.store(NO_THREAD, Ordering::Relaxed);
         }
@@ -347,7 +347,7 @@ impl Route {
                 _ => Some(self.detailed(self.matched(path, with_method, head)?, head)),
             };
         }
-        Some(self.detailed(self.other(head)?, head))
+        Some(self.detailed(self.without_template(head)?, head))
     }
 
     /// The context in the slot.
@@ -422,7 +422,7 @@ impl Route {
     }
 
     /// The context of a request without a route template.
-    fn other(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
+    fn without_template(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
         let is_without_layer = self.layer.fallback_only && !self.recording.has_layer();
         if is_without_layer || self.layer.skips.contain_path_of(head) {
             return None;

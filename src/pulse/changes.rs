@@ -22,8 +22,9 @@ impl Pulse {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let pulse = tower_pulse::Pulse::builder().build()?;
     /// pulse.on_change(|change| match change.ended {
-    ///     None => tracing::warn!(since = change.since, "{change}"), // GET /search is slower: 2.58 times as before
-    ///     Some(_) => tracing::info!("{change}"),                    // GET /search is no longer slower
+    ///     // GET /search takes 2.58 times as long as before
+    ///     None => tracing::warn!(since = change.since, "{change}"),
+    ///     Some(_) => tracing::info!("{change}"), // GET /search is no longer slower
     /// });
     /// # Ok(()) }
     /// ```

@@ -24,7 +24,7 @@ fn declared<'a>(text: &'a str, keyword: &str) -> BTreeSet<&'a str> {
     declared.map(str::trim).collect()
 }
 
-/// `guide.rs` looks for the metrics that documents name.
+/// `guide.rs` checks the metrics in .md files; this test does not.
 #[tokio::test]
 async fn rules_name_only_metrics_and_rules_that_exist() {
     let scrapes = scrape().await;

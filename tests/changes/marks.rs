@@ -114,7 +114,7 @@ const WRITES: [(&str, &str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn what_writes_nothing_is_refused() {
+async fn refused_writes_change_nothing() {
     let (pulse, app) = app(&Backend::memory());
     for (method, endpoint, body) in WRITES {
         let status = async |headers: &[(&str, &str)], body: &str| {

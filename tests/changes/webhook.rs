@@ -53,7 +53,7 @@ async fn a_page_that_becomes_slower_is_posted_to_a_server() {
     }
     let body = posted.lock().unwrap().remove(0);
     let text = body["text"].as_str().unwrap();
-    assert!(text.starts_with(&format!("{SEARCH} is slower: ")), "{text}");
+    assert!(text.starts_with(&format!("{SEARCH} takes ")), "{text}");
     assert!(fleet.now > slow_at, "{body}");
     // The log, the function and the API name the cause in the same words.
     let listed = fleet.instances[0].json("api/changes").await["changes"][0].take();

@@ -71,7 +71,7 @@ async fn beginning(pulse: &Pulse, clock: &Clock) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn a_store_that_was_flushed_has_recorded_since_the_oldest_call_that_is_replayed() {
+async fn a_store_emptied_by_flushall_has_recorded_since_the_oldest_call_that_is_replayed() {
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
     let pulse = with_folding(with_clock(&server.url(), &clock));

@@ -6,8 +6,8 @@ use tower_pulse::Clock;
 use tower_pulse::Condition;
 
 use crate::faults::service::{
-    PAGES, PATIENT, PREFIX, Service, builder, by_day, context, now, options, pause, with_clock,
-    with_clocks, without_flushes,
+    PAGES, PATIENT, PREFIX, Service, builder, by_day, context, now, options, pause, with_clocks,
+    without_flushes,
 };
 use crate::rig::seed::seed;
 use crate::rig::server::{RedisServer, issue, run};
@@ -152,7 +152,7 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     let server = RedisServer::start().await;
     // The clock stands still, so that the slices are known.
     let (clock, hand) = Clock::manual(now());
-    let service = Service::new(with_clock(&server.url(), &clock));
+    let service = Service::new(with_clocks(options(&server.url(), PATIENT), &clock, &clock));
     let mut conn = server.connection().await;
     let key = |name: &str| format!("{PREFIX}{name}");
     let hits = key(&format!("count:86400:hits:{}", context(0)));

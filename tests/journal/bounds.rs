@@ -5,7 +5,7 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::journal::Journal;
 
 use crate::journal::drive::{Drive, contexts};
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 
 /// A day, and a little more.
 const MORE_THAN_A_DAY: u64 = 86_400 + 60;

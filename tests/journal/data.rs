@@ -15,7 +15,7 @@ use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 use crate::journal::net::{Reply, Request};
 use crate::rig::server::RedisServer;
 
@@ -42,7 +42,8 @@ redis.call('HSET', 'pulse:state', 'head', id, 'need', 9)
 if low == head then redis.call('HSET', 'pulse:state', 'oldest', ARGV[1]) end
 return 1";
 
-/// Adds an entry to the journal as another program does: at the server's time, or a little behind the newest entry.
+/// Adds an entry to the journal as another program does: at the server's time, or after the newest entry, its id
+/// `behind` bytes higher.
 const ADD_FOREIGN: &str = "
 local head = redis.call('HGET', 'pulse:state', 'head')
 if not head then return 0 end
@@ -50,7 +51,7 @@ local id = ARGV[1] == '' and '*' or string.format('%.0f-7', string.match(head, '
 return redis.pcall('XADD', 'pulse:journal', id, 'foo', 'bar').err and 0 or 1";
 
 /// A server, a store in it, and the clock of both.
-pub struct Data {
+pub struct RedisUnderTest {
     io: Runtime,
     connection: MultiplexedConnection,
     pub store: Arc<RedisStore>,
@@ -66,7 +67,7 @@ pub fn precisions() -> Precisions {
     precisions
 }
 
-impl Data {
+impl RedisUnderTest {
     pub fn start() -> Self {
         Self::with_journal_bytes(JOURNAL_BYTES)
     }
@@ -96,7 +97,7 @@ impl Data {
         }
     }
 
-    /// Runs a future on the store.
+    /// Runs a future on the runtime of the store's connections.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.io.block_on(future)
     }
@@ -108,7 +109,7 @@ impl Data {
 
     /// How often each request is in a context's records of a tier.
     pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
-        (self as &dyn Ground).records(context, tier)
+        (self as &dyn TestedStore).records(context, tier)
     }
 
     /// Sends a command.
@@ -144,15 +145,15 @@ impl Data {
         self.query(cmd("EVAL").arg(APPEND_NEWER).arg(0).arg(self.now()))
     }
 
-    /// Adds an entry to the journal as another program does, `behind` bytes behind the newest entry, or at the
-    /// server's time. `false` if there is no journal yet, or no room for the entry.
+    /// Adds an entry to the journal as another program does: after the newest entry, its id `behind` bytes higher, or
+    /// at the server's time. `false` if there is no journal yet, or no room for the entry.
     pub fn add_foreign(&self, behind: Option<u64>) -> bool {
         let behind = behind.map_or_else(String::new, |behind| behind.to_string());
         self.query(cmd("EVAL").arg(ADD_FOREIGN).arg(0).arg(behind))
     }
 }
 
-impl Ground for Data {
+impl TestedStore for RedisUnderTest {
     fn store(&self) -> Arc<dyn Store> {
         self.store.clone()
     }
@@ -255,7 +256,7 @@ impl Ground for Data {
         minutes
     }
 
-    fn redis(&self) -> Option<&Data> {
+    fn redis(&self) -> Option<&RedisUnderTest> {
         Some(self)
     }
 }

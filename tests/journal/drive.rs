@@ -10,8 +10,8 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, Kind};
 use tower_pulse_model::outcome::Outcome;
 
-use crate::journal::data::{Data, precisions};
-use crate::journal::ground::Ground;
+use crate::journal::data::{RedisUnderTest, precisions};
+use crate::journal::ground::TestedStore;
 use crate::journal::net::{Reply, Request, Wire};
 use crate::journal::process::{Process, Sleep};
 use crate::rig::instances::{TestFlusher, TestFolder};
@@ -26,7 +26,7 @@ const REPLAY_BYTES: usize = 1 << 20;
 const MAX_CALLS: usize = 10_000;
 
 pub struct Drive {
-    pub data: Data,
+    pub data: RedisUnderTest,
     clock: Clock,
     manual_clock: ManualClock,
     sleep: Sleep,
@@ -39,7 +39,7 @@ impl Drive {
 
     /// Starts with a journal that is full at `bytes`.
     pub fn with_journal_bytes(bytes: u64) -> Self {
-        let data = Data::with_journal_bytes(bytes);
+        let data = RedisUnderTest::with_journal_bytes(bytes);
         let (clock, manual_clock) = Clock::manual(NOW);
         data.manual_clock.set_wall(NOW);
         Self {

@@ -3,7 +3,7 @@
 use redis::cmd;
 use tower_pulse_model::slice::hour_of;
 
-use crate::journal::data::Data;
+use crate::journal::data::RedisUnderTest;
 use crate::journal::fleet::MAX_ALIVE;
 use crate::journal::ground::MAX_SAVED;
 use crate::journal::hours::{Expected, Garbage};
@@ -252,7 +252,7 @@ impl World<'_> {
     }
 
     fn append_newer(&mut self) {
-        if self.faults.is_mixed && self.data.redis().is_some_and(Data::append_newer) {
+        if self.faults.is_mixed && self.data.redis().is_some_and(RedisUnderTest::append_newer) {
             self.say("an instance of a later version appends".to_owned());
             self.expected.newer += 1;
             self.take_snapshot();

@@ -6,7 +6,7 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse_core::store::Store;
 
 use crate::journal::drive::{Drive, contexts};
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 use crate::journal::net::Request;
 
 const JOURNAL: &str = "pulse:journal";

@@ -13,7 +13,7 @@ use tower_pulse_model::slice::Precision;
 use tower_pulse_model::tier::{DAY, tier_for};
 use tower_pulse_model::tiers::LEAST_DAYS;
 
-use crate::journal::data::Data;
+use crate::journal::data::RedisUnderTest;
 use crate::journal::net::{Reply, Request};
 use crate::rig::reads::{StoreReads, every_kind};
 
@@ -23,7 +23,7 @@ pub const MAX_SAVED: usize = 15;
 const FINE_SCALE: u8 = 2;
 
 /// A store whose data the scheduler can look at and change.
-pub trait Ground {
+pub trait TestedStore {
     /// The store.
     fn store(&self) -> Arc<dyn Store>;
 
@@ -74,12 +74,12 @@ pub trait Ground {
     fn reported_minutes(&self) -> Vec<i64>;
 
     /// The store if it is in Redis, where other programs and evictions can change keys.
-    fn redis(&self) -> Option<&Data> {
+    fn redis(&self) -> Option<&RedisUnderTest> {
         None
     }
 }
 
-impl dyn Ground + '_ {
+impl dyn TestedStore + '_ {
     /// Makes a call.
     pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
         self.io().block_on(request.run(&*self.store()))

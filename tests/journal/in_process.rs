@@ -21,7 +21,7 @@ use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 
 use crate::journal::data::precisions;
-use crate::journal::ground::{Ground, MAX_SAVED};
+use crate::journal::ground::{MAX_SAVED, TestedStore};
 use crate::rig::process::{TempDir, wait_until_released};
 use crate::rig::reads::StoreReads;
 
@@ -115,7 +115,7 @@ impl InProcess {
     }
 }
 
-impl Ground for InProcess {
+impl TestedStore for InProcess {
     fn store(&self) -> Arc<dyn Store> {
         self.shared()
     }

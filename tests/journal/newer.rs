@@ -6,7 +6,7 @@ use tower_pulse_core::store::Upkeep;
 use tower_pulse_model::entry::ENTRY_VERSION;
 
 use crate::journal::drive::{Drive, LEASE, contexts};
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 use crate::journal::net::Request;
 use crate::journal::process::Process;
 

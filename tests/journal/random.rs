@@ -2,9 +2,9 @@
 
 use fastrand::Rng;
 
-use crate::journal::data::Data;
+use crate::journal::data::RedisUnderTest;
 use crate::journal::faults::{AskForHistory, Faults};
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 use crate::journal::in_process::InProcess;
 use crate::journal::world::World;
 
@@ -22,7 +22,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs one schedule. Returns its violations and its story.
-fn schedule(data: &dyn Ground, seed: u64) -> (Vec<String>, Vec<String>) {
+fn schedule(data: &dyn TestedStore, seed: u64) -> (Vec<String>, Vec<String>) {
     let mut rng = Rng::with_seed(seed ^ 0x5eed);
     let faults = Faults {
         is_harsh: rng.f64() < 0.25,
@@ -43,7 +43,7 @@ fn schedule(data: &dyn Ground, seed: u64) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn every_request_counts_once_whatever_happens() {
-    run_schedules(&Data::start(), RUNS_ON_A_SERVER);
+    run_schedules(&RedisUnderTest::start(), RUNS_ON_A_SERVER);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn every_request_counts_once_in_a_file_too() {
     run_schedules(&InProcess::in_file(), RUNS_IN_A_FILE);
 }
 
-fn run_schedules(data: &dyn Ground, runs: u64) {
+fn run_schedules(data: &dyn TestedStore, runs: u64) {
     let (first, runs) = match number("PULSE_SEED") {
         Some(seed) => (seed, 1),
         None => (

@@ -6,7 +6,7 @@ use tower_pulse_core::store::journal::{Acquired, FoldStep, Step};
 use tower_pulse_model::round::partition;
 
 use crate::journal::drive::{Drive, contexts};
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 use crate::journal::net::{Reply, Request};
 use crate::journal::process::Process;
 use crate::journal::step::{is_fold, partitions};

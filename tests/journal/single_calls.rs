@@ -10,7 +10,7 @@ use tower_pulse_model::round::partition;
 
 use crate::journal::drive::{Drive, LEASE, contexts};
 use crate::journal::foreign::is_told;
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 use crate::journal::net::{Amending, Reply, Request};
 use crate::journal::step::{is_fold, partitions};
 use crate::rig::lua::script;

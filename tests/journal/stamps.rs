@@ -5,7 +5,7 @@ use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::{RolledUp, WIDTHS};
 
 use crate::journal::drive::{Drive, contexts};
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 use crate::journal::net::Request;
 use crate::journal::step::is_fold;
 use crate::stores::fixture::NOW;

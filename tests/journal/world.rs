@@ -9,10 +9,10 @@ use tower_pulse_core::store::journal::{Acquired, Step};
 use tower_pulse_core::store::{Appended, Readable};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 
-use crate::journal::data::Data;
+use crate::journal::data::RedisUnderTest;
 use crate::journal::faults::{Faults, Snapshot};
 use crate::journal::fleet::{Instance, MAX_ALIVE};
-use crate::journal::ground::Ground;
+use crate::journal::ground::TestedStore;
 use crate::journal::hours::Expected;
 use crate::journal::ledger::{CONTEXTS, Ledger, MAX_REQUESTS};
 use crate::journal::net::{Reply, Request};
@@ -43,7 +43,7 @@ enum Message {
 }
 
 pub struct World<'a> {
-    pub data: &'a dyn Ground,
+    pub data: &'a dyn TestedStore,
     pub rng: Rng,
     pub faults: Faults,
     sleep: Sleep,
@@ -68,7 +68,7 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub fn new(data: &'a dyn Ground, seed: u64, faults: Faults) -> Self {
+    pub fn new(data: &'a dyn TestedStore, seed: u64, faults: Faults) -> Self {
         fastrand::seed(seed);
         let start = THIS_HOUR - BEFORE_THE_HOUR;
         let (clock, manual_clock) = Clock::manual(start);
@@ -115,7 +115,10 @@ impl<'a> World<'a> {
         for step in 1..=MAX_CALM_STEPS {
             self.step();
             if step % CALM_STEPS_PER_WAIT == 0
-                && self.data.redis().is_some_and(Data::waits_for_newer)
+                && self
+                    .data
+                    .redis()
+                    .is_some_and(RedisUnderTest::waits_for_newer)
             {
                 self.pass(61);
             }

@@ -11,7 +11,8 @@ use crate::rig::process::TempDir;
 use crate::rig::seed;
 use crate::rig::server::RedisServer;
 
-/// 2023-11-14, 13 minutes after an hour. The log is of the past, as the store must use its time.
+/// 2023-11-14, 13 minutes after an hour. The log is in the past, to test that the store uses the log's time, not the
+/// system's.
 const START: i64 = 1_700_000_000;
 
 /// Slices that are stored of each precision.
@@ -97,7 +98,7 @@ async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Mode
 
 /// The share of an hour's requests by which its profile may be wrong: numbers are rounded, and sometimes a line is so
 /// late that the profile already has its hour. Five minutes of an hour would be 8 %.
-const OF_PROFILE: f64 = 0.01;
+const PROFILE_TOLERANCE: f64 = 0.01;
 
 /// The profile of the week has all requests of each hour that lies within the log.
 async fn profiles_have_whole_hours(client: &mut Client, model: &Model) {
@@ -114,10 +115,10 @@ async fn profiles_have_whole_hours(client: &mut Client, model: &Model) {
         let mut listed = listed.filter(|of_week| of_week["hour"] == hour);
         let listed = listed.next().unwrap();
         let figure = |name: &str| listed[name].as_f64().unwrap();
-        // The requests of a whole hour, by the part of it that was recorded.
+        // `requests` is scaled up to a whole hour; times `weight` (the recorded part) gives the recorded number.
         let requests = figure("requests") * figure("weight");
         let missing = counts.hits as f64 - requests;
-        let most = OF_PROFILE * counts.hits as f64;
+        let most = PROFILE_TOLERANCE * counts.hits as f64;
         assert!(missing.abs() <= most, "{start}: {counts:?}, {profile}");
         hours += 1;
     }
@@ -145,12 +146,12 @@ async fn in_memory_a_log_is_shown_as_it_is() {
         assert_eq!(health.pointer(figure).unwrap(), 0, "{figure}");
     }
     assert_eq!(health["warnings"], serde_json::json!([]));
-    let said = replay.stdout();
-    for says in [
+    let output = replay.stdout();
+    for line in [
         format!("{} lines of 5 contexts", model.lines),
         format!("{} lines could not be read", model.unreadable),
     ] {
-        assert!(said.contains(&says), "{said}");
+        assert!(output.contains(&line), "{output}");
     }
 
     // From the last line on, the clock runs in real time.

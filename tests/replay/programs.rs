@@ -72,23 +72,23 @@ fn assert_requests(name: &str, lines: &[Fields]) {
     for (at, ((second, context, micros, ending), expected)) in
         lines.iter().zip(expected).enumerate()
     {
-        let said = format!("{name}: {second} {context} {micros:?} {ending:?}");
+        let line = format!("{name}: {second} {context} {micros:?} {ending:?}");
         match at {
-            8 => assert!(has_quotes(context), "{said}"),
+            8 => assert!(has_quotes(context), "{line}"),
             // Some programs merge slashes.
-            10 => assert!([expected.0, "GET /a/b"].contains(&&**context), "{said}"),
-            _ => assert_eq!(context, expected.0, "{said}"),
+            10 => assert!([expected.0, "GET /a/b"].contains(&&**context), "{line}"),
+            _ => assert_eq!(context, expected.0, "{line}"),
         }
-        assert_eq!(*ending, expected.1, "{said}");
+        assert_eq!(*ending, expected.1, "{line}");
         let of_file = lines[0].0..=lines[0].0 + 4;
-        assert!(of_file.contains(second), "{said}");
+        assert!(of_file.contains(second), "{line}");
         let Some(micros) = micros else { continue };
         let likely = match at {
             3 => 290_000..=450_000,
             7 => 490_000..=600_000,
             _ => 0..=100_000,
         };
-        assert!(likely.contains(micros), "{said}");
+        assert!(likely.contains(micros), "{line}");
     }
     assert!(lines.len() >= expected.len(), "{name}");
 }

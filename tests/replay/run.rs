@@ -21,7 +21,7 @@ pub async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {
     child.wait_with_output().await.unwrap()
 }
 
-fn said(output: &Output) -> (String, String) {
+fn stdout_and_stderr(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr))
 }
@@ -30,7 +30,7 @@ fn said(output: &Output) -> (String, String) {
 async fn lines_that_cannot_be_read_are_counted_and_the_first_is_shown() {
     let input = b"unix_seconds,context,micros,status\r\n1700000000,GET /,5,200\r\n1700000001,\x1b[2J\x07,5,\n1700000001,POST /,5,200";
     let output = run(&["-"], &[], input).await;
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stdout_and_stderr(&output);
     assert!(output.status.success(), "{stderr}");
     assert!(stdout.starts_with("2 lines of 2 contexts in "), "{stdout}");
     let unread = " lines/s\n2 lines could not be read\nthe first is line 1 (";
@@ -38,18 +38,18 @@ async fn lines_that_cannot_be_read_are_counted_and_the_first_is_shown() {
     assert!(stdout.contains("unix_seconds,context,micros,status"));
 
     let output = run(&["-"], &[], &input[input.len() - 63..]).await;
-    let (stdout, _) = said(&output);
+    let (stdout, _) = stdout_and_stderr(&output);
     assert!(stdout.contains("\\u{1b}[2J\\u{7}"), "{stdout}");
     assert!(!stdout.contains('\x1b'), "{stdout}");
 }
 
 #[tokio::test]
 async fn a_file_without_a_line_and_one_without_a_readable_line() {
-    let (stdout, stderr) = said(&run(&["-"], &[], b"").await);
+    let (stdout, stderr) = stdout_and_stderr(&run(&["-"], &[], b"").await);
     assert_eq!(stdout.as_str(), "");
     assert_eq!(stderr.as_str(), "no line could be read\n");
     let output = run(&["-"], &[], &[b'x'; 200_000]).await;
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stdout_and_stderr(&output);
     assert!(!output.status.success());
     assert!(stdout.starts_with("1 line could not be read\n"), "{stdout}");
     assert!(stdout.len() < 500, "{stderr}");
@@ -60,7 +60,7 @@ async fn a_file_without_a_line_and_one_without_a_readable_line() {
 async fn max_contexts_follows_the_file() {
     let line = |n: u32| format!("{},GET /{n},5,200\n", 1_700_000_000 + n / 1_000);
     let input: String = (0..3_000).map(line).collect();
-    let (stdout, stderr) = said(&run(&["-"], &[], input.as_bytes()).await);
+    let (stdout, stderr) = stdout_and_stderr(&run(&["-"], &[], input.as_bytes()).await);
     assert!(stdout.starts_with("3000 lines of 3000 contexts"));
     assert!(!stderr.contains("WARN"), "{stderr}");
 }
@@ -118,7 +118,10 @@ async fn a_log_without_durations_is_counted_and_says_so() {
         }
     }
     let output = run(&["-"], &[("REDIS_URL", &redis.url())], log.as_bytes()).await;
-    assert!(said(&output).1.contains("PULSE_PREFIX"), "{output:?}");
+    assert!(
+        stdout_and_stderr(&output).1.contains("PULSE_PREFIX"),
+        "{output:?}"
+    );
 }
 
 #[tokio::test]
@@ -134,7 +137,7 @@ async fn what_cannot_work_is_refused_before_anything_is_read() {
     ] {
         let args: Vec<_> = args.split_whitespace().collect();
         let output = run(&args, &[env], b"1700000000,GET /,5,200").await;
-        let stderr = said(&output).1;
+        let stderr = stdout_and_stderr(&output).1;
         assert!(!output.status.success(), "{args:?}: {stderr}");
         assert!(stderr.contains(why), "{args:?}: {stderr}");
     }
@@ -144,7 +147,7 @@ async fn what_cannot_work_is_refused_before_anything_is_read() {
 async fn a_byte_order_mark_is_known() {
     let line = b"1700000000,GET /,5,200\n";
     let output = run(&["-"], &[], &[b"\xef\xbb\xbf", &line[..]].concat()).await;
-    let (stdout, stderr) = said(&output);
+    let (stdout, stderr) = stdout_and_stderr(&output);
     let read = "1 line of 1 context in ";
     assert!(stdout.starts_with(read), "{stdout}{stderr}");
     assert!(!stdout.contains("could not be read"), "{stdout}");
@@ -156,10 +159,10 @@ async fn lines_out_of_order_are_told() {
     let day = 86_400;
     let log: String = (0..20).map(|n| line(1_700_000_000 + n)).collect();
     let in_order = log.clone() + &line(1_700_000_000 + 300 * day);
-    let (stdout, _) = said(&run(&["-"], &[], in_order.as_bytes()).await);
+    let (stdout, _) = stdout_and_stderr(&run(&["-"], &[], in_order.as_bytes()).await);
     assert!(!stdout.contains("older than"), "{stdout}");
     let first = line(1_700_000_000 + 300 * day) + &log;
-    let (stdout, _) = said(&run(&["-"], &[], first.as_bytes()).await);
+    let (stdout, _) = stdout_and_stderr(&run(&["-"], &[], first.as_bytes()).await);
     let told = "\n20 lines are more than an hour older than a line before: sort";
     assert!(stdout.contains(told), "{stdout}");
 }

@@ -97,7 +97,7 @@ pub async fn a_row_beyond_max_bytes_of_the_reader_is_not_read(service: &Service)
     assert!(large.get::<String>("2 1001").await.unwrap().is_some());
 }
 
-/// Sizes around the bounds of the parts in which rows are read.
+/// Sizes just below, at and above the chunk sizes of reading.
 #[tokio::test]
 async fn rows_of_all_sizes_are_read_together() {
     let service = Service::redis().await;
@@ -226,7 +226,7 @@ async fn rows_beside_large_garbage_are_read() {
     assert!(second.starts_with("pulse:rows:: "), "{second}");
 }
 
-/// A row is read as one of its writers wrote it, whatever is written meanwhile.
+/// A read returns one complete version, never a mix of two.
 #[tokio::test]
 async fn a_large_row_is_read_whole_and_by_many_at_once() {
     let service = Service::redis().await;

@@ -24,7 +24,7 @@ async fn the_book_reads_data_of_this_crate() {
         ("/profile", Kind::Http, NOW, &[MS, 3 * MS]),
         ("/slow", Kind::Http, NOW, &[70 * MS]),
     ]);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let keys: Vec<String> = fixture.run("KEYS *").await;
     let starts = ["pulse:", "known:", "count:", "stats:", "slowest:"];
     for key in keys {
@@ -73,7 +73,7 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
         ("/profile", Kind::Http, NOW, &[9_000 * MS]),
         ("/profile", Kind::Http, LAST_HOUR, &[1_000 * MS]),
     ]);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let stats = book::get_stats(connection, "", "/profile", "AccessTime").await;
     let found = (stats.count, stats.sum, stats.max, stats.min);
     assert_eq!(found, (3.0, 15.0, 9.0, 2.0));

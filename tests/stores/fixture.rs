@@ -245,7 +245,7 @@ impl Fixture {
     }
 
     /// Sends a batch as the next call, and checks that folding could use all its samples.
-    pub async fn merge_clean(&mut self, batch: Batch) {
+    pub async fn merge_all_used(&mut self, batch: Batch) {
         assert_eq!(self.merge(batch).await, MergeReport::default());
     }
 

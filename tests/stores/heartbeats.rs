@@ -29,9 +29,9 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
     for task in tasks.into_iter().filter(|task| own.contains(&task.name())) {
         tokio::spawn(task);
     }
-    // Only heartbeats contact the store now. The task notes the contact and begins to sleep without a pause between the
-    // two, so this waits for the contact. If it waited for the server's counts instead, the clock could move before the
-    // task has read its answer.
+    // Only heartbeats contact the store now. After noting the contact, the task starts its sleep without awaiting in
+    // between, so this waits for the contact. If it waited for the server's counts instead, the clock could move before
+    // the task has read its answer.
     let second = async || {
         manual_clock.advance(Duration::from_secs(1));
         let contact_age = || pulse.health().store.contact_age_seconds;
@@ -60,7 +60,7 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
         assert!(calls[name] >= 60, "{name}: {calls:?}");
     }
     let total: u64 = calls.values().sum();
-    // A heartbeat with a version takes nine commands, and each fifth one takes two more for lists.
+    // A heartbeat with a version takes nine commands, and each fifth one takes two more, which list problems.
     assert!(total <= 60 * 10, "{total}: {calls:?}");
 }
 

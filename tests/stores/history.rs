@@ -288,7 +288,7 @@ async fn a_day_takes_what_the_guide_states() {
                 let page = crate::stores::windows::name(page).into();
                 batch.add(&page, Kind::Http, now, &day);
             }
-            fixture.merge_clean(batch).await;
+            fixture.merge_all_used(batch).await;
             // The next day, its records are rolled up.
             fixture.advance(DAY);
         }

@@ -184,7 +184,7 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others(mut fix
     let send = async |fixture: &mut Fixture, spec, id: &str, n| {
         let mut delta = RankingDelta::new(spec);
         delta.add(&id.into(), fixture.now(), n);
-        fixture.merge_clean(ranked(delta)).await;
+        fixture.merge_all_used(ranked(delta)).await;
     };
     let check = async |fixture: &Fixture, expected: &[(&str, i64)], is_told: bool| {
         fixture.writer.folder.fold().await.unwrap();

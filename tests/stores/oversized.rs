@@ -30,7 +30,7 @@ async fn fixture() -> (Fixture, MultiplexedConnection) {
         ("/b", Kind::Http, NOW, &[MS, MS]),
         ("timer", Kind::Timer, NOW, &[MS, MS]),
     ]);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let connection = fixture.server().connection().await;
     (fixture, connection)
 }

@@ -171,7 +171,7 @@ async fn garbage_in_numbers_of_the_state_does_not_stop_folding() {
     for field in ["need", "trimmed", "oldest", "aside", "done", "took"] {
         fixture.take_over(field, None).await;
         let () = fixture.run(&format!("HSET {STATE} {field} garbage")).await;
-        fixture.merge_clean(sample(&fixture)).await;
+        fixture.merge_all_used(sample(&fixture)).await;
         hits += 1.0;
         assert_eq!(fixture.hours("/a").await.0, Some(hits), "{field}");
     }

@@ -31,7 +31,7 @@ async fn a_value_that_is_no_number_or_of_another_type_is_quarantined() {
             ("/a", Kind::Http, NOW, &[MS]),
             ("/b", Kind::Http, NOW, &[MS]),
         ]);
-        fixture.merge_clean(batch.clone()).await;
+        fixture.merge_all_used(batch.clone()).await;
         let () = fixture.run(&format!("DEL {key}")).await;
         let () = fixture.run(&poison).await;
         let before: redis::Value = fixture.issue("DUMP", key).await;
@@ -56,11 +56,11 @@ async fn a_value_that_is_no_number_or_of_another_type_is_quarantined() {
         let _ = fixture.counter("hits:/a", 60).await;
         let _ = fixture.clean().await;
         let () = fixture.run(&format!("DEL {key}")).await;
-        fixture.merge_clean(batch).await;
+        fixture.merge_all_used(batch).await;
     }
 }
 
-/// Unlike the folder that wrote the records, another folder reads them first.
+/// The folder that wrote the records still has them in memory. A new folder must read them first, and finds garbage.
 #[tokio::test]
 async fn records_that_are_garbage_stop_no_other_folder() {
     let mut fixture = Fixture::redis().await;
@@ -118,7 +118,7 @@ async fn snapshots_name_what_they_cannot_read() {
     let instances = ["pulse:pulse:instance:b", "pulse:pulse:instance:c"];
     let expected = [&instances[..], &[&half_hour, slowest, STATS]].concat();
     assert_eq!(keys, expected);
-    // The records are in order.
+    // The contexts' other records are still correct.
     for context in &snapshot.contexts {
         assert_eq!(context.hour.as_ref().unwrap().times.count, 1.0);
     }

@@ -124,9 +124,9 @@ impl Pair {
     /// Sends to both stores. The store in memory folds at once, Redis only if `fold`.
     async fn send(&mut self, delta: RankingDelta, fold: bool) {
         let [memory, redis] = &mut self.0;
-        memory.merge_clean(ranked(delta.clone())).await;
+        memory.merge_all_used(ranked(delta.clone())).await;
         match fold {
-            true => redis.merge_clean(ranked(delta)).await,
+            true => redis.merge_all_used(ranked(delta)).await,
             false => redis.append(ranked(delta)).await,
         }
     }
@@ -402,7 +402,7 @@ async fn a_folder_that_takes_over_drops_the_ids_for_which_there_is_no_room() {
     fixture.take_over("second", None).await;
     let mut batch = fixture.batch(&[]);
     batch.rankings.insert("other".into(), some(&[("a", 1)]));
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let left = top(&fixture).await;
     assert_eq!(left.len(), 10);
     assert_eq!(left[0], ("a".to_owned(), 50));

@@ -287,7 +287,7 @@ async fn counters_and_records_stay_small_and_are_renewed_now_and_then() {
         }
         let times = [MS, 7 * MS, 20 * MS];
         let batch = fixture.batch(&[("GET /", Kind::Http, NOW + second, &times)]);
-        fixture.merge_clean(batch).await;
+        fixture.merge_all_used(batch).await;
         fixture.advance(1);
     }
     assert_eq!(fixture.issue::<u64>("HLEN", key).await, 120);

@@ -35,7 +35,7 @@ pub async fn a_batch_is_read_back_as_it_was_written(fixture: &mut Fixture) {
     batch.add(&"GET /".into(), Kind::Http, NOW, &failed);
     let timer = aggregate_of(&[7 * MS], Outcome::Completed);
     batch.add(&"db:find".into(), Kind::Timer, NOW, &timer);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     fixture.hit("GET /", NOW + 1, 3 * MS).await;
 
     let snapshot = fixture.snapshot().await;
@@ -76,7 +76,7 @@ pub async fn the_all_context_is_in_no_list_and_no_ranking(fixture: &mut Fixture)
         (OVERFLOW, Kind::Http, NOW, &[MS]),
         ("GET /", Kind::Http, NOW - 1, &[MS]),
     ]);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let snapshot = fixture.snapshot().await;
     let names: Vec<_> = snapshot.contexts.iter().map(|c| &*c.context).collect();
     assert_eq!(names, [OVERFLOW, "GET /"]);
@@ -160,7 +160,7 @@ pub async fn a_later_hour_makes_the_current_hour_the_last(fixture: &mut Fixture)
     fixture.hit("GET /", NOW + HOUR, MS).await;
     fixture.hit("GET /", NOW + HOUR, MS).await;
     assert_eq!(fixture.hours("GET /").await, (Some(2.0), Some(1.0)));
-    // Two hours later, the statistics of the last hour are older than the hour before, and are not shown.
+    // At NOW + 3 h the stored statistics are of NOW + 1 h, not of the previous hour, so they are not shown.
     fixture.advance(2 * HOUR);
     fixture.hit("GET /", NOW + 3 * HOUR, MS).await;
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), None));
@@ -173,7 +173,7 @@ pub async fn samples_of_the_last_hour_are_added_to_it(fixture: &mut Fixture) {
         ("GET /", Kind::Http, NOW, &[MS]),
         ("GET /", Kind::Http, LAST_HOUR + 9, &[MS, 3 * MS]),
     ]);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     assert_eq!(fixture.hit("GET /", LAST_HOUR + 99, 8 * MS).await.late, 0);
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(3.0)));
     let last = fixture.context("GET /").await.last_hour.unwrap();
@@ -261,7 +261,7 @@ pub async fn a_page_and_a_timer_of_one_name_are_two_contexts(fixture: &mut Fixtu
     let mut batch = fixture.batch(&[("both", Kind::Http, NOW, &[MS, 3 * MS])]);
     let timer = aggregate_of(&[7 * MS], Outcome::Failed);
     batch.add(&"both".into(), Kind::Timer, NOW, &timer);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let now = fixture.now();
     let contexts = fixture.store.query().contexts("both", now).await.unwrap();
     assert_eq!(fixture.snapshot().await.contexts, contexts);
@@ -327,7 +327,7 @@ pub async fn new_slices_push_old_ones_out(fixture: &mut Fixture) {
             let at = NOW + 60 * minute + second;
             batch.add(&"GET /".into(), Kind::Http, at, &aggregate);
         }
-        fixture.merge_clean(batch).await;
+        fixture.merge_all_used(batch).await;
         fixture.advance(60);
     }
     let end = NOW + 130 * 60;
@@ -363,7 +363,7 @@ pub async fn slices_that_have_ended_are_rolled_up(fixture: &mut Fixture) {
     let (six_hours, day) = (6 * HOUR, 24 * HOUR);
     let times: Vec<u64> = (1..200).map(|n| n * MS).collect();
     let batch = fixture.batch(&[("GET /", Kind::Http, NOW, &times)]);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let slice = |width: i64, second: i64| second.div_euclid(width) * width;
     for width in WIDTHS {
         let expected = (slice(width.into(), NOW), 199);
@@ -409,11 +409,11 @@ pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(fixture: &mut Fixt
     for name in &names {
         batch.merge(fixture.batch(&[(name, Kind::Http, NOW, &[MS])]));
     }
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let some: Vec<String> = names.iter().step_by(7).cloned().collect();
     for (minutes, hits) in [(2, 1), (3, 2), (40, 3), (41, 4)] {
-        // Only one context gets a sample. The others are rolled up a part at a time, or read from the slices that they
-        // are in.
+        // Only one context gets a sample. The others are either already rolled up, in portions, or still read from
+        // their minutes.
         fixture.advance(minutes * 60 - (fixture.now() - NOW));
         fixture.hit("GET /7", NOW + minutes * 60, MS).await;
         for width in WIDTHS {
@@ -435,7 +435,7 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
         // The slowest hundred come in two calls.
         if n == 64 {
             fixture
-                .merge_clean(mem::replace(&mut batch, fixture.batch(&[])))
+                .merge_all_used(mem::replace(&mut batch, fixture.batch(&[])))
                 .await;
             assert_eq!(fixture.slowest_means().await.len(), 65);
         }
@@ -444,7 +444,7 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     batch.add(&"render".into(), Kind::Timer, NOW, &timer);
     let all = aggregate_of(&[90_000 * MS], Outcome::Completed);
     batch.add(&ALL.into(), Kind::All, NOW, &all);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let slowest = fixture.slowest_means().await;
     assert_eq!(slowest.len(), 100);
     assert_eq!(slowest[0], ("render".to_owned(), 9.0));
@@ -465,7 +465,7 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
         let size: u64 = issue(&mut keys.connection().await, "ZCARD", key).await;
         assert_eq!(size, 100);
     }
-    // A day later, no context was visited: all leave the ranking.
+    // A day later, no context had a sample: all leave the ranking.
     fixture.advance(24 * HOUR + 60);
     assert_eq!(fixture.clean().await.contexts, 0);
     assert_eq!(fixture.slowest_means().await, []);
@@ -582,7 +582,7 @@ pub async fn cleaning_forgets_contexts_without_recent_samples(fixture: &mut Fixt
         ("timer", Kind::Timer, NOW, &[MS]),
         (ALL, Kind::All, NOW, &[MS]),
     ]);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     fixture.advance(day + 60);
     fixture.hit("GET /new", NOW + day, MS).await;
     // A later call with an older sample does not make the context idle.
@@ -626,7 +626,7 @@ pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
     assert_eq!(fixture.slowest_means().await, []);
     let cleaned = fixture.clean().await;
     assert_eq!(cleaned, Default::default());
-    fixture.merge_clean(fixture.batch(&[])).await;
+    fixture.merge_all_used(fixture.batch(&[])).await;
     assert!(!fixture.store.describe().is_empty());
     assert_eq!(fixture.store.warnings(), Vec::<String>::new());
 }
@@ -644,7 +644,7 @@ pub async fn failures_and_cut_off_requests_are_told_apart(fixture: &mut Fixture)
         let sums = aggregate_of(&[nanos, nanos, 2 * nanos], outcome);
         let mut batch = fixture.batch(&[]);
         batch.add(&"GET /".into(), Kind::Http, LAST_HOUR + 60 * minute, &sums);
-        fixture.merge_clean(batch).await;
+        fixture.merge_all_used(batch).await;
         expected.merge(&sums);
     }
     let records = async |width| {
@@ -675,7 +675,7 @@ pub async fn what_counts_as_recorded_begins_with_the_first_sample(fixture: &mut 
     for since in [NOW, NOW + 50, NOW - 12, NOW - 5, too_old, i64::MIN, oldest] {
         let mut batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
         batch.since = Some(since);
-        fixture.merge_clean(batch).await;
+        fixture.merge_all_used(batch).await;
         // Samples that are older than all tiers are not stored.
         if since >= oldest {
             earliest = earliest.min(since);
@@ -687,7 +687,7 @@ pub async fn what_counts_as_recorded_begins_with_the_first_sample(fixture: &mut 
         assert_eq!((index.created, index.recorded.since()), (NOW, earliest));
     }
     let batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
-    fixture.merge_clean(batch).await;
+    fixture.merge_all_used(batch).await;
     let status = fixture.store.upkeep().status(NOW).await.unwrap();
     assert_eq!(status.since, Some(earliest));
 }

@@ -106,7 +106,8 @@ pub async fn end_exactly_in(service: &Service, cluster: &RedisCluster, prefix: &
 /// Ends a service behind Sentinels, and panics unless every request was counted once.
 pub async fn end_exactly_behind(service: &Service, sentinels: &Sentinels, prefix: &str) {
     sentinels.hold().await;
-    // This call goes to the last primary, which then gets the calls that it lacks.
+    // After `hold` the primary no longer changes. This request reaches it, and the service then re-sends the calls that
+    // it lost.
     service.requests(1).await;
     service.end().await;
     service.assert_exact_in(stored_behind(sentinels, prefix).await);

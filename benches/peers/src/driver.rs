@@ -22,7 +22,7 @@ use crate::rows::{App, Row};
 pub(crate) const ROUTES: usize = 20;
 
 /// The two runtimes that all rows share: one for requests, and one for all other work.
-pub(crate) struct Ground {
+pub(crate) struct Runtimes {
     /// Runs the requests, on the thread whose CPU time is read.
     requests: Runtime,
     /// Runs a row's work outside of requests: flushes, exporters.
@@ -31,7 +31,7 @@ pub(crate) struct Ground {
     flush_interval: Duration,
 }
 
-impl Ground {
+impl Runtimes {
     /// Starts both runtimes.
     pub(crate) fn new(flush_interval: Duration) -> std::io::Result<Self> {
         Ok(Self {
@@ -87,15 +87,15 @@ pub(crate) async fn send(app: &mut Router, uris: &[Uri], requests: usize) {
 
 /// Sends requests on this thread.
 #[inline(never)]
-pub(crate) fn requests(ground: &Ground, app: &mut Router, uris: &[Uri], requests: usize) {
-    ground.run_requests(send(app, uris, requests));
+pub(crate) fn requests(runtimes: &Runtimes, app: &mut Router, uris: &[Uri], requests: usize) {
+    runtimes.run_requests(send(app, uris, requests));
 }
 
 /// Sends requests in a function of its own, because callgrind collects by the name of a function. The function must
 /// differ from [`requests`], or the compiler would merge the two.
 #[inline(never)]
-pub(crate) fn measured_requests(ground: &Ground, app: &mut Router, uris: &[Uri], count: usize) {
-    requests(ground, app, uris, black_box(count));
+pub(crate) fn measured_requests(runtimes: &Runtimes, app: &mut Router, uris: &[Uri], count: usize) {
+    requests(runtimes, app, uris, black_box(count));
 }
 
 /// The CPU time of this thread in nanoseconds, without the work of other processes and threads.
@@ -115,7 +115,7 @@ fn nanos(clock: ClockId) -> i64 {
 
 /// Nanoseconds per request: `[row][round]`. The order of the rows differs from round to round.
 pub(crate) fn nanoseconds(
-    ground: &Ground,
+    runtimes: &Runtimes,
     apps: &mut [(&'static Row, App)],
     options: &Options,
 ) -> Vec<(&'static str, Vec<f64>)> {
@@ -130,9 +130,9 @@ pub(crate) fn nanoseconds(
         for &at in &order {
             let app = &mut apps[at].1;
             let count = options.requests;
-            requests(ground, &mut app.router, &uris, count / 10);
+            requests(runtimes, &mut app.router, &uris, count / 10);
             let start = thread_nanos();
-            measured_requests(ground, &mut app.router, &uris, count);
+            measured_requests(runtimes, &mut app.router, &uris, count);
             let nanos = thread_nanos() - start;
             results[at].1.push(nanos as f64 / count as f64);
         }
@@ -143,16 +143,16 @@ pub(crate) fn nanoseconds(
 /// The allocations per request, on the thread of the request. The smallest of [`RUNS`] measurements is used, because on
 /// a busy machine a delayed request may be listed as one of the slowest, which allocates.
 pub(crate) fn allocations(
-    ground: &Ground,
+    runtimes: &Runtimes,
     apps: &mut [(&'static Row, App)],
 ) -> Vec<(&'static str, f64)> {
     const REQUESTS: usize = 1_000;
     let uris = uris(ROUTES);
     apps.iter_mut()
         .map(|(row, app)| {
-            requests(ground, &mut app.router, &uris, REQUESTS);
+            requests(runtimes, &mut app.router, &uris, REQUESTS);
             let counts = (0..RUNS).map(|_| {
-                alloc::counted(|| measured_requests(ground, &mut app.router, &uris, REQUESTS))
+                alloc::counted(|| measured_requests(runtimes, &mut app.router, &uris, REQUESTS))
             });
             let least = counts.min().expect("RUNS is not 0");
             (row.id, least as f64 / REQUESTS as f64)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::Failure;
-use crate::driver::{Ground, ROUTES, uris};
+use crate::driver::{ROUTES, Runtimes, uris};
 use crate::options::Options;
 use crate::rows::{self, App, BARE, Row};
 use crate::stats::Median;
@@ -143,21 +143,21 @@ pub(crate) fn fraction(rows: &[Loopback], id: &str) -> Option<Median> {
 }
 
 /// The server's process, which runs until its input ends.
-pub(crate) fn child(ground: &Ground, id: &str) -> Result<(), Failure> {
+pub(crate) fn child(runtimes: &Runtimes, id: &str) -> Result<(), Failure> {
     let row = rows::ROWS.iter().find(|row| row.id == id);
-    let app = rows::build(row.ok_or("no such row")?, ground)?;
-    ground.run_requests(async {
+    let app = rows::build(row.ok_or("no such row")?, runtimes)?;
+    runtimes.run_requests(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?.port());
-        let (ended, end) = tokio::sync::oneshot::channel();
+        let (sender, input_ended) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-            let _ = ended.send(());
+            let _ = sender.send(());
         });
         let served = axum::serve(listener, app.router.clone());
         tokio::select! {
             result = async { served.await } => result?,
-            _ = end => {}
+            _ = input_ended => {}
         }
         Ok(())
     })

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::Failure;
-use crate::driver::{Ground, ROUTES, measured_requests, requests, uris};
+use crate::driver::{ROUTES, Runtimes, measured_requests, requests, uris};
 use crate::rows::{self, App, Row};
 
 const REQUESTS: usize = 2_000;
@@ -65,12 +65,12 @@ fn of(row: &Row) -> Result<f64, String> {
 }
 
 /// The program that runs under callgrind.
-pub(crate) fn child(ground: &Ground, id: &str) -> Result<(), Failure> {
+pub(crate) fn child(runtimes: &Runtimes, id: &str) -> Result<(), Failure> {
     for row in rows::ROWS.iter().filter(|row| row.id == id) {
-        let mut app = rows::build(row, ground)?;
+        let mut app = rows::build(row, runtimes)?;
         let uris = uris(ROUTES);
-        requests(ground, &mut app.router, &uris, 20 * ROUTES);
-        measured_requests(ground, &mut app.router, &uris, REQUESTS);
+        requests(runtimes, &mut app.router, &uris, 20 * ROUTES);
+        measured_requests(runtimes, &mut app.router, &uris, REQUESTS);
     }
     Ok(())
 }

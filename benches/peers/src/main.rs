@@ -22,7 +22,7 @@ mod workers;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use driver::Ground;
+use driver::Runtimes;
 use options::{Measure, Options, USAGE};
 use rows::{FLOOR, PULSE};
 use table::Results;
@@ -59,27 +59,27 @@ fn run(options: &Options) -> Result<(), Failure> {
         Some(_) => instructions::FLUSH_INTERVAL,
         None => Duration::from_secs(1),
     };
-    let ground = Ground::new(flush_interval)?;
+    let runtimes = Runtimes::new(flush_interval)?;
     if let Some(id) = &options.instructions_of {
-        return instructions::child(&ground, id);
+        return instructions::child(&runtimes, id);
     }
     if options.ratios {
-        return processes::child(&ground, options);
+        return processes::child(&runtimes, options);
     }
     if let Some(id) = &options.serve {
-        return http::child(&ground, id);
+        return http::child(&runtimes, id);
     }
     let mut results = Results::new(options);
     let mut apps = Vec::new();
     for row in rows::selected(&options.only)? {
-        match rows::build(row, &ground) {
+        match rows::build(row, &runtimes) {
             Ok(app) => apps.push((row, app)),
             Err(why) => results.missing(row, why),
         }
     }
     if options.measures(Measure::Nanos) {
         eprintln!("nanoseconds: {} rounds", options.rounds);
-        results.nanos = driver::nanoseconds(&ground, &mut apps, options);
+        results.nanos = driver::nanoseconds(&runtimes, &mut apps, options);
         if results.ratio(PULSE, FLOOR).is_some() {
             eprintln!("nanoseconds: {} processes", options.processes);
             results.processes = processes::ratios(options)?;
@@ -87,7 +87,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     }
     if options.measures(Measure::Allocations) {
         eprintln!("allocations");
-        results.allocations = driver::allocations(&ground, &mut apps);
+        results.allocations = driver::allocations(&runtimes, &mut apps);
     }
     if options.measures(Measure::Instructions) {
         eprintln!("instructions");
@@ -102,10 +102,10 @@ fn run(options: &Options) -> Result<(), Failure> {
     }
     if options.measures(Measure::Pause) {
         eprintln!("pauses");
-        results.pauses = pause::pauses(&ground, options)?;
+        results.pauses = pause::pauses(&runtimes, options)?;
     }
     if options.measures(Measure::Memory) {
-        results.bytes_per_context = Some(memory::per_context(&ground)?);
+        results.bytes_per_context = Some(memory::per_context(&runtimes)?);
     }
     if options.measures(Measure::Http) {
         eprintln!("loopback");

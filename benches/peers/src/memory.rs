@@ -4,14 +4,14 @@ use tower_pulse::Pulse;
 
 use crate::Failure;
 use crate::alloc;
-use crate::driver::Ground;
+use crate::driver::Runtimes;
 
 const CONTEXTS: usize = 1_000;
 
 /// The bytes of each context. There is one live cell, as this thread records into one shard.
-pub(crate) fn per_context(ground: &Ground) -> Result<f64, Failure> {
+pub(crate) fn per_context(runtimes: &Runtimes) -> Result<f64, Failure> {
     let pulse = {
-        let _inside = ground.background().enter();
+        let _inside = runtimes.background().enter();
         Pulse::builder().build()?
     };
     pulse.timer("warm up").stop();
@@ -21,6 +21,6 @@ pub(crate) fn per_context(ground: &Ground) -> Result<f64, Failure> {
             pulse.timer(name).stop();
         }
     });
-    ground.background().block_on(pulse.shutdown())?;
+    runtimes.background().block_on(pulse.shutdown())?;
     Ok(bytes as f64 / CONTEXTS as f64)
 }

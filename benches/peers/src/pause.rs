@@ -10,7 +10,7 @@ use http::Uri;
 use tower_pulse::Pulse;
 
 use crate::Failure;
-use crate::driver::{Ground, send};
+use crate::driver::{Runtimes, send};
 use crate::options::Options;
 use crate::stats::{Median, quantile};
 #[cfg(feature = "redis")]
@@ -35,26 +35,26 @@ pub(crate) struct Pause {
 }
 
 /// Measures with a store in memory, and with Redis if its feature is on.
-pub(crate) fn pauses(ground: &Ground, options: &Options) -> Result<Vec<Pause>, Failure> {
+pub(crate) fn pauses(runtimes: &Runtimes, options: &Options) -> Result<Vec<Pause>, Failure> {
     let builder = || Pulse::builder().max_contexts(CONTEXTS);
     let build = |builder: tower_pulse::Builder| {
-        let _inside = ground.background().enter();
+        let _inside = runtimes.background().enter();
         builder.build()
     };
-    let pauses = vec![pause(ground, options, "memory", &build(builder())?)?];
+    let pauses = vec![pause(runtimes, options, "memory", &build(builder())?)?];
     #[cfg(feature = "redis")]
     let pauses = {
-        let server = ground.background().block_on(RedisServer::start());
+        let server = runtimes.background().block_on(RedisServer::start());
         let pulse = build(builder().redis(server.url()))?;
-        let in_redis = pause(ground, options, "Redis", &pulse)?;
-        ground.background().block_on(pulse.shutdown())?;
+        let in_redis = pause(runtimes, options, "Redis", &pulse)?;
+        runtimes.background().block_on(pulse.shutdown())?;
         pauses.into_iter().chain([in_redis]).collect()
     };
     Ok(pauses)
 }
 
 fn pause(
-    ground: &Ground,
+    runtimes: &Runtimes,
     options: &Options,
     store: &'static str,
     pulse: &Pulse,
@@ -68,7 +68,7 @@ fn pause(
     let mut app = app.layer(pulse.layer()).with_state(());
     let uris = (0..CONTEXTS).map(|context| format!("/context{context}/7").parse::<Uri>());
     let uris = uris.collect::<Result<Vec<_>, _>>()?;
-    ground.run_requests(send(&mut app, &uris, 2 * CONTEXTS));
+    runtimes.run_requests(send(&mut app, &uris, 2 * CONTEXTS));
 
     let (mut with, mut without, mut flushes) = (Vec::new(), Vec::new(), 0);
     for round in 0..2 * options.long_rounds {
@@ -80,13 +80,13 @@ fn pause(
                 while !stop.load(Relaxed) {
                     if !flushing {
                         std::thread::sleep(Duration::from_millis(1));
-                    } else if ground.background().block_on(pulse.flush()).is_ok() {
+                    } else if runtimes.background().block_on(pulse.flush()).is_ok() {
                         count += 1;
                     }
                 }
                 count
             });
-            let nanos = window(ground, &mut app, &uris);
+            let nanos = window(runtimes, &mut app, &uris);
             stop.store(true, Relaxed);
             flushes += other.join().unwrap_or_default();
             nanos
@@ -105,11 +105,11 @@ fn pause(
 }
 
 /// The times of the requests of a window, sorted.
-fn window(ground: &Ground, app: &mut Router, uris: &[Uri]) -> Vec<f64> {
+fn window(runtimes: &Runtimes, app: &mut Router, uris: &[Uri]) -> Vec<f64> {
     let clock = quanta::Clock::new();
     let mut nanos = Vec::with_capacity(1 << 19);
     let start = Instant::now();
-    ground.run_requests(async {
+    runtimes.run_requests(async {
         while start.elapsed() < WINDOW {
             for uri in uris {
                 let begun = clock.raw();

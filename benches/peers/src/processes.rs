@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::Failure;
-use crate::driver::{self, Ground};
+use crate::driver::{self, Runtimes};
 use crate::options::Options;
 use crate::rows::{self, BODY_END, FLOOR, PULSE};
 use crate::table::Results;
@@ -48,17 +48,17 @@ fn of_a_process() -> Result<Ratios, Failure> {
 }
 
 /// The program of each process that [`ratios`] starts.
-pub(crate) fn child(ground: &Ground, options: &Options) -> Result<(), Failure> {
+pub(crate) fn child(runtimes: &Runtimes, options: &Options) -> Result<(), Failure> {
     let mut apps = Vec::new();
     for row in rows::selected(&ROWS.map(str::to_owned))? {
-        apps.push((row, rows::build(row, ground)?));
+        apps.push((row, rows::build(row, runtimes)?));
     }
     let options = Options {
         rounds: ROUNDS,
         ..options.clone()
     };
     let mut results = Results::new(&options);
-    results.nanos = driver::nanoseconds(ground, &mut apps, &options);
+    results.nanos = driver::nanoseconds(runtimes, &mut apps, &options);
     let ratio = |id| results.ratio(id, FLOOR).ok_or("no ratio was measured");
     println!("{} {}", ratio(PULSE)?, ratio(BODY_END)?);
     Ok(())

@@ -20,7 +20,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 
-use crate::driver::{Ground, ROUTES};
+use crate::driver::{ROUTES, Runtimes};
 use crate::floor::Floor;
 
 /// A row of the table.
@@ -31,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// The number of polls of each request.
     polls: usize,
-    add: fn(Router, &Ground) -> Result<App, String>,
+    add: fn(Router, &Runtimes) -> Result<App, String>,
 }
 
 /// The baseline's id.
@@ -130,7 +130,7 @@ impl Row {
     const fn new(
         id: &'static str,
         name: &'static str,
-        add: fn(Router, &Ground) -> Result<App, String>,
+        add: fn(Router, &Runtimes) -> Result<App, String>,
     ) -> Self {
         Self {
             id,
@@ -212,11 +212,11 @@ async fn at_once(request: Request, next: Next) -> Response {
 }
 
 /// Makes a row's Router, or returns why it is not available.
-pub(crate) fn build(row: &Row, ground: &Ground) -> Result<App, String> {
+pub(crate) fn build(row: &Row, runtimes: &Runtimes) -> Result<App, String> {
     if row.polls == 1 {
-        return (row.add)(routes(), ground);
+        return (row.add)(routes(), runtimes);
     }
-    let app = (row.add)(routes_of_polls(row.polls), ground)?;
+    let app = (row.add)(routes_of_polls(row.polls), runtimes)?;
     let router = app.router.layer(from_fn(at_once));
     Ok(App { router, ..app })
 }

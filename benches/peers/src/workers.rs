@@ -1,4 +1,4 @@
-//! The throughput of two worker threads, which pay for the data that they share.
+//! The throughput of two worker threads, which are slowed by shared data.
 
 use std::time::Instant;
 

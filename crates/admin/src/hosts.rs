@@ -24,7 +24,7 @@ pub(super) struct Hosts {
     pub(super) any: bool,
 }
 
-/// The host of a URL.
+/// A host that a request names, in its `Host` header or its URL.
 #[derive(Debug, PartialEq)]
 enum Host {
     Address,
@@ -112,13 +112,14 @@ impl Hosts {
 
 /// A 403 answer, which shows the requested host only if it is valid.
 fn refused(asked: Option<Host>) -> ApiError {
-    let (what, name) = match asked {
-        Some(Host::Name(name)) => (format!("the host {name:?}"), name),
-        Some(Host::Address) | None => ("what was asked for as the host".to_owned(), "…".to_owned()),
+    let message = match asked {
+        Some(Host::Name(name)) => format!(
+            "the request's host {name:?} is not allowed: these pages have no login, so they answer only to an address, \
+             localhost or an allowed host. To allow it: Access::open().allow_host({name:?}). Behind an authentication \
+             of your own, allow_any_host() allows all"
+        ),
+        // Addresses are always allowed.
+        Some(Host::Address) | None => "the request's Host header is not a valid host".to_owned(),
     };
-    let message = format!(
-        "{what} is not one that these pages may be asked for, as they have no login. If it is yours, name it: \
-         Access::open().allow_host({name:?}). Behind an authentication of your own, allow_any_host() allows all"
-    );
     ApiError::new(StatusCode::FORBIDDEN, message)
 }

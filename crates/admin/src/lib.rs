@@ -3,7 +3,7 @@
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 
-// Read this file (the endpoints), `access.rs` with `hosts.rs`, `writing.rs` and `post_limit.rs` (which requests are
+// Read this file (the endpoints), `access.rs` with `hosts.rs`, `writing.rs` and `write_limit.rs` (which requests are
 // answered), `response.rs`, then `api/`, `page.rs` with `assets.rs` (whose files `build.rs` makes with `scripts.rs`),
 // and `prometheus.rs`. The answers come from `tower_pulse_core::query`, which reads parameters and writes JSON.
 
@@ -12,7 +12,6 @@ mod api;
 mod assets;
 mod hosts;
 mod page;
-mod post_limit;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod response;
@@ -20,6 +19,7 @@ mod response;
 mod scripts;
 #[cfg(test)]
 mod tests;
+mod write_limit;
 mod writing;
 
 use std::convert::Infallible;
@@ -35,8 +35,8 @@ use http::{Method, StatusCode};
 pub use self::access::{Access, Permission};
 use self::assets::AssetPath;
 use self::page::Page;
-pub use self::post_limit::PostLimit;
 use self::response::ApiError;
+pub use self::write_limit::WriteLimit;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::query::answers::Reader;
 use tower_pulse_core::query::json::{self, ScreenSize};
@@ -66,7 +66,7 @@ pub struct Instance {
     /// The handle to which requests write.
     pub write: tower_pulse_core::handle::Handle,
     /// The limit on writes, shared by all routers of a `Pulse`.
-    pub posts: Arc<PostLimit>,
+    pub posts: Arc<WriteLimit>,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub totals: TotalsSource,

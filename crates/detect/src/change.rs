@@ -206,8 +206,8 @@ impl Change {
     }
 }
 
-/// Writes sentences such as `GET /search is slower: 2.58 times as before. Suspect: db:search, 36 ms a request instead of
-/// 12 ms, 98 % of the added time.`
+/// Writes sentences such as `GET /search takes 2.58 times as long as before. Suspect: db:search, 36 ms a request
+/// instead of 12 ms, 98 % of the added time.`
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.figures())?;
@@ -239,14 +239,13 @@ impl Change {
         let times = format!("{:.2} times", self.ratio);
         match kind {
             ChangeKind::Slower | ChangeKind::Faster if is_of_queue => {
-                let waits = ["longer", "less"][usize::from(kind == ChangeKind::Faster)];
-                format!("requests wait {waits} in front of the service: {times} as before")
+                format!("requests wait {times} as long as before in front of the service")
             }
             ChangeKind::Slower if self.is_tail => {
-                format!("the slowest tenth of {context} is slower: {times} as before")
+                format!("the slowest tenth of {context} takes {times} as long as before")
             }
             ChangeKind::Slower | ChangeKind::Faster => {
-                format!("{context} is {kind}: {times} as before")
+                format!("{context} takes {times} as long as before")
             }
             ChangeKind::Failing => {
                 let [then, now] = [then, now].map(|share| format!("{:.1} %", 100.0 * share));
@@ -314,7 +313,7 @@ mod tests {
         };
         slow.suspects = vec![fails, waiting.clone()];
         let suspect = "Suspect: its newest failures: 502; it waits longer.";
-        let says = format!("GET / is slower: 2.58 times as before. {suspect}");
+        let says = format!("GET / takes 2.58 times as long as before. {suspect}");
         assert_eq!(slow.to_string(), says);
         slow.ended = Some(60);
         assert_eq!(slow.to_string(), "GET / is no longer slower");
@@ -347,7 +346,7 @@ mod tests {
         ]
         .map(|(kind, values, instance)| change(kind, values, instance));
         let begun = [
-            "GET / is slower: 2.58 times as before",
+            "GET / takes 2.58 times as long as before",
             "GET / is failing: 25.0 % of its requests are errors, 4.1 % before",
             "GET / surges: 721 requests per minute, 120 before",
             "GET / is silent: it had 40 requests per minute",

@@ -116,9 +116,9 @@ impl Detector {
                 let shared = self.state.shared.of(*id);
                 let alone = alone || *id == queue();
                 let finding = speed::watch(base, &shared, now, after, alone)?;
-                let size = speed::size(base, &shared, finding.score, finding.since);
+                let size = speed::size(base, &shared, finding.score_kind, finding.since);
                 let ratio = match size.is_tail {
-                    true => speed::log_size(base, finding.score, finding.effect).exp(),
+                    true => speed::log_size(base, finding.score_kind, finding.effect).exp(),
                     false => size.body,
                 };
                 let watched = Watched {
@@ -293,7 +293,7 @@ impl Detector {
                 };
                 let shared = shared.of(alarm.context);
                 let (is_over, strength) =
-                    speed::follow(base, &shared, alarm.score, alarm.since, effect);
+                    speed::follow(base, &shared, alarm.score_kind, alarm.since, effect);
                 alarm.strength = alarm.strength.max(hundredths(strength));
                 is_over
             }

@@ -61,7 +61,7 @@ impl Detector {
                     let subject = (*id, ChangeKind::of_speed(found.effect < 0.0));
                     let (times, size) = ((found.since, now), (found.strength, found.effect));
                     Alarm {
-                        score: found.score,
+                        score_kind: found.score_kind,
                         ..Alarm::new(subject, times, size, base.past.clone())
                     }
                 }));
@@ -218,7 +218,7 @@ impl Detector {
         let page = self.pages.get(&alarm.context);
         let base = page.and_then(|page| page.base.as_ref());
         let size = base.map_or(0.0, |base| {
-            speed::log_size(base, alarm.score, alarm.effect as f64 * 1e-6)
+            speed::log_size(base, alarm.score_kind, alarm.effect as f64 * 1e-6)
         });
         let stands_out = alarm.kind.is_speed() && size.abs() > STANDS_OUT * crowd;
         crowd > 0.0 && !stands_out

@@ -112,7 +112,7 @@ pub(crate) fn fades(base: &Baseline, minutes: &[Residual], finding: &Finding) ->
     if changed.len() < 5 || changed.len() > FADING {
         return false;
     }
-    let kind = finding.score;
+    let kind = finding.score_kind;
     let mean = |minutes: &[Residual]| {
         let mut window = Window::new(base.past.noise[kind]);
         for minute in minutes.iter().rev() {

@@ -23,7 +23,7 @@ pub struct Difference {
     pub began: Vec<Arc<str>>,
     /// The ids of changes that have ended.
     pub ended: Vec<Arc<str>>,
-    /// The ids of changes that were ongoing before and still are.
+    /// The ids of changes that are still ongoing, or ongoing again after they had ended.
     pub ongoing: Vec<Arc<str>>,
     /// The ids of changes that were removed because the log was full.
     pub removed: Vec<Arc<str>>,
@@ -57,7 +57,8 @@ impl Log {
         changes.any(|change| is_ongoing(change, context, verdict))
     }
 
-    /// The ongoing change for a verdict. A verdict that begins after the change's detection is another step.
+    /// The ongoing change for a verdict. A verdict that begins after this change was detected is a further slowdown,
+    /// with a change of its own.
     fn ongoing(&mut self, context: &str, verdict: &Verdict) -> Option<&mut Change> {
         let mut changes = self.changes.iter_mut();
         changes.find(|of| is_ongoing(of, context, verdict) && verdict.since < of.detected)
@@ -75,7 +76,7 @@ impl Log {
             }
             let change = begun(context, verdict);
             match self.place(&change.id) {
-                // The further step is over, so this change is ongoing again.
+                // The further slowdown is over, so this change is ongoing again.
                 Ok(at) => {
                     let change = &mut self.changes[at];
                     change.ended = None;

@@ -10,7 +10,7 @@ use super::state::SharedMinutes;
 /// A change of the times of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Finding {
-    pub(crate) score: usize,
+    pub(crate) score_kind: usize,
     /// The strength in standard deviations.
     pub(crate) strength: f64,
     /// The change of the mean score; negative if the page is faster.

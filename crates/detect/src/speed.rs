@@ -136,7 +136,7 @@ fn each_window(
             }
             let variance = window.variance() + past[kind];
             let finding = Finding {
-                score: kind,
+                score_kind: kind,
                 strength: strength(base, kind, effect, variance, count),
                 effect,
                 since: minute.tick,
@@ -166,7 +166,7 @@ pub(crate) fn search(
     let young = base.past.minutes < 30;
     let mut best: Option<(f64, Finding)> = None;
     each_window(base, &minutes, LONGEST, |finding, window| {
-        let (kind, effect, length) = (finding.score, finding.effect, window.len());
+        let (kind, effect, length) = (finding.score_kind, finding.effect, window.len());
         if length < USUAL_SHORTEST && length < shortest(window) {
             return;
         }
@@ -192,10 +192,10 @@ pub(crate) fn search(
         }
     });
     let (_, mut finding) = best?;
-    finding.since = lasting::began(base, &minutes, finding.score, finding.effect);
+    finding.since = lasting::began(base, &minutes, finding.score_kind, finding.effect);
     // After minutes in which all pages were slower, pages recover at different speeds, for example while caches warm
     // up. A change must last longer then.
-    let size = log_size(base, finding.score, finding.effect).abs();
+    let size = log_size(base, finding.score_kind, finding.effect).abs();
     let rough = |minute: &&Residual| minute.shift.abs() >= CALM.max(ROUGH * size);
     let since = |tick: Tick| &minutes[minutes.partition_point(|minute| minute.tick < tick)..];
     let lasted = since(finding.since);
@@ -226,7 +226,7 @@ pub(crate) fn watch(
     let minutes = minutes(base, shared, now, after, LONGEST_WATCHED)?;
     let mut best: Option<Finding> = None;
     each_window(base, &minutes, LONGEST_WATCHED, |finding, window| {
-        let (kind, effect) = (finding.score, finding.effect);
+        let (kind, effect) = (finding.score_kind, finding.effect);
         let bar = [WATCH_BAR, WATCH_BAR_OF_TWO][usize::from(window.len() == 2)];
         let bar = if alone { bar + ALONE } else { bar };
         if effect > 0.0

@@ -1,5 +1,5 @@
-//! The state of a detector, without the minutes themselves. All figures are integers, and their order does not depend
-//! on the history: a stored state equals the original.
+//! The state of a detector, without the minutes themselves. Alarms are sorted by their own values, not by insertion;
+//! all figures are integers. So a stored state equals the original.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -38,8 +38,8 @@ packed! {
         pub(crate) since: Tick,
         /// The minute in which the change was detected.
         pub(crate) detected: Tick,
-        /// The kind of score that shows the change, for slower and faster.
-        pub(crate) score: usize,
+        /// Index of the score (`RANK`, `PLACE`, `TAIL`, `MIX`) that showed the change; only for slower and faster.
+        pub(crate) score_kind: usize,
         /// The strength in hundredths of a standard deviation.
         pub(crate) strength: u32,
         /// The effect on the score or on the rate, in millionths.
@@ -93,7 +93,7 @@ impl Alarm {
             kind,
             since,
             detected: now,
-            score: RANK,
+            score_kind: RANK,
             strength: hundredths(strength),
             effect: (effect * 1e6) as i64,
             past,
@@ -167,7 +167,8 @@ impl SharedMinutes {
     }
 }
 
-/// The state from which another detector can resume, once it has recalled the last minutes.
+/// The state from which another detector can resume, once the last minutes were read from the store again and
+/// [recalled](super::detector::Detector::recall).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DetectorState {
     /// The end of the last minute that was judged, in Unix seconds.
@@ -182,8 +183,7 @@ pub struct DetectorState {
     pub(crate) instances: InstanceState,
 }
 
-/// Minutes after the end of a further step in which the earlier change is not reported, because that change may end
-/// too.
+/// After a further slowdown ends, the earlier change is not reported for this many minutes, because it may end too.
 const SETTLING: Tick = 2;
 
 impl DetectorState {
@@ -211,7 +211,7 @@ impl DetectorState {
         ended.filter(move |ended| ended.context == id && kinds.contains(&ended.kind))
     }
 
-    /// Whether an alarm is reported at the end of minute `now`: no further step is ongoing or has just ended.
+    /// Whether an alarm is reported at the end of minute `now`: no further slowdown is ongoing or has just ended.
     pub(crate) fn is_reported(&self, alarm: &Alarm, now: Tick) -> bool {
         let is_settling = self
             .ended(alarm.context, &[alarm.kind])
@@ -219,7 +219,7 @@ impl DetectorState {
         !is_settling && !self.is_covered(alarm)
     }
 
-    /// Whether a further step of the same page is ongoing.
+    /// Whether a further slowdown of the same page is ongoing.
     pub(crate) fn is_covered(&self, alarm: &Alarm) -> bool {
         let mut others = self.ongoing(alarm.context, &[ChangeKind::Slower]);
         alarm.kind == ChangeKind::Slower && others.any(|other| other.since > alarm.since)

@@ -57,8 +57,9 @@ impl DetectorState {
         for (name, part) in parts {
             match name.first().copied() {
                 Some(ALARM) => {
-                    let alarm = pack::unpack::<Alarm>(part)
-                        .filter(|alarm| alarm.score < SCORES && alarm.kind != ChangeKind::Instance);
+                    let alarm = pack::unpack::<Alarm>(part).filter(|alarm| {
+                        alarm.score_kind < SCORES && alarm.kind != ChangeKind::Instance
+                    });
                     state.alarms.extend(alarm);
                 }
                 Some(ENDED) => state.ended.extend(pack::unpack::<Ended>(part)),
@@ -157,7 +158,7 @@ mod tests {
             kind,
             since: number,
             detected: number,
-            score: 0,
+            score_kind: 0,
             strength: u32::MAX,
             effect: i64::from(number),
             past: Past::default(),
@@ -200,7 +201,7 @@ mod tests {
             assert_eq!(state, DetectorState::default(), "{length} bytes");
         }
         let mut broken = state.clone();
-        broken.alarms[0].score = SCORES;
+        broken.alarms[0].score_kind = SCORES;
         let read = crate::tests::stored(&broken);
         assert_eq!(read.alarms, state.alarms[1..]);
     }

@@ -243,7 +243,7 @@ impl Detector {
         let (counts_then, counts_now) = (base.past.counts(), tally.finish());
         let (then, now) = (Means::of(&counts_then), Means::of(&counts_now));
         let shared = self.state.shared.of(alarm.context);
-        let size = speed::size(base, &shared, alarm.score, alarm.since);
+        let size = speed::size(base, &shared, alarm.score_kind, alarm.since);
         let mut times = Times {
             then: then.all,
             now: now.all,

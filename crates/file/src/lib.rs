@@ -62,8 +62,9 @@ struct Report {
 }
 
 impl FileStore {
-    /// Opens a file. If it cannot be opened yet, each call fails with an error that says why, recorded data waits in
-    /// memory, and the file is tried again each second.
+    /// Opens a file. If the file cannot be opened yet, each call fails with an error that says why, recorded data waits
+    /// in memory, and the file is tried again: each second while another process holds it, otherwise after 1, 2, 4, 8
+    /// and then every 16 s.
     ///
     /// # Errors
     /// The system cannot start a thread for the file.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redb::{Database, StorageBackend, TableDefinition};
 
-use self::place::LOOK_EVERY;
+use self::place::CHECK_PATH_EVERY;
 use super::Report;
 use super::disk::{Disk, HEADER, table_bytes};
 use super::fields::{Definition, fields_of, take_failure};
@@ -36,9 +36,9 @@ const JITTER: Duration = Duration::from_millis(100);
 /// from earlier entries.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 /// The shortest time until a file is tried again.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+const SHORTEST_RETRY: Duration = Duration::from_secs(1);
 /// The longest time until a file is tried again, unless another process holds it.
-const LAST_RETRY: Duration = Duration::from_secs(16);
+const LONGEST_RETRY: Duration = Duration::from_secs(16);
 /// How long an ending process may hold the file without a warning.
 const HANDOVER: Duration = Duration::from_secs(60);
 /// The shortest time between two processes that counts as a gap in recording, in seconds. An idle process commits only
@@ -65,8 +65,8 @@ pub(super) struct Worker {
     /// The file, once it has been opened.
     held: Option<Disk>,
     /// When the store last checked its file's place, and how long until the next check.
-    looked: Tick,
-    look_after: Duration,
+    path_checked: Tick,
+    check_path_after: Duration,
     /// When this process began to record, in Unix seconds.
     started: i64,
     /// Data that remains when the file is opened again.
@@ -95,7 +95,7 @@ struct Open {
     committed_head: u64,
     /// When the last commit of entries began; `None` at first. The first entries are committed at once, and the time
     /// that a commit takes does not count, so that later commits follow soon after flushes.
-    appended: Option<Tick>,
+    commit_began: Option<Tick>,
 }
 
 impl Open {
@@ -127,8 +127,8 @@ impl Worker {
         Self {
             path: options.path.clone(),
             held: None,
-            looked: options.clock.tick(),
-            look_after: LOOK_EVERY,
+            path_checked: options.clock.tick(),
+            check_path_after: CHECK_PATH_EVERY,
             tried: options.clock.tick(),
             started: options.clock.now_seconds(),
             options,
@@ -137,7 +137,7 @@ impl Worker {
             open: None,
             earlier: Earlier::default(),
             trouble: None,
-            retry: FIRST_RETRY,
+            retry: SHORTEST_RETRY,
             full: 0,
             must_check: true,
         }
@@ -162,7 +162,7 @@ impl Worker {
         }
         self.guarded(|worker| {
             worker.commit_changes();
-            worker.look();
+            worker.check_path();
         });
     }
 
@@ -177,14 +177,15 @@ impl Worker {
         self.options.clock.since(tick)
     }
 
-    /// The time until the next work is due, at most [`LAST_RETRY`], because a test may move the clock.
+    /// The time until the next work is due, at most [`LONGEST_RETRY`], because a test may move the clock.
     fn until_due(&self) -> Duration {
         let left = match &self.open {
             Some(open) if open.is_writable => self.until_commit(open),
             _ => self.retry.saturating_sub(self.since(self.tried)),
         };
-        let look = self.look_after.saturating_sub(self.since(self.looked));
-        left.min(look).clamp(PAUSE, LAST_RETRY)
+        let checked = self.since(self.path_checked);
+        let check = self.check_path_after.saturating_sub(checked);
+        left.min(check).clamp(PAUSE, LONGEST_RETRY)
     }
 
     /// The time until a commit is due.
@@ -193,21 +194,21 @@ impl Worker {
             return ALIVE_EVERY.saturating_sub(self.since(open.committed));
         }
         let every = self.options.durable_every - JITTER;
-        let until = |appended| every.saturating_sub(self.since(appended));
-        open.appended.map_or(Duration::ZERO, until)
+        let until = |began| every.saturating_sub(self.since(began));
+        open.commit_began.map_or(Duration::ZERO, until)
     }
 
     /// Does the work that is due. `is_idle` says that no request came while the thread waited.
     fn keep_up(&mut self, is_idle: bool) {
-        if self.since(self.looked) >= self.look_after {
-            self.look();
+        if self.since(self.path_checked) >= self.check_path_after {
+            self.check_path();
         }
         let is_due = match &self.open {
             Some(open) if open.is_writable => {
                 let is_due = self.until_commit(open).is_zero();
                 let most = self.options.durable_every + LONGEST_WAIT;
                 // The first entries do not wait for the rest of their flush: the file may have opened late.
-                let has_waited = open.appended.is_none_or(|tick| self.since(tick) >= most);
+                let has_waited = open.commit_began.is_none_or(|at| self.since(at) >= most);
                 let must_not_wait = is_idle || has_waited;
                 is_due && must_not_wait || open.volatile_bytes() >= MOST_VOLATILE
             }
@@ -226,10 +227,11 @@ impl Worker {
     fn work(&mut self, access: Access, work: Work) {
         if access == Access::Durable {
             self.commit_changes();
-            self.look();
+            self.check_path();
         }
-        // Until a file that has lost its path gets another one, its data ends with this process, so nothing is durable.
-        let may_last = access != Access::Durable || self.look_after == LOOK_EVERY;
+        // A file without a name is deleted when this process ends, so nothing in it is durable until it has a path
+        // again.
+        let may_last = access != Access::Durable || self.check_path_after == CHECK_PATH_EVERY;
         let usable = |open: &&mut Open| may_last && (access == Access::Read || open.is_writable);
         let Some(open) = self.open.as_mut().filter(usable) else {
             work(Err(self.error()));
@@ -269,7 +271,7 @@ impl Worker {
             return;
         }
         if open.volatile_bytes() > 0 {
-            open.appended = Some(began);
+            open.commit_began = Some(began);
         }
         open.note_durable(self.options.clock.tick(), &self.report);
         self.bound();
@@ -313,7 +315,7 @@ impl Worker {
             Ok(()) => {
                 open.is_writable = true;
                 open.note_durable(self.options.clock.tick(), &self.report);
-                self.retry = FIRST_RETRY;
+                self.retry = SHORTEST_RETRY;
                 self.trouble = None;
                 *lock(&self.report.trouble) = None;
             }
@@ -325,7 +327,7 @@ impl Worker {
     fn fail(&mut self, trouble: Trouble) {
         self.tried = self.options.clock.tick();
         if self.is_lost() {
-            self.look();
+            self.check_path();
             return;
         }
         self.close();
@@ -374,8 +376,8 @@ impl Worker {
         }
         let is_new = lock(&self.report.trouble).as_ref() != Some(&message);
         self.retry = match is_held || is_new {
-            true => FIRST_RETRY,
-            false => (2 * self.retry).min(LAST_RETRY),
+            true => SHORTEST_RETRY,
+            false => (2 * self.retry).min(LONGEST_RETRY),
         };
         *lock(&self.report.trouble) = Some(message);
         self.trouble = Some((trouble, since));
@@ -429,8 +431,8 @@ impl Worker {
         let ahead = written_at.map_or(0, |at| at.saturating_sub(now));
         if ahead > CLOCK_ALLOWED {
             self.note(format!(
-                "{} was last written at a time that is ahead of this clock: set the clock. Until that time has come, new \
-                 samples are added to slices that are there, and nothing is judged",
+                "{} was last written at a time that is ahead of this clock: set the clock. Until the clock reaches \
+                 that time, new samples are added to existing slices, and no changes are detected",
                 path.display()
             ));
         }
@@ -439,7 +441,7 @@ impl Worker {
         Ok(Open {
             committed: clock.tick(),
             committed_head: state.kept.journal.head.offset,
-            appended: None,
+            commit_began: None,
             is_writable: false,
             is_dirty: false,
             state,

@@ -84,8 +84,8 @@ pub struct FinishedRow {
     pub drop_missing: bool,
     /// The seconds for which a cached row lives, if it has a maximum age or no schedule.
     pub ttl: Option<f64>,
-    /// The part of the delay after which the row is due again, 0 to 1. Used once, for a row that was scheduled together
-    /// with others.
+    /// A random factor, 0 to 1, for the first delay of a row that was scheduled together with others: it spreads their
+    /// refreshes.
     pub spread: f64,
     /// The seconds until the next attempt, if the row could not be loaded.
     pub backoff: f64,
@@ -128,7 +128,8 @@ pub fn short_reason(reason: &str) -> String {
 #[doc(hidden)] // Only the row cache calls it.
 impl RedisStore {
     /// Schedules rows, which are due at once, and removes rows: at most [`ROWS_AT_ONCE`]. Rows that are being loaded
-    /// become due again. If there would be too many rows, schedules none, and returns the number of scheduled rows.
+    /// become due again. If there would be too many rows, schedules none, and returns how many rows are already
+    /// scheduled.
     pub async fn schedule_rows(
         &self,
         cache: &str,
@@ -151,7 +152,7 @@ impl RedisStore {
         }
     }
 
-    /// Leases rows for `seconds` to the holder of `token`, and removes due rows without a delay.
+    /// Leases rows for `seconds` to the holder of `token`, and removes due rows that have no positive delay.
     pub async fn lease_rows(
         &self,
         cache: &str,
@@ -197,12 +198,12 @@ impl RedisStore {
         })
     }
 
-    /// Removes rows without a delay.
+    /// Removes rows that have no positive delay.
     async fn drop_rows(&self, keys: &RowKeys, gone: &[Value]) {
         if gone.is_empty() {
             return;
         }
-        let mut script = sets(keys);
+        let mut script = with_shared_keys(keys);
         for id in gone.iter().filter_map(bytes) {
             script.key(keys.row(id));
             script.arg(id);
@@ -354,14 +355,14 @@ impl RedisStore {
 
     /// A script call with the keys that all rows of a cache share, and the time.
     fn row_script(&self, keys: &RowKeys) -> Invocation {
-        let mut script = sets(keys);
+        let mut script = with_shared_keys(keys);
         script.arg(or_empty(self.manual_now().map(|now| format!("{now:.6}"))));
         script
     }
 }
 
 /// A script call with the keys that all rows of a cache share.
-fn sets(keys: &RowKeys) -> Invocation {
+fn with_shared_keys(keys: &RowKeys) -> Invocation {
     let mut script = Invocation::default();
     script.key((&keys.delay, &keys.schedule, &keys.states, &keys.failing));
     script

@@ -4,7 +4,7 @@
 use axum::Router;
 
 use super::App;
-use crate::driver::Ground;
+use crate::driver::Runtimes;
 
 /// A module for a version of the SDK, with an exporter for it.
 macro_rules! sdk {
@@ -49,7 +49,7 @@ sdk!(sdk_032, opentelemetry_sdk_032);
 sdk!(sdk_033, opentelemetry_sdk_033);
 
 /// axum-otel-metrics.
-pub(super) fn axum_otel_metrics(routes: Router, _: &Ground) -> Result<App, String> {
+pub(super) fn axum_otel_metrics(routes: Router, _: &Runtimes) -> Result<App, String> {
     let provider = sdk_032::provider();
     let layer = axum_otel_metrics::HttpMetricsLayerBuilder::new()
         .with_provider(provider.clone())
@@ -58,7 +58,7 @@ pub(super) fn axum_otel_metrics(routes: Router, _: &Ground) -> Result<App, Strin
 }
 
 /// opentelemetry-instrumentation-tower, the layer of the OpenTelemetry project itself, without its spans.
-pub(super) fn instrumentation_tower(routes: Router, _: &Ground) -> Result<App, String> {
+pub(super) fn instrumentation_tower(routes: Router, _: &Runtimes) -> Result<App, String> {
     use opentelemetry_instrumentation_tower::http::server::LayerBuilder;
     let provider = sdk_033::provider();
     opentelemetry_033::global::set_meter_provider(provider.clone());

@@ -11,25 +11,25 @@ use axum::response::Response;
 use axum_prometheus::PrometheusMetricLayer;
 
 use super::App;
-use crate::driver::Ground;
+use crate::driver::Runtimes;
 
-fn install(ground: &Ground) -> PrometheusMetricLayer<'static> {
+fn install(runtimes: &Runtimes) -> PrometheusMetricLayer<'static> {
     static INSTALLED: OnceLock<PrometheusMetricLayer<'static>> = OnceLock::new();
     let layer = INSTALLED.get_or_init(|| {
-        let _inside = ground.background().enter();
+        let _inside = runtimes.background().enter();
         PrometheusMetricLayer::pair().0
     });
     layer.clone()
 }
 
 /// axum-prometheus as its documentation shows it.
-pub(super) fn axum_prometheus(routes: Router, ground: &Ground) -> Result<App, String> {
-    Ok(routes.layer(install(ground)).into())
+pub(super) fn axum_prometheus(routes: Router, runtimes: &Runtimes) -> Result<App, String> {
+    Ok(routes.layer(install(runtimes)).into())
 }
 
 /// The `metrics` crate as axum's example `prometheus-metrics` uses it.
-pub(super) fn metrics(routes: Router, ground: &Ground) -> Result<App, String> {
-    install(ground);
+pub(super) fn metrics(routes: Router, runtimes: &Runtimes) -> Result<App, String> {
+    install(runtimes);
     Ok(routes.layer(from_fn(track)).into())
 }
 

@@ -8,11 +8,11 @@ use http::StatusCode;
 use tower_pulse::Pulse;
 
 use super::App;
-use crate::driver::{Ground, ROUTES};
+use crate::driver::{ROUTES, Runtimes};
 
-fn pulse(ground: &Ground) -> Result<Pulse, String> {
-    let _inside = ground.background().enter();
-    let builder = Pulse::builder().flush_interval(ground.flush_interval());
+fn pulse(runtimes: &Runtimes) -> Result<Pulse, String> {
+    let _inside = runtimes.background().enter();
+    let builder = Pulse::builder().flush_interval(runtimes.flush_interval());
     let pulse = builder.build();
     let pulse = pulse.map_err(|error| error.to_string())?;
     record_slow_requests(&pulse);
@@ -30,14 +30,14 @@ fn record_slow_requests(pulse: &Pulse) {
 }
 
 /// Timed to the head of the response.
-pub(super) fn to_head(routes: Router, ground: &Ground) -> Result<App, String> {
-    let pulse = pulse(ground)?;
+pub(super) fn to_head(routes: Router, runtimes: &Runtimes) -> Result<App, String> {
+    let pulse = pulse(runtimes)?;
     Ok(App::keeping(routes.layer(pulse.layer()), pulse))
 }
 
 /// Timed to the end of the response's body.
-pub(super) fn until_body_end(routes: Router, ground: &Ground) -> Result<App, String> {
-    let pulse = pulse(ground)?;
+pub(super) fn until_body_end(routes: Router, runtimes: &Runtimes) -> Result<App, String> {
+    let pulse = pulse(runtimes)?;
     Ok(App::keeping(
         routes.layer(pulse.layer().until_body_end()),
         pulse,

@@ -14,14 +14,14 @@ use tower_pulse_core::query::params;
 const MAX_ASKS: usize = 16;
 
 /// The longest question, in bytes: a context of the longest name, each byte percent-encoded, and other parameters.
-const MAX_ASK: usize = 4_096;
+const MAX_ASK_BYTES: usize = 4_096;
 
 /// Answers all `ask` parameters concurrently, each as its own endpoint would. The answers are in the order of the
 /// parameters. `as_of` is the earliest of the answers. Fails if the answers are too large together.
 pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Written, ApiError> {
     let asks = params::pairs(query)?;
     if let Some((unknown, _)) = asks.iter().find(|(name, _)| name != "ask") {
-        let message = format!("{unknown} is unknown here: allowed is ask");
+        let message = format!("unknown parameter {unknown}: allowed in `api/screen` is only `ask`");
         return Err(ApiError::parameter(unknown, message));
     }
     if asks.is_empty() {
@@ -53,8 +53,8 @@ pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Written
 
 /// Answers an `ask` such as `paths?window=1h`.
 async fn answer(admin: &Admin, question: &str, size: &ScreenSize) -> Result<Written, ApiError> {
-    if question.len() > MAX_ASK {
-        let message = format!("ask is longer than {MAX_ASK} bytes");
+    if question.len() > MAX_ASK_BYTES {
+        let message = format!("ask is longer than {MAX_ASK_BYTES} bytes");
         return Err(ApiError::parameter("ask", message));
     }
     if question.split('?').next() == Some("screen") {

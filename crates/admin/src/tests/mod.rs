@@ -93,7 +93,7 @@ fn source_with(
         trace_url: None,
         app_version: None,
         instance: Some(Instance {
-            posts: Arc::new(crate::PostLimit::new(Clock::manual(NOW).0)),
+            posts: Arc::new(crate::WriteLimit::new(Clock::manual(NOW).0)),
             write: handle(),
             totals: Arc::new(totals),
         }),

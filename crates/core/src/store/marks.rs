@@ -18,7 +18,7 @@ const MAX_PAGES: usize = 16;
 pub struct StoredMarks {
     /// The marks, including those that were removed.
     pub marks: Marks,
-    /// Fields that hold no readable or no retained mark.
+    /// Fields without a readable mark, or with a mark that is no longer retained.
     pub surplus: Vec<Vec<u8>>,
 }
 

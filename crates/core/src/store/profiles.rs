@@ -1,5 +1,6 @@
-//! Reads the tables of the hour-of-week profiles, for all stores. A profile is in the table of the five weeks in which
-//! its context last had a sample. Two tables exist at a time.
+//! Reads the tables of the hour-of-week profiles, for all stores. Each table covers five weeks. A profile is in the
+//! table of the period in which its context last had a sample. After the last sample it is kept for five to ten weeks.
+//! Two tables exist at a time.
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
@@ -10,8 +11,7 @@ use tower_pulse_model::recorded_hours::RecordedHours;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::HOUR;
 
-/// Number of seconds for which a table takes profiles. A profile without samples stays for this time at least, and for
-/// twice this time at most.
+/// The period of a table, in seconds. A profile without new samples is kept for one to two periods.
 const FIVE_WEEKS: i64 = 5 * 7 * 24 * HOUR;
 
 /// The field that says how much of each hour was recorded. The other fields are ids, which have eight bytes.
@@ -29,14 +29,15 @@ pub fn tables_at(at: i64) -> [Table; 2] {
     [start, start.saturating_sub(FIVE_WEEKS)].map(|start| Table::Profiles { start })
 }
 
-/// Seconds from `now` to the end of the five weeks after those that contain `at`.
+/// Seconds from `now` to the end of the five weeks after those that contain `at`, but at least five weeks.
 pub fn ttl(at: i64, now: i64) -> i64 {
     let end = start_of(at).saturating_add(2 * FIVE_WEEKS);
     // A clock that is ahead must not shorten the life of new profiles.
     end.saturating_sub(now).max(FIVE_WEEKS)
 }
 
-/// How much of each hour was recorded, as last written. Empty if another program has overwritten the field.
+/// How much of each hour was recorded, as last written. `None` if it was never written, or another program has
+/// overwritten it.
 pub async fn recorded_hours(
     reader: &dyn TableReader,
     purpose: Purpose,

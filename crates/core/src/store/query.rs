@@ -78,7 +78,8 @@ impl CounterSeries {
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
 pub trait Query: Send + Sync {
-    /// The tables from which the records of slices, slow requests, minute reports and rankings are read.
+    /// The tables from which the functions below with a body read, such as the records of slices, slow requests, the
+    /// reports of minutes and rankings.
     fn tables(&self) -> &dyn TableReader;
 
     /// The data that other programs can read and add to; `None` if no other program can reach the store.

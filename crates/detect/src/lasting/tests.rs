@@ -89,7 +89,7 @@ fn a_change_fades_whose_last_minutes_are_much_less() {
     let base = base();
     let fades = |scores: &[f64], effect: f64| {
         let finding = Finding {
-            score: RANK,
+            score_kind: RANK,
             strength: 9.0,
             effect,
             since: 2,

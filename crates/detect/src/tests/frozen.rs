@@ -165,7 +165,7 @@ fn state() -> DetectorState {
             kind: ChangeKind::Failing,
             since: 28_333_341,
             detected: 28_333_343,
-            score: 2,
+            score_kind: 2,
             strength: 512,
             effect: -250_000,
             past: past.clone(),

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use super::{LAST_RETRY, Worker};
+use super::{LONGEST_RETRY, Worker};
 use crate::disk::Disk;
 use crate::trouble::Trouble;
 use tower_pulse_core::task::lock;
 
 /// How often the store checks its file's place.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+pub(super) const CHECK_PATH_EVERY: Duration = Duration::from_secs(5);
 
 /// The messages for a store that has moved, and for one whose file another program has written into.
 const MOVED: &str =
@@ -22,17 +22,17 @@ const LOST: &str =
 
 impl Worker {
     /// Checks the file's place, and moves the store if its path has another file or none.
-    pub(super) fn look(&mut self) {
-        self.looked = self.options.clock.tick();
+    pub(super) fn check_path(&mut self) {
+        self.path_checked = self.options.clock.tick();
         let is_lost = self.is_lost();
         let Some(place) = self.new_place(is_lost) else {
-            self.look_after = LOOK_EVERY;
+            self.check_path_after = CHECK_PATH_EVERY;
             return;
         };
         let wanted = self.options.path.display().to_string();
         let report = match self.move_to(&place, is_lost) {
             Ok(how) => {
-                (self.path, self.look_after) = (place.into(), LOOK_EVERY);
+                (self.path, self.check_path_after) = (place.into(), CHECK_PATH_EVERY);
                 let then = match self.path == self.options.path {
                     true => String::new(),
                     false => format!(
@@ -45,7 +45,7 @@ impl Worker {
             // A file that cannot be moved but has a name stays where it is.
             Err(_) if self.has_name() => return,
             Err(trouble) => {
-                self.look_after = (2 * self.look_after).min(LAST_RETRY);
+                self.check_path_after = (2 * self.check_path_after).min(LONGEST_RETRY);
                 let why = trouble.in_words(Path::new("the new file"));
                 format!(
                     "{wanted} was removed, renamed or replaced while the service ran, and all that was recorded ends with \
@@ -77,7 +77,7 @@ impl Worker {
         match held.stands_at(wanted) {
             // On systems other than Unix, the file at the wanted path may be another one.
             Ok(true) if !is_lost && (cfg!(unix) || !is_beside) => {
-                if is_beside || self.look_after > LOOK_EVERY {
+                if is_beside || self.check_path_after > CHECK_PATH_EVERY {
                     self.path = wanted.clone();
                     *lock(&self.report.place) = None;
                 }

@@ -32,7 +32,7 @@ fn add_request(batch: &mut Batch, second: i64) {
 
 type Sample = (u8, i64, u64, bool);
 
-fn of(samples: &[Sample], precisions: &Precisions) -> Batch {
+fn batch_of(samples: &[Sample], precisions: &Precisions) -> Batch {
     let mut batch = Batch::new(precisions.clone());
     for (name, second, nanos, error) in samples {
         let context: Arc<str> = format!("GET /{name}").into();
@@ -266,7 +266,7 @@ fn a_batch_is_made_smaller_without_losing_a_count() {
 proptest! {
     #[test]
     fn merging_is_associative_and_commutative(parts in uniform3(samples(0..400))) {
-        let of = |samples: &[Sample]| of(samples, &Precisions::default());
+        let of = |samples: &[Sample]| batch_of(samples, &Precisions::default());
         let all = of(&parts.concat());
         let merged = merged_in_any_order(parts.map(|part| of(&part)), |a, b| a.merge(b.clone()));
         prop_assert_eq!(merged, all);
@@ -275,7 +275,7 @@ proptest! {
     #[test]
     fn splitting_and_merging_again_changes_nothing(samples in samples(0..20_000), cost in 1..400usize) {
         let precisions = Precisions::default();
-        let mut whole = of(&samples, &precisions);
+        let mut whole = batch_of(&samples, &precisions);
         // Each part has `since`, because any part may have the oldest sample.
         whole.since = (!samples.is_empty()).then_some(7);
         let (mut left, mut again, mut parts) = (whole.clone(), Batch::new(precisions), 0);
@@ -292,7 +292,7 @@ proptest! {
 
     #[test]
     fn every_request_is_in_the_statistics_or_late(samples in samples(0..40_000)) {
-        let batch = of(&samples, &Precisions::default());
+        let batch = batch_of(&samples, &Precisions::default());
         prop_assert_eq!(batch.requests() + batch.late, samples.len() as u64);
     }
 }

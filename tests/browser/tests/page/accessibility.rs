@@ -10,7 +10,7 @@ use crate::places::fits;
 
 /// Panics if the screen breaks a rule of axe-core in a theme and a size. Only the contrast depends on their combination,
 /// so all other rules are checked once in each size.
-pub(crate) async fn judge(page: &Page) {
+pub(crate) async fn assert_accessible(page: &Page) {
     let contrast = Some("color-contrast");
     let mut faults = Vec::new();
     for (media, size, rule) in [
@@ -40,7 +40,7 @@ async fn no_rule_is_broken_by_any_screen() {
     let page = Page::empty().await;
     for screen in SCREENS {
         page.visit(&shop.url(), screen).await;
-        judge(&page).await;
+        assert_accessible(&page).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
-use crate::accessibility::judge;
+use crate::accessibility::assert_accessible;
 
 const ADVICE: &str = "[data-panel=advice]";
 const UNMATCHED: &str = "path?context=%3Cunmatched%3E";
@@ -29,7 +29,7 @@ async fn files_without_a_name_and_cancelled_requests_are_explained() {
         assert!(!warnings.contains("no route"), "{warnings}");
         let whole = page.text("body").await;
         assert!(!whole.contains("pulse.timer(\"db"), "advises a timer");
-        judge(&page).await;
+        assert_accessible(&page).await;
     }
     page.show("path?context=GET%20%2Fslow").await;
     let order = "a timeout around the layer ended them";

@@ -4,7 +4,7 @@ use pulse_browser::emulation::Media;
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
-use crate::accessibility::judge;
+use crate::accessibility::assert_accessible;
 use crate::{column, open, rows, turn};
 
 const LATENCY: &str = "[data-chart=latency]";
@@ -49,7 +49,7 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     page.click(&format!("{LATENCY} .heat-1")).await;
     let kept = listed(&page, "1 request of ", ", 1 of them listed below.").await;
     assert_eq!(kept, ["900\u{202f}ms"]);
-    judge(&page).await;
+    assert_accessible(&page).await;
     // Moves the mouse away, so that the crosshair does not cover the next cell.
     page.hover("[data-panel=histogram] h2").await;
     page.click(&format!("{LATENCY} .heat-4")).await;
@@ -85,7 +85,7 @@ async fn a_click_on_a_cell_lists_those_of_its_requests_that_are_kept() {
     let is_range = columns[1].contains(" – ") && columns[1].ends_with("ms");
     assert!(is_range, "{columns:?}");
     page.click("[data-panel=histogram] [data-view=table]").await;
-    judge(&page).await;
+    assert_accessible(&page).await;
     let saved = rows(&page, "latency").await;
     assert_eq!(saved.len(), 33, "{saved:?}");
     let slowest = saved.iter().find(|cell| cell["requests"] == 1).unwrap();
@@ -122,7 +122,7 @@ async fn the_heat_map_of_all_paths_lists_requests_of_each() {
 }
 
 #[tokio::test]
-async fn the_heat_map_opens_without_a_jump_and_is_read_beside_its_clear_cells() {
+async fn opening_the_heat_map_moves_nothing_and_its_text_is_beside_it() {
     const BELOW: &str = "$('[data-panel=fix-first]').getBoundingClientRect().top";
     const CONTRAST: &str = "((...colours) => {
         const lights = colours.map((colour) => colour.match(/[\\d.]+/g).map((n) => colour.startsWith('rgb') ? n / 255 : n)

@@ -16,7 +16,7 @@ use crate::{column, keys};
 #[derive(Default)]
 struct Incident {
     kind: &'static str,
-    /// The cause in words: an expression.
+    /// The cause in words: a regular expression.
     cause: &'static str,
     /// The affected page; `None` if all pages of an instance are affected.
     context: Option<&'static str>,
@@ -77,7 +77,7 @@ async fn nothing_else_is_named(shop: &Shop, kind: &str, context: Option<&str>) {
 }
 
 /// Opens the page of a shop, with nothing chosen, and reads the cause of the change in the first screen, in windows of
-/// two sizes. Returns the page and a selector of the change on the overview.
+/// three sizes. Returns the page and a selector of the change on the overview.
 async fn open(shop: &Shop, kind: &str, context: Option<&str>, cause: &str) -> (Page, String) {
     nothing_else_is_named(shop, kind, context).await;
     let page = Page::open(&shop.url()).await;
@@ -100,8 +100,8 @@ async fn open(shop: &Shop, kind: &str, context: Option<&str>, cause: &str) -> (P
 async fn explain(shop: &Shop, incident: &Incident) -> Page {
     let (page, change) = open(shop, incident.kind, incident.context, incident.cause).await;
     let began = shop.incident_began();
-    // What changed, since when, which page to fix first? If an instance is bad, the answer names the instance instead
-    // of a page.
+    // The change, its begin, and the page to fix first. If an instance is bad, the answers name the instance instead of
+    // a page.
     let instance = incident.instances.first().copied().unwrap_or_default();
     let (named, key) = match incident.context {
         Some(context) => ("", format!("row.dataset.key === '{context}'")),
@@ -173,16 +173,16 @@ async fn explain(shop: &Shop, incident: &Incident) -> Page {
         }
     }
     // Did my deploy do it?
-    let says = "text.includes('1.4.2')";
-    let denies = "/no deploy|not a deploy/i.test(text)";
-    let is_told = match incident.is_deploy {
-        true => format!("{says} && !{denies}"),
-        false => denies.to_owned(),
+    let names_deploy = "text.includes('1.4.2')";
+    let denies_deploy = "/no deploy|not a deploy/i.test(text)";
+    let is_answered = match incident.is_deploy {
+        true => format!("{names_deploy} && !{denies_deploy}"),
+        false => denies_deploy.to_owned(),
     };
     seen(
         &page,
         CHANGE,
-        &format!("((text) => {is_told})($('{CHANGE}').innerText)"),
+        &format!("((text) => {is_answered})($('{CHANGE}').innerText)"),
     )
     .await;
     page
@@ -242,7 +242,7 @@ async fn a_bad_deploy_is_explained() {
         ..Incident::default()
     };
     let page = explain(Shop::with("bad_deploy").await, &incident).await;
-    // The size is that on these instances, not averaged with the others.
+    // The change's ratio is of web-1 and web-2 only.
     page.until(&format!(
         "/(2\\.\\d×|\\+(8|9|10)\\d%) slower on web-1 and web-2/.test($('{CHANGE}').innerText)"
     ))
@@ -274,7 +274,7 @@ async fn a_surge_is_explained() {
     };
     let shop = Shop::in_which("surge").await;
     let page = explain(&shop, &incident).await;
-    // It is red everywhere, and a percentile that falls with it is no success.
+    // The surge is red everywhere; a percentile that falls during it is not shown as an improvement (green).
     let is_red = "(({color}) => [$('#problems'), $('[data-table=fix-first] [data-column=reason]'), $('.change-line')]
         .every((one) => [getComputedStyle(one).color, getComputedStyle(one).stroke].includes(color)))";
     page.show("overview?range=1h").await;
@@ -337,8 +337,8 @@ async fn a_bad_instance_is_explained_and_has_a_page() {
     let change = page.text(CHANGE).await;
     assert!(change.contains("all pages on web-3"), "{change}");
     let facts = page.text("[data-panel=instance] .muted").await;
-    let is_told = facts.contains("version 1.4.1") && facts.contains("compared with 3 others");
-    assert!(is_told, "{facts}");
+    let has_facts = facts.contains("version 1.4.1") && facts.contains("compared with 3 others");
+    assert!(has_facts, "{facts}");
     let ratios = column(&page, "instance-paths", "ratio").await;
     let ratios = ratios
         .iter()
@@ -404,7 +404,8 @@ async fn a_longer_queue_is_told_on_every_screen_with_what_surrounds_it() {
     let shop = Shop::in_which("queue").await;
     let cause = r"Requests wait in front of the instances, not in a page: \+9\d\sms in the queue";
     let (page, change) = open(&shop, "slower", Some("<queue>"), cause).await;
-    // The wait now, and how much longer it is, in milliseconds: without the wait, a visitor waits for about 35 ms.
+    // The wait now, and how much longer than before, in milliseconds. A visitor also waits about 35 ms for the answer
+    // itself.
     let longer =
         format!("/queue\\s+1\\d\\d\\sms\\s+\\+9\\d.*ms since/.test($('{TILE}').innerText)");
     seen(&page, TILE, &longer).await;
@@ -486,7 +487,7 @@ async fn a_path_that_blocks_its_worker_is_found_by_its_longest_poll() {
         "{goes}.test($('[data-panel=time-goes] .polls:not([hidden])')?.innerText)"
     ))
     .await;
-    // Only minutes of the simulated past: in the live shop, the machine decides what really blocks a worker.
+    // Only minutes of the simulated past: in the live minutes, other load on the machine also makes polls long.
     let to = shop.past_ended() / 60 * 60;
     page.show(&format!(
         "paths?from={}&to={to}&sort=longest_poll",

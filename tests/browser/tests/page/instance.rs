@@ -3,7 +3,7 @@
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
-use crate::accessibility::judge;
+use crate::accessibility::assert_accessible;
 use crate::{column, keys, open};
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_timer_shows_its_change_and_who_runs_it() {
         .await;
     assert_eq!(column(&page, "run-by", "per_request").await, ["1.00"]);
     assert_eq!(column(&page, "run-by", "share_of_timer").await, ["100%"]);
-    judge(&page).await;
+    assert_accessible(&page).await;
     page.click("[data-panel=change] .links a").await;
     page.until("!$('[data-table=run-by]')").await;
     page.until_screen("path").await;

@@ -1,4 +1,5 @@
-//! The looks: on a phone and on a tablet, of rows that open, of what has ended; and the keys.
+//! Layout on a phone and a tablet, the style of rows that can be opened and of ended problems, and the keyboard
+//! shortcuts.
 
 use pulse_browser::emulation::{Media, Size};
 use pulse_browser::page::Page;

@@ -5,7 +5,7 @@ use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-use crate::accessibility::judge;
+use crate::accessibility::assert_accessible;
 use crate::{keys, open, turn};
 
 const SEARCH: &str = "GET /search";
@@ -160,7 +160,7 @@ async fn a_path_that_hangs_is_a_problem_of_its_own() {
     }
     assert_eq!(page.text("#problems").await, "1 problem");
     assert!(page.eval::<bool>(HAS_DOT).await);
-    judge(&page).await;
+    assert_accessible(&page).await;
     page.click(&format!("{line} a")).await;
     page.until_screen("path").await;
     page.until("$('[data-tile=in-flight] .value')?.textContent === '12'")

@@ -7,7 +7,7 @@ use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-use crate::accessibility::judge;
+use crate::accessibility::assert_accessible;
 use crate::{column, set};
 
 /// The trace id of the first order.
@@ -123,7 +123,7 @@ async fn a_request_opens_and_shows_its_parts() {
         let within: Vec<bool> = page.each("tr.details :is(p, li)", is_within).await;
         assert_eq!(within, [true; 3], "{size:?}");
     }
-    judge(&page).await;
+    assert_accessible(&page).await;
     page.click(&opener).await;
     page.until("!$('tr.details')").await;
     // The layer has not seen this request.
@@ -216,7 +216,7 @@ async fn a_trace_id_is_linked_to_where_traces_are_shown() {
             assert_eq!((&*link.1, &*link.2), ("_blank", "noopener noreferrer"));
         }
     }
-    judge(&page).await;
+    assert_accessible(&page).await;
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn the_target_of_a_path_is_told_in_words_and_numbers_and_is_the_same_every
         .await;
     let line = "$('[data-panel=histogram] svg').ariaLabel.includes('target 250\u{202f}ms')";
     page.until(line).await;
-    judge(&page).await;
+    assert_accessible(&page).await;
     // Another path has the target of all requests.
     page.go(&service.screen("path?context=POST%20%2Freport"))
         .await;

@@ -4,7 +4,7 @@ use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 
-use crate::accessibility::judge;
+use crate::accessibility::assert_accessible;
 
 const WEEK: &str = "[data-panel=week]";
 const PATH: &str = "path?context=GET%20%2F&utc=1";
@@ -41,7 +41,7 @@ async fn each_hour_of_the_week_tells_what_is_usual() {
     assert_eq!(page.text("[data-panel=week] .readout").await, focused);
     let reached = page.count("table[data-table=week] td[tabindex='0']").await;
     assert_eq!(reached, 1);
-    judge(&page).await;
+    assert_accessible(&page).await;
     page.resize(Size::PHONE).await;
     page.until("$('table[data-table=week]').getBoundingClientRect().right <= 390")
         .await;

@@ -7,7 +7,7 @@ use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 use tower_pulse::admin::{Access, Permission};
 
-use crate::accessibility::judge;
+use crate::accessibility::assert_accessible;
 
 /// The line of the ongoing change, on the screen of its path.
 const LINE: &str = "[data-panel=change] .verdict li[data-kind=slower]";
@@ -51,7 +51,7 @@ pub(crate) async fn a_change_that_is_acknowledged_on_one_page_is_acknowledged_on
     mine.click(BUTTON).await;
     mine.until_shown(&format!("{LINE} .acknowledgement input:focus"))
         .await;
-    judge(&mine).await;
+    assert_accessible(&mine).await;
     mine.type_text("anna").await;
     mine.press("Enter").await;
     until_text(&mine, LINE, "Acknowledged by anna", true).await;
@@ -60,7 +60,7 @@ pub(crate) async fn a_change_that_is_acknowledged_on_one_page_is_acknowledged_on
     let is_quiet = format!("$('{SLOW}').children[0].dataset.level === 'acknowledged'");
     assert!(other.eval::<bool>(&is_quiet).await);
     until_told(&other, "1 problem, acknowledged by anna", AMBER).await;
-    judge(&other).await;
+    assert_accessible(&other).await;
     other.resize(Size::PHONE).await;
     other
         .until("(({scrollWidth, clientWidth, offsetLeft}) => scrollWidth <= clientWidth && offsetLeft + clientWidth <= 390)($('#problems'))")

@@ -92,7 +92,7 @@ struct Scripted {
     /// Entries of one read; `None` for all.
     entries_per_read: Option<usize>,
     /// Whether a context has records in every slice.
-    is_recorded: bool,
+    has_records_everywhere: bool,
     /// The position of the newest entry that was ever appended, if the journal has lost it. `None`: it is the last of
     /// `entries`.
     head: Option<Position>,
@@ -102,7 +102,7 @@ struct Scripted {
     /// The number of records of each step.
     records: Mutex<Vec<usize>>,
     /// Slices whose records may expire.
-    released: Mutex<Vec<i64>>,
+    may_expire: Mutex<Vec<i64>>,
     /// The additions of each step.
     additions: Mutex<Vec<Additions>>,
     /// The errors with which the next steps fail.
@@ -166,8 +166,8 @@ impl Scripted {
         Box::pin(ready(answer))
     }
 
-    /// The calls that are not reads, without their times.
-    fn changes(&self) -> Vec<Call> {
+    /// Takes the calls that are not reads, without their times.
+    fn take_writes(&self) -> Vec<Call> {
         let mut calls = lock(&self.calls);
         let is_change = |call: &Call| !matches!(call, Call::Acquire | Call::Read | Call::Load(_));
         let calls = calls.drain(..).map(|(_, call)| call);
@@ -256,7 +256,7 @@ impl Journal for Scripted {
         let slices = slices.filter_map(|fields| Some((fields.table.slice()?, fields.set.len())));
         let (released, written): (Vec<_>, Vec<_>) = slices.partition(|(_, records)| *records == 0);
         lock(&self.records).push(written.iter().map(|(_, records)| records).sum());
-        lock(&self.released).extend(released.iter().map(|((_, start), _)| *start));
+        lock(&self.may_expire).extend(released.iter().map(|((_, start), _)| *start));
         step.next.clone_into(&mut progress.version);
         if let (Some(round_end), None) = (step.round_end, step.done) {
             (progress.committed, progress.round_end) = (round_end, None);
@@ -320,7 +320,7 @@ impl TableReader for Scripted {
     fn read_tables<'a>(&'a self, _: Purpose, reads: &'a [TableRead]) -> StoreFuture<'a, Answers> {
         let answer = |read: &TableRead| match read {
             TableRead::Page(table, _) => {
-                let is_recorded = self.is_recorded && table.slice().is_some();
+                let is_recorded = self.has_records_everywhere && table.slice().is_some();
                 let id = RecordId::new(Kind::Http, "GET /").to_bytes().to_vec();
                 let fields = is_recorded.then(|| (id, Vec::new())).into_iter().collect();
                 TablePage::of_fields(fields)

@@ -10,7 +10,7 @@ use tower_pulse_model::tier::FINEST;
 /// A folder that has folded an entry of a journal in which every slice has a record.
 async fn with_records_everywhere() -> Folding {
     let journal = Scripted {
-        is_recorded: true,
+        has_records_everywhere: true,
         ..Scripted::default()
     };
     let folding = Folding::of(journal, 100);
@@ -21,7 +21,7 @@ async fn with_records_everywhere() -> Folding {
 #[tokio::test]
 async fn only_slices_that_are_rolled_up_may_expire() {
     let folding = with_records_everywhere().await;
-    let released = lock(&folding.journal.released);
+    let released = lock(&folding.journal.may_expire);
     assert_eq!(released.len(), 129);
     // Later slices may have records too, because clocks may be ahead. These slices must not expire.
     let newest = released.iter().max();
@@ -34,11 +34,11 @@ async fn slices_are_rolled_up_late_although_no_entry_arrives() {
     let slice = FINEST.slice(NOW);
     let delay = slice + 60 + 15 + 180 - NOW;
     for (seconds, is_released) in [(delay - 1, false), (1, true)] {
-        lock(&folding.journal.released).clear();
+        lock(&folding.journal.may_expire).clear();
         *lock(&folding.journal.since_now) += seconds;
         folding.time.advance(Duration::from_secs(seconds as u64));
         assert_eq!(folding.fold().await, Leader::This);
-        let released = lock(&folding.journal.released);
+        let released = lock(&folding.journal.may_expire);
         assert_eq!(released.contains(&slice), is_released, "{released:?}");
     }
 }
@@ -52,7 +52,7 @@ async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many(
             folding.fold_next(entry).await;
             let loads = folding.journal.count(&Call::Load(2));
             assert_eq!(2 * loads, loaded, "{max_records} records");
-            folding.journal.changes();
+            folding.journal.take_writes();
         }
     }
     let folding = Folding::of(Scripted::default(), 100);
@@ -62,6 +62,6 @@ async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many(
         folding.fold_next(entry).await;
         let loaded = folding.journal.count(&Call::Load(1));
         assert_eq!(loaded, loads, "entry {number}");
-        folding.journal.changes();
+        folding.journal.take_writes();
     }
 }

@@ -15,9 +15,9 @@ use tower_pulse_model::entry::ENTRY_VERSION;
 use tower_pulse_model::slice::Precisions;
 
 impl Folding {
-    /// The changes, with 0 for all bytes that are missing.
-    fn changes(&self) -> Vec<Call> {
-        let calls = self.journal.changes().into_iter();
+    /// Takes the writes, with 0 for all bytes that are missing.
+    fn take_writes(&self) -> Vec<Call> {
+        let calls = self.journal.take_writes().into_iter();
         let change = |call| match call {
             Call::Fold(round_end, _) => Call::Fold(round_end, 0),
             other => other,
@@ -45,7 +45,7 @@ async fn a_round_has_all_entries_that_there_are() {
         assert_eq!(folding.fold().await, Leader::This);
         assert_eq!(folding.journal.count(&Call::Read), reads);
         let fold = Call::Fold(Some(3_000), missing);
-        assert_eq!(folding.journal.changes(), [fold]);
+        assert_eq!(folding.journal.take_writes(), [fold]);
     }
 }
 
@@ -55,7 +55,7 @@ async fn a_round_ends_at_32_mib() {
     let folding = Folding::one_by_one(offsets.map(|offset| entry(offset, &["GET /"], NOW)).into());
     lock(&folding.journal.progress).committed = at(10 * MIB);
     assert_eq!(folding.fold().await, Leader::This);
-    assert_eq!(folding.changes(), [round(42 * MIB), round(43 * MIB)]);
+    assert_eq!(folding.take_writes(), [round(42 * MIB), round(43 * MIB)]);
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_round_ends_at_16_384_names() {
         let folding = Folding::one_by_one(entries.collect());
         lock(&folding.journal.progress).round_end = begun;
         assert_eq!(folding.fold().await, Leader::This);
-        let mut changes = folding.changes();
+        let mut changes = folding.take_writes();
         changes.retain(|change| *change != Call::Fold(None, 0));
         changes.dedup();
         let rounds = ends.iter().copied().map(round);
@@ -117,7 +117,7 @@ async fn bytes_that_are_missing_before_and_after_an_entry_are_counted() {
     lock(&folding.journal.progress).round_end = Some(at(1_000));
     assert_eq!(folding.fold().await, Leader::This);
     let fold = Call::Fold(Some(1_000), 1_000 - length);
-    assert_eq!(folding.journal.changes()[0], fold);
+    assert_eq!(folding.journal.take_writes()[0], fold);
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn folding_continues_after_missing_last_entries() {
     };
     let folding = Folding::of(journal, 100);
     assert_eq!(folding.fold().await, Leader::This);
-    let changes = folding.journal.changes();
+    let changes = folding.journal.take_writes();
     assert_eq!(changes, [Call::CloseHole, Call::Fold(None, 0)]);
     assert_eq!(lock(&folding.journal.progress).committed, at(500));
 }
@@ -140,13 +140,13 @@ async fn entries_before_a_garbled_one_are_folded_first() {
     let folding = Folding::one_by_one(entries.to_vec());
     assert_eq!(folding.fold().await, Leader::This);
     let expected = [round(100), Call::SetAside(200), round(300)];
-    assert_eq!(folding.changes(), expected);
+    assert_eq!(folding.take_writes(), expected);
 
     // A round that was begun contains all three entries, so the garbled entry is set aside first.
     let folding = Folding::one_by_one(entries.to_vec());
     lock(&folding.journal.progress).round_end = Some(at(300));
     assert_eq!(folding.fold().await, Leader::This);
-    assert_eq!(folding.journal.changes()[0], Call::SetAside(200));
+    assert_eq!(folding.journal.take_writes()[0], Call::SetAside(200));
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
     assert_eq!(folding.fold().await, Leader::NewerVersion);
     assert_eq!(folding.journal.count(&Call::Read), 3);
     let expected = [round(100), Call::WaitForNewer(200), Call::Release];
-    assert_eq!(folding.changes(), expected);
+    assert_eq!(folding.take_writes(), expected);
 
     // Although earlier entries of a newer version have waited long enough, a new one still waits.
     for (appended_at, is_set_aside) in [
@@ -182,6 +182,6 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
         };
         assert_eq!(folding.fold().await, leader, "{appended_at}");
         let [first, second] = changes;
-        assert_eq!(folding.changes(), [round(100), first, second]);
+        assert_eq!(folding.take_writes(), [round(100), first, second]);
     }
 }

@@ -49,7 +49,7 @@ async fn a_step_without_an_answer_is_sent_three_times() {
         *lock(&folding.journal.failing_steps) = failures.into();
         let error = folding.folder.fold().await.err().map(|error| error.kind());
         assert_eq!(error, result);
-        assert_eq!(folding.journal.changes().len(), sent);
+        assert_eq!(folding.journal.take_writes().len(), sent);
     }
 }
 

@@ -159,7 +159,7 @@ pub struct InstancePath {
 pub struct InstanceQuery {
     /// The name of the instance.
     pub instance: String,
-    /// The window; the last hour by default. The answer covers only its last 130 minutes.
+    /// The window; the last 60 minutes by default. The answer covers only its last 130 minutes.
     pub window: Option<Window>,
     /// The maximum number of paths, at most 1,000; 100 by default.
     pub limit: Option<usize>,

@@ -89,7 +89,7 @@ pub struct InstanceRow {
 pub struct InstancesQuery {
     /// Only requests on this context. By default, requests on all reported contexts.
     pub context: Option<String>,
-    /// The window; the last hour by default. The answer covers only its last 130 minutes.
+    /// The window; the last 60 minutes by default. The answer covers only its last 130 minutes.
     pub window: Option<Window>,
     /// The maximum number of instances, at most 1,000; 100 by default.
     pub limit: Option<usize>,
@@ -138,8 +138,8 @@ pub(in crate::query) async fn instances(
 }
 
 impl FleetRows {
-    /// Reads the requests of each instance in a window, the last hour by default, on a context or on all. Compares
-    /// `instance` with the others in detail.
+    /// Reads the requests of each instance in a window, the last 60 minutes by default, on a context or on all.
+    /// Compares `instance` with the others in detail.
     pub(super) async fn read(
         source: &Source,
         window: Option<Window>,

@@ -197,7 +197,8 @@ impl Journal for InProcessStore {
             _ => None,
         };
         let is_hole = matches!(amendment, Amendment::CloseHole);
-        // No entry has a newer version, because an older version of this crate does not open a file of a newer format.
+        // `WaitForNewer` needs no action here: an older version of this crate refuses a newer file, so no entry is
+        // newer.
         Box::pin(self.with(Access::Write, move |state| {
             if let Some(stale) = state.stale(&version) {
                 return Ok(stale);

@@ -48,9 +48,9 @@ pub enum Access {
 }
 
 /// The result of work on a state.
-pub type Found = Result<Box<dyn Any + Send>>;
+pub type WorkResult = Result<Box<dyn Any + Send>>;
 
-/// Work on a state, or on the error that explains why the state is unavailable.
+/// A function that gets the state, or the error that says why there is none.
 pub type Work = Box<dyn FnOnce(Result<&mut State>) + Send>;
 
 /// Runs work on the state of a store, in memory or in a file.
@@ -75,7 +75,7 @@ pub trait Executor: Send + Sync {
     }
 }
 
-/// The common part of all stores in one process. It answers from the state.
+/// The common part of all stores in one process, which answers from the state.
 pub struct InProcessStore {
     precisions: Precisions,
     clock: Clock,
@@ -116,17 +116,17 @@ impl InProcessStore {
         work: impl FnOnce(&mut State) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
-        let found = boxed(self.find(access, Box::new(work))).await?.downcast();
+        let found = boxed(self.run(access, Box::new(work))).await?.downcast();
         // The answer has the type of the work's result.
-        found.map(|found| *found).map_err(|_| self.ended())
+        found.map(|found| *found).map_err(|_| self.panicked_error())
     }
 
     /// Does work, and waits for its result.
-    async fn find(
+    async fn run(
         &self,
         access: Access,
-        work: Box<dyn FnOnce(&mut State) -> Found + Send>,
-    ) -> Found {
+        work: Box<dyn FnOnce(&mut State) -> WorkResult + Send>,
+    ) -> WorkResult {
         let (answer, answered) = oneshot::channel();
         let work = move |state: Result<&mut State>| {
             // If the future was dropped, the work is skipped.
@@ -135,11 +135,13 @@ impl InProcessStore {
             }
         };
         self.executor.begin(access, Box::new(work))?;
-        answered.await.unwrap_or_else(|_| Err(self.ended()))
+        answered
+            .await
+            .unwrap_or_else(|_| Err(self.panicked_error()))
     }
 
     /// The error of work without a result. Only work that panics has no result.
-    fn ended(&self) -> StoreError {
+    fn panicked_error(&self) -> StoreError {
         let message = format!(
             "the store in the {} failed by a bug; the log says where",
             self.executor.describe()

@@ -19,11 +19,11 @@ use tower_pulse_model::ranking::{RankingSpec, RankingState};
 const MAX_TRIES: usize = 20;
 /// Number of ids that are read at once.
 const IDS_AT_ONCE: usize = 10_000;
-/// An exact answer reads all ids of the ranking, and of the slices that have left its window. This is the maximum
-/// number of these ids. With more ids, the slices that have left the window are subtracted only from the sums of the
-/// ids in the answer, until the folder has subtracted the slices from all sums.
+/// An exact answer subtracts the expired slices (those that left the window) from all sums. For this it reads at most
+/// this many ids, of the ranking and of these slices. Beyond, only the ids that may be in the answer are corrected,
+/// until the folder has subtracted the slices.
 const MAX_EXACT_IDS: usize = 20_000;
-/// With more ids than [`MAX_EXACT_IDS`], an answer subtracts at most this number of slices. It reads
+/// With more ids than [`MAX_EXACT_IDS`], an answer subtracts at most this number of slices, and reads
 /// [`MORE_CANDIDATES`] further ids, because a subtraction may bring them into the answer.
 const MAX_CORRECTED_SLICES: usize = 8;
 const MORE_CANDIDATES: usize = 500;
@@ -39,7 +39,7 @@ pub struct RankingQuery {
     pub offset: usize,
     /// The number of ids to return after the skipped ids.
     pub limit: usize,
-    /// The ids whose places the answer has.
+    /// Ids whose places are asked for by name.
     pub ids: Vec<String>,
 }
 
@@ -157,7 +157,7 @@ impl Reading<'_> {
         Table::RankingSlice { ranking, start }
     }
 
-    /// Reads the ranking's field of a table.
+    /// The read of the ranking's field of a table.
     fn of_ranking(&self, table: Table) -> TableRead {
         TableRead::Values(table, [self.query.name.clone().into_bytes()].into())
     }
@@ -211,7 +211,8 @@ impl Reading<'_> {
         Ok(counts.fold(0, usize::saturating_add))
     }
 
-    /// Answers from the totals if no slice has left the window.
+    /// Answers from the totals alone, which still have the slices that have left the window: see
+    /// [`corrected_page`](Self::corrected_page).
     async fn page_of_totals(
         &self,
         spec: RankingSpec,
@@ -275,7 +276,8 @@ impl Reading<'_> {
         Err(self.changes_too_often())
     }
 
-    /// Answers with the ids of the totals. Subtracts from their sums the slices that have left the window.
+    /// Answers with the ids of the totals. Subtracts `expired` from their sums: slices that have left the window, at
+    /// most [`MAX_CORRECTED_SLICES`].
     async fn corrected_page(
         &self,
         spec: RankingSpec,
@@ -292,24 +294,25 @@ impl Reading<'_> {
             .chain(&self.query.ids)
             .map(|id| id.clone().into_bytes())
             .collect();
-        let mut left: Vec<i64> = vec![0; ids.len()];
-        for (part, left) in ids.chunks(IDS_AT_ONCE).zip(left.chunks_mut(IDS_AT_ONCE)) {
+        let mut expired_sums: Vec<i64> = vec![0; ids.len()];
+        let parts = ids.chunks(IDS_AT_ONCE);
+        for (part, sums) in parts.zip(expired_sums.chunks_mut(IDS_AT_ONCE)) {
             for start in expired {
                 let reads = [TableRead::Values(self.slice(*start), part.into())];
                 let counts = self.read(&reads).await?.page();
-                for (left, n) in left.iter_mut().zip(counts.values) {
+                for (sum, n) in sums.iter_mut().zip(counts.values) {
                     let n = n.and_then(|n| number(&n)).unwrap_or(0);
-                    *left = left.saturating_add(n);
+                    *sum = sum.saturating_add(n);
                 }
             }
         }
-        let (of_top, of_places) = left.split_at(page.top.len());
-        for (ranked, left) in page.top.iter_mut().zip(of_top) {
-            ranked.score = ranked.score.saturating_sub(*left);
+        let (of_top, of_places) = expired_sums.split_at(page.top.len());
+        for (ranked, expired) in page.top.iter_mut().zip(of_top) {
+            ranked.score = ranked.score.saturating_sub(*expired);
         }
-        for (place, left) in page.places.iter_mut().zip(of_places) {
+        for (place, expired) in page.places.iter_mut().zip(of_places) {
             let corrected = |place: RankingPlace| RankingPlace {
-                score: place.score.saturating_sub(*left),
+                score: place.score.saturating_sub(*expired),
                 ..place
             };
             *place = place.map(corrected).filter(|place| place.score != 0);
@@ -322,7 +325,7 @@ impl Reading<'_> {
 
     /// Reads all totals, without the slices that have left the window but are not yet subtracted. The inner error says
     /// that the totals do not fit `expired`, because other slices must be subtracted or a step of folding came between
-    /// the reads. It is the ranking's current state, to try again with, or `None` if the ranking is gone.
+    /// the reads. This error is the ranking's current state, to try again with, or `None` if the ranking is gone.
     async fn totals_within(
         &self,
         expired: &[i64],

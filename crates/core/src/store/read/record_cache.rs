@@ -42,7 +42,7 @@ fn bytes_of(records: &HeldRecords) -> usize {
     records.len() * PER_RECORD + packed.map(|packed| packed.len()).sum::<usize>()
 }
 
-/// The records of the series that were read most recently. The last series was read last.
+/// The records of the series that were read most recently. Ordered by their last read; the newest is at the end.
 #[derive(Default)]
 pub struct RecordCache(Mutex<Vec<Series>>);
 
@@ -57,26 +57,27 @@ impl RecordCache {
     }
 
     /// Caches the records of a series, and drops the series that were read longest ago. Records that exceed the limit
-    /// on their own are not cached.
+    /// on their own are not cached, and drop no others.
     pub(super) fn put(&self, id: SeriesId, created: i64, records: HeldRecords) {
         let mut held = lock(&self.0);
         held.retain(|series| series.id != id);
         let bytes = bytes_of(&records);
+        if bytes > MAX_BYTES {
+            return;
+        }
         let is_full = |held: &[Series]| {
             let others = held.iter().map(|series| series.bytes).sum::<usize>();
             held.len() >= MAX_SERIES || others + bytes > MAX_BYTES
         };
-        while is_full(&held) && !held.is_empty() {
+        while is_full(&held) {
             held.remove(0);
         }
-        if bytes <= MAX_BYTES {
-            held.push(Series {
-                id,
-                created,
-                records,
-                bytes,
-            });
-        }
+        held.push(Series {
+            id,
+            created,
+            records,
+            bytes,
+        });
     }
 }
 
@@ -103,5 +104,22 @@ mod tests {
         assert_eq!(cache.take(id(1), 5)[&(60, 0)].revision, Some(1));
         assert!(cache.take(id(1), 5).is_empty(), "it was taken");
         assert!(cache.take(id(2), 6).is_empty(), "of another generation");
+    }
+
+    #[test]
+    fn a_series_that_exceeds_the_limit_drops_no_others() {
+        let cache = RecordCache::default();
+        let [small, large] = ["small", "large"].map(|name| (RecordId::new(Kind::Http, name), 60));
+        let records = |bytes: usize| {
+            let record = HeldRecord {
+                revision: None,
+                packed: Some(vec![0; bytes].into()),
+            };
+            HeldRecords::from([((60, 0), record)])
+        };
+        cache.put(small, 5, records(1));
+        cache.put(large, 5, records(MAX_BYTES));
+        assert!(cache.take(large, 5).is_empty());
+        assert_eq!(cache.take(small, 5).len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::amounts::Amounts;
-use crate::tests::{amounts as of, spec};
+use crate::tests::{amounts, spec};
 
 const NOW: i64 = 1_700_000_040;
 
@@ -13,11 +13,12 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
     for (second, n) in [(0, 5), (1, -5), (400_000, 7)] {
         batch.count(&"stock".into(), NOW + second, n);
     }
-    // The finest slices retain only some of these additions, so slices of a coarser precision count.
+    // The finest slices retain only some of these additions, so the amount is computed from a coarser precision, which
+    // has them all.
     for second in 1..=200 {
         batch.count(&"sold".into(), NOW + second, 2);
     }
-    assert_eq!(batch.amounts(), of(0, 17 + 400, 0));
+    assert_eq!(batch.amounts(), amounts(0, 17 + 400, 0));
     let mut posts = RankingDelta::new(spec(60, 3, 2));
     posts.remove(&"a".into());
     for (id, second, n) in [("a", 0, 3), ("b", 0, 4), ("b", 60, -4), ("c", 0, 1)] {
@@ -27,17 +28,17 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
     posts.limit();
     let mut ranked = Batch::new(Precisions::default());
     ranked.add_ranking("posts".into(), posts);
-    assert_eq!(ranked.amounts(), of(0, 1 + 3 + 8 + 1, 0));
+    assert_eq!(ranked.amounts(), amounts(0, 1 + 3 + 8 + 1, 0));
 }
 
 #[test]
 fn each_request_counts_once() {
     let samples = [(0, 0, false), (1, 0, true), (1, 1, false)];
     let samples = samples.map(|(name, second, error)| (name, NOW + second, 5, error));
-    let batch = super::of(&samples, &Precisions::default());
-    let amounts = batch.amounts();
+    let batch = batch_of(&samples, &Precisions::default());
+    let of_batch = batch.amounts();
     // Each request adds 2 to a counter as well.
-    assert_eq!((amounts.requests, amounts.additions), (3, 6));
+    assert_eq!((of_batch.requests, of_batch.additions), (3, 6));
     assert_eq!(batch.amounts_beside_requests().requests, 0);
 }
 
@@ -53,5 +54,5 @@ fn a_batch_is_no_more_than_its_parts() {
         parts += batch.split(24).amounts();
     }
     assert_eq!(parts, all);
-    assert_eq!(all, of(0, 4_950, 1));
+    assert_eq!(all, amounts(0, 4_950, 1));
 }

@@ -16,14 +16,14 @@ const BURST: u32 = 60;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Limits the requests that write to an instance.
-pub struct PostLimit {
+pub struct WriteLimit {
     clock: Clock,
     began: Tick,
     /// The time since `began` at which the whole burst is available again.
     whole_at: Mutex<Duration>,
 }
 
-impl PostLimit {
+impl WriteLimit {
     /// Creates a limit that reads this clock.
     pub fn new(clock: Clock) -> Self {
         Self {
