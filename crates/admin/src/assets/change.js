@@ -13,6 +13,9 @@ export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : '
 /** The instances that a page's change comes from, if not all have it. */
 const bad = ({ kind, suspects }) => (kind === 'instance' ? null : suspects?.find((one) => one.kind === 'instance'));
 
+/** The names of the instances that have the change, unless all have it. */
+export const instancesWith = (change) => bad(change)?.instances ?? [change.instance].filter(Boolean);
+
 /** The figures of a change on the instances that have it: those of the others would hide a part of it. */
 const figures = (change) => {
 	const { then, now, ratio } = (!change.is_tail && bad(change)) || change;
@@ -49,8 +52,7 @@ export function keepStanding(changes) {
 	for (const change of changes.filter(({ stands }) => stands).reverse()) {
 		for (const { timer } of change.suspects ?? []) if (timer) standing.set(`timer ${timer}`, change);
 		standing.set(change.context === '<queue>' ? 'timer queue' : `http ${change.context}`, change);
-		const instances = bad(change)?.instances ?? [change.instance].filter(Boolean);
-		for (const instance of instances) standing.set(`instance ${instance}`, change);
+		for (const instance of instancesWith(change)) standing.set(`instance ${instance}`, change);
 	}
 }
 

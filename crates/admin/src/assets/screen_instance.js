@@ -2,7 +2,7 @@
 
 import { question } from './api.js';
 import { anchor, card, offerExport } from './card.js';
-import { against, level } from './change.js';
+import { against, instancesWith, level } from './change.js';
 import { attr, el, labelled, say, show, text } from './dom.js';
 import { count, duration, isNumber, moment, perUnit, percent, plural, rateOf, unitName, visible } from './format.js';
 import { lengthName } from './overview.js';
@@ -65,7 +65,7 @@ export function mount(root, page) {
 	const note = el('p', 'nothing card');
 	root.append(el('p', 'crumbs', back, ' / ', el('h2', 'title', el('bdi', 'mono path', visible(name)))), note, body);
 	let isAlone = false;
-	let since = 0; // when the change of this instance began
+	let since = 0; // when the change of this instance, or of one of its paths, began
 
 	return {
 		remove() {
@@ -83,7 +83,7 @@ export function mount(root, page) {
 			show(body, Boolean(instance));
 			say(note, refused.instance ?? '');
 			if (!instance) return;
-			const about = (log?.changes ?? []).filter((one) => one.instance === name);
+			const about = (log?.changes ?? []).filter((one) => instancesWith(one).includes(name));
 			const began = about.find((one) => one.stands)?.since ?? 0;
 			if (began !== since || instance.alone !== isAlone) {
 				[since, isAlone] = [began, instance.alone];

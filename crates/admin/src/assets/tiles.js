@@ -1,7 +1,7 @@
 // The tiles: the figures of a window, each with its change against the window before.
 
 import { attr, el, labelled, show, text } from './dom.js';
-import { againstName, config, state } from './state.js';
+import { againstName, config, isZoomed, state } from './state.js';
 import { NONE, count, delta, duration, grouped, isNumber, moment, perUnit, percent } from './format.js';
 import { plural, rateOf, sense } from './format.js';
 
@@ -56,7 +56,8 @@ export class Tiles {
 			const value = (tile.name === 'queue' && longer?.now) || window[tile.of];
 			const old = before && !tile.isNow ? before[tile.of] : null;
 			const few = ENOUGH[tile.name] > window.count && window.count > 0;
-			show(tile.node, !(tile.name in optional) || isNumber(optional[tile.name]));
+			const isThere = !(tile.name in optional) || isNumber(optional[tile.name]);
+			show(tile.node, isThere && !(tile.isNow && isZoomed()));
 			if (tile.name === 'target' && isNumber(target)) {
 				text(tile.node.firstChild, `Below ${duration(target, true)}`);
 				attr(tile.node, 'title', `Requests that succeeded within ${duration(target, true)}`);

@@ -27,7 +27,8 @@ export function changePanel(page, { isTimer = false } = {}) {
 			sync(lines, shown, 'id', create, (node, one) => {
 				const [label, start, figures, certainty, , suspect, links] = node.children;
 				node.form.draw(one, now);
-				const path = isTimer ? `${visible(one.context)}: ` : '';
+				const isNamed = (isTimer || state.screen === 'instance') && !isOfAll(one);
+				const path = isNamed ? `${visible(one.context)}: ` : '';
 				const pages = isOfAll(one) ? ', all pages' : '';
 				text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${pages}${where(one)}`);
 				attr(label, 'data-level', level(one));
@@ -38,7 +39,7 @@ export function changePanel(page, { isTimer = false } = {}) {
 				text(certainty, sure(one));
 				text(suspect, explanation(one));
 				const looks = instancesOf(one).map((instance) => [instance, instanceLink(instance)]);
-				if (isTimer) looks.push([one.context, linkTo({ context: one.context })]);
+				if (isNamed) looks.push([one.context, linkTo({ context: one.context })]);
 				if (one.context === '<queue>' && state.context !== '<queue>') looks.push(['the queue', linkTo(one)]);
 				sync(links, looks, 0, 'a', (anchor, [name, href]) => {
 					text(anchor, `Look at ${visible(name)}`);

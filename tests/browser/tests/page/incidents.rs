@@ -261,6 +261,14 @@ async fn a_bad_deploy_is_explained() {
         )
         .await;
     }
+    // The screen of such an instance names its slow path, whatever the range is.
+    page.show("instance/web-1?range=1h").await;
+    page.until(
+        "/^Only GET .products.* slower here/.test($('[data-panel=instance] .change')?.innerText)",
+    )
+    .await;
+    page.until(&format!("/^GET .products/.test($('{CHANGE}').innerText)"))
+        .await;
 }
 
 #[tokio::test]
