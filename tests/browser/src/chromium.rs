@@ -23,8 +23,8 @@ const ARGUMENTS: &str = "--headless=new --remote-debugging-port=0 --lang=en-US -
     --no-default-browser-check --disable-extensions --disable-sync --disable-background-networking
     --disable-component-update --disable-default-apps --disable-breakpad --disable-crash-reporter
     --disable-dev-shm-usage --disable-gpu --disable-background-timer-throttling --disable-renderer-backgrounding
-    --disable-backgrounding-occluded-windows --disable-features=Translate,MediaRouter,OptimizationHints
-    --force-color-profile=srgb --password-store=basic about:blank";
+    --disable-backgrounding-occluded-windows --force-color-profile=srgb --password-store=basic
+    --disable-features=Translate,MediaRouter,OptimizationHints,PreloadTopChromeWebUI about:blank";
 
 /// A running Chromium.
 pub struct Chromium {
