@@ -66,23 +66,11 @@ fn the_guide_has_the_table_of_conditions() {
     assert!(is_next_table, "the guide has more conditions");
 }
 
-/// The endpoint and the object of each answer.
-macro_rules! objects {
-    ($(
-        $(#[$when:meta])*
-        $name:literal $(with $given:literal)? => $question:ident, $function:path, $answer:ident
-        $(, less $parameter:literal $remedy:literal)?
-        $(, points $points:expr)?;
-    )+) => {
-        [$(($name, stringify!($answer))),+]
-    };
-}
-
 /// `pulse-objects` makes the page with the fields of each object from its type.
 #[test]
 fn the_guide_names_the_object_of_each_answer() {
     let page = include_str!("../../src/guide/api.md");
-    for (endpoint, object) in tower_pulse_core::questions!(objects) {
+    for (endpoint, object) in crate::frozen::answers::objects() {
         let (begin, link) = (format!("| `api/{endpoint}` |"), format!("| [`{object}`]"));
         let mut rows = page.lines().filter(|line| line.starts_with(&begin));
         assert!(rows.any(|row| row.contains(&link)), "{endpoint}: {object}");

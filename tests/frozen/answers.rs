@@ -125,23 +125,27 @@ fn compare(before: &Value, now: &Value, place: &str, differences: &mut Vec<Strin
     }
 }
 
-/// The names of all endpoints that answer a question.
-macro_rules! names {
+macro_rules! listed {
     ($(
         $(#[$when:meta])*
         $name:literal $(with $given:literal)? => $question:ident, $function:path, $answer:ident
         $(, less $parameter:literal $remedy:literal)?
         $(, points $points:expr)?;
     )+) => {
-        [$($name),+]
+        &[$(($name, stringify!($answer))),+]
     };
+}
+
+/// The endpoint and the object of each answer.
+pub fn objects() -> &'static [(&'static str, &'static str)] {
+    tower_pulse_core::questions!(listed)
 }
 
 #[test]
 fn every_question_of_the_table_is_asked() {
     let asked = before("redis.json");
-    for name in tower_pulse_core::questions!(names) {
+    for (name, _) in objects() {
         let mut asked = asked.keys().filter_map(|of| of.split('?').next());
-        assert!(asked.any(|of| of == name), "{name}");
+        assert!(asked.any(|of| of == *name), "{name}");
     }
 }

@@ -4,7 +4,7 @@
 //! The bytes of a version are frozen when it is released: `PULSE_FREEZE=1 cargo test --all-features --test integration frozen::`
 //! writes its fixtures.
 
-mod answers;
+pub mod answers;
 mod file;
 mod mask;
 mod past;
