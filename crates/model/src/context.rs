@@ -193,6 +193,23 @@ pub fn escape_hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Appends a text with its [hidden](is_hidden) characters escaped, up to the first character with which `to` would have
+/// more than `most` bytes. Returns whether the whole text was appended.
+pub fn push_escaped(to: &mut String, text: &str, most: usize) -> bool {
+    for c in text.chars() {
+        let before = to.len();
+        match is_hidden(c) {
+            true => to.extend(c.escape_default()),
+            false => to.push(c),
+        }
+        if to.len() > most {
+            to.truncate(before);
+            return false;
+        }
+    }
+    true
+}
+
 /// A name as it is stored: not empty, at most [`MAX_NAME`] bytes, never [`ALL`], which is reserved, and with
 /// [hidden](is_hidden) characters escaped. Borrows a name that needs no change.
 pub fn clean_name(name: &str) -> Cow<'_, str> {

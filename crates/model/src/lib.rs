@@ -5,8 +5,9 @@
 //!
 //! All recorded data are aggregates that merge, so the order and place of collection do not matter.
 //!
-//! Read [`mod@slice`], [`tier`] and [`tiers`] (slices of time), then [`access_time`], [`histogram`] and [`outcome`]
-//! (the measurements), [`context`] (the names), then [`batch`] (sent to a store) and [`snapshot`] (read from a store).
+//! Read [`mod@slice`], [`tier`] and [`tiers`] (slices of time), then [`access_time`], [`histogram`], [`outcome`],
+//! [`tally`] and [`failure`] (the measurements), [`context`] (the names), then [`batch`] (sent to a store) and
+//! [`snapshot`] (read from a store).
 
 pub mod access_time;
 pub mod aggregate;
@@ -16,6 +17,7 @@ pub mod context;
 pub mod context_delta;
 mod counter;
 pub mod entry;
+pub mod failure;
 pub mod fleet;
 pub mod histogram;
 pub mod machine;
@@ -39,6 +41,7 @@ pub mod slow_request;
 pub mod slowest;
 pub mod snapshot;
 pub mod sorted;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod tier;

@@ -1,0 +1,263 @@
+//! Counts by key: the responses of a context by status code, and its failures by kind. The number of keys is bounded,
+//! and the total stays exact.
+
+use std::borrow::Borrow;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::slices::Merge;
+use crate::order::InOrder;
+
+/// The most status codes of a context within a slice that are counted separately.
+pub const MAX_CODES: usize = 16;
+
+/// The most kinds of errors of a context within a slice that are counted separately.
+pub const MAX_KINDS: usize = 8;
+
+/// The most status codes, and the most kinds of errors, in the sums of a window.
+pub const MAX_WINDOW_KINDS: usize = 64;
+
+/// Responses by status code.
+pub type Codes = Tally<u16>;
+
+/// Failures by kind.
+pub type Kinds = Tally<Arc<str>>;
+
+/// Counts by key. If keys are dropped, their counts are added to [`other`](Self::other), so the total stays exact.
+///
+/// ```
+/// use tower_pulse_model::tally::Codes;
+///
+/// let mut codes = Codes::default();
+/// for (code, n) in [(200, 90), (404, 7), (503, 3)] {
+///     codes.add(code, n);
+/// }
+/// codes.limit(2);
+/// assert_eq!((codes.get(&200), codes.other(), codes.total()), (90, 3, 100));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tally<K> {
+    /// Sorted by key. No count is 0.
+    counts: Vec<(K, u64)>,
+    /// The counts of the keys that were dropped.
+    other: u64,
+}
+
+impl<K> Default for Tally<K> {
+    fn default() -> Self {
+        Self {
+            counts: Vec::new(),
+            other: 0,
+        }
+    }
+}
+
+impl<K: Ord + Clone> Tally<K> {
+    fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
+    where
+        K: Borrow<Q>,
+    {
+        (self.counts).binary_search_by(|(other, _)| other.borrow().cmp(key))
+    }
+
+    /// Adds to the count of a key.
+    pub fn add(&mut self, key: K, n: u64) {
+        if n == 0 {
+            return;
+        }
+        match self.place(&key) {
+            Ok(at) => {
+                let count = &mut self.counts[at].1;
+                *count = count.saturating_add(n);
+            }
+            Err(at) => {
+                // Doubling the capacity would waste memory: there are many lists, and they rarely grow.
+                self.counts.reserve_exact(1);
+                self.counts.insert(at, (key, n));
+            }
+        }
+    }
+
+    /// Adds to the count of the keys that are not counted separately.
+    pub fn add_other(&mut self, n: u64) {
+        self.other = self.other.saturating_add(n);
+    }
+
+    /// The count of a key; 0 if the key is not counted separately.
+    pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> u64
+    where
+        K: Borrow<Q>,
+    {
+        self.place(key).map_or(0, |at| self.counts[at].1)
+    }
+
+    /// The keys with their counts, in the order of the keys.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, u64)> {
+        self.counts.iter().map(|(key, n)| (key, *n))
+    }
+
+    /// The count of the keys that are not counted separately.
+    pub fn other(&self) -> u64 {
+        self.other
+    }
+
+    /// The sum of all counts.
+    pub fn total(&self) -> u64 {
+        let counts = self.iter();
+        counts.fold(self.other, |sum, (_, n)| sum.saturating_add(n))
+    }
+
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty() && self.other == 0
+    }
+
+    /// The keys with their counts, largest count first, then in the order of the keys.
+    pub fn largest(&self) -> Vec<(&K, u64)> {
+        let mut largest: Vec<_> = self.iter().collect();
+        largest.order_by_key(|(_, n)| Reverse(*n));
+        largest
+    }
+
+    /// Keeps the `most` keys with the largest counts, of equal ones the smaller keys. The counts of all others are
+    /// added to [`other`](Self::other).
+    pub fn limit(&mut self, most: usize) {
+        if self.counts.len() <= most {
+            return;
+        }
+        let places = self.counts.iter().enumerate();
+        let mut places: Vec<_> = places.map(|(at, (_, n))| (Reverse(*n), at)).collect();
+        places.order();
+        let (first_dropped, mut at) = (places[most], 0);
+        let mut dropped = 0u64;
+        self.counts.retain(|(_, n)| {
+            let is_kept = (Reverse(*n), at) < first_dropped;
+            at += 1;
+            dropped = dropped.saturating_add(if is_kept { 0 } else { *n });
+            is_kept
+        });
+        self.counts.shrink_to_fit();
+        self.add_other(dropped);
+    }
+
+    /// Removes all of `other`, which was merged before. If the count of a key is too small, because the key was dropped
+    /// at some time, the remainder is taken from the count of the dropped keys. So the total stays exact.
+    pub fn subtract(&mut self, other: &Self) {
+        let mut remainder = other.other;
+        for (key, n) in other.iter() {
+            let mine = match self.place(key) {
+                Ok(at) => &mut self.counts[at].1,
+                Err(_) => &mut 0,
+            };
+            let taken = n.min(*mine);
+            *mine -= taken;
+            remainder = remainder.saturating_add(n - taken);
+        }
+        self.counts.retain(|(_, n)| *n > 0);
+        self.other = self.other.saturating_sub(remainder);
+    }
+
+    /// The approximate number of bytes on the heap, without the keys' own.
+    pub fn bytes(&self) -> usize {
+        const ALLOCATION: usize = 16;
+        match self.counts.len() {
+            0 => 0,
+            _ => size_of_val(&*self.counts) + ALLOCATION,
+        }
+    }
+}
+
+impl<K: Ord + Clone> Merge for Tally<K> {
+    fn merge(&mut self, other: &Self) {
+        for (key, n) in other.iter() {
+            self.add(key.clone(), n);
+        }
+        self.add_other(other.other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::array::uniform3;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tests::merged_in_any_order;
+
+    fn of(counts: &[(u16, u64)], other: u64) -> Codes {
+        let mut codes = Codes::default();
+        counts.iter().for_each(|(code, n)| codes.add(*code, *n));
+        codes.add_other(other);
+        codes
+    }
+
+    fn tallies() -> impl Strategy<Value = Codes> {
+        let counts = vec((0..12u16, 0..100u64), 0..20);
+        (counts, 0..9u64).prop_map(|(counts, other)| of(&counts, other))
+    }
+
+    #[test]
+    fn the_largest_counts_keep_their_keys() {
+        let mut codes = of(&[(500, 3), (404, 7), (200, 90), (429, 7), (201, 0)], 1);
+        let largest = [(&200, 90), (&404, 7), (&429, 7), (&500, 3)];
+        assert_eq!(codes.largest(), largest);
+        codes.limit(4);
+        assert_eq!((codes.iter().len(), codes.other()), (4, 1));
+        codes.limit(2);
+        assert_eq!(codes, of(&[(200, 90), (404, 7)], 11));
+        codes.limit(0);
+        assert_eq!(codes, of(&[], 108));
+        assert_eq!((codes.bytes(), codes.get(&200)), (0, 0));
+    }
+
+    #[test]
+    fn a_dropped_key_is_taken_out_of_the_others() {
+        let mut codes = of(&[(404, 2), (503, 4)], 9);
+        codes.subtract(&of(&[(404, 5), (500, 1), (503, 4)], 2));
+        assert_eq!(codes, of(&[], 3));
+        codes.subtract(&of(&[(200, 1)], 2));
+        assert_eq!(codes, Codes::default());
+    }
+
+    #[test]
+    fn a_kind_is_found_by_its_name() {
+        let mut kinds = Kinds::default();
+        kinds.add("db_timeout".into(), 3);
+        assert_eq!((kinds.get("db_timeout"), kinds.get("other")), (3, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_associative_and_commutative(parts in uniform3(tallies())) {
+            merged_in_any_order(parts, Merge::merge);
+        }
+
+        #[test]
+        fn what_was_merged_can_be_taken_out(a in tallies(), b in tallies()) {
+            let mut left = a.clone();
+            left.merge(&b);
+            left.subtract(&b);
+            prop_assert_eq!(left, a);
+        }
+
+        #[test]
+        fn the_total_of_a_window_that_moves_on_is_exact(slices in vec(tallies(), 1..20), width in 1..6usize, most in 0..8usize) {
+            let mut window = Codes::default();
+            for at in 0..slices.len() {
+                window.merge(&slices[at]);
+                window.limit(most);
+                if let Some(leaving) = at.checked_sub(width) {
+                    window.subtract(&slices[leaving]);
+                }
+                let within = &slices[(at + 1).saturating_sub(width)..=at];
+                let total: u64 = within.iter().map(Tally::total).sum();
+                prop_assert_eq!(window.total(), total);
+                prop_assert!(window.iter().len() <= most);
+                for (code, n) in window.iter() {
+                    prop_assert!(n <= within.iter().map(|slice| slice.get(code)).sum::<u64>());
+                }
+            }
+        }
+    }
+}
