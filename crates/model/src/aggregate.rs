@@ -6,6 +6,7 @@ use super::measures::Measures;
 use super::outcome::OutcomeCounts;
 use super::pack::packed;
 use super::slices::{Merge, summed};
+use super::tally::{Codes, Kinds, MAX_CODES, MAX_KINDS};
 use super::timer_sums::Timers;
 
 packed! {
@@ -44,6 +45,10 @@ pub struct Aggregate {
     pub censored: Histogram,
     /// The timers that ran within the requests.
     pub timers: Timers,
+    /// The responses by status code. Requests without a response have none.
+    pub codes: Codes,
+    /// The failures by kind. A response that is no error may have a failure too.
+    pub kinds: Kinds,
     /// Further sums and maxima.
     pub measures: Measures,
 }
@@ -73,6 +78,8 @@ impl Aggregate {
         self.outcomes.merge(&other.outcomes);
         self.merge_parts(&other.failures, &other.censored);
         self.timers.merge(&other.timers);
+        self.codes.merge(&other.codes);
+        self.kinds.merge(&other.kinds);
         self.measures.merge(&other.measures);
     }
 
@@ -82,6 +89,8 @@ impl Aggregate {
         self.outcomes.subtract(&other.outcomes);
         self.histogram.subtract(&other.histogram);
         self.timers.subtract(&other.timers);
+        self.codes.subtract(&other.codes);
+        self.kinds.subtract(&other.kinds);
         self.measures.subtract(&other.measures);
         for (part, other) in self.parts_mut().into_iter().zip(other.parts()) {
             part.subtract(other);
@@ -103,6 +112,13 @@ impl Aggregate {
                 part.coarsen(COARSE_SCALE);
             }
         }
+    }
+
+    /// Counts together what a record does not count separately: all but the largest timers, codes and kinds.
+    pub fn limit(&mut self) {
+        self.timers.limit();
+        self.codes.limit(MAX_CODES);
+        self.kinds.limit(MAX_KINDS);
     }
 
     pub(crate) fn parts(&self) -> [&Histogram; 2] {
@@ -162,7 +178,9 @@ impl Aggregate {
         const PER_BUCKET: usize = 16;
         let parts = self.parts().map(|part| part.buckets().len());
         let buckets = self.histogram.buckets().len() + parts.iter().sum::<usize>();
-        size_of::<(i64, Self)>() + PER_BUCKET * buckets + self.timers.bytes()
+        let kinds = self.kinds.iter().map(|(kind, _)| kind.len());
+        let tallies = self.codes.bytes() + self.kinds.bytes() + kinds.sum::<usize>();
+        size_of::<(i64, Self)>() + PER_BUCKET * buckets + self.timers.bytes() + tallies
     }
 }
 
@@ -189,6 +207,8 @@ mod tests {
             });
             aggregate.times.record(*nanos);
             aggregate.histogram.merge(&one);
+            aggregate.codes.add([200, 404, 499][*part], 1);
+            aggregate.kinds.add(part.to_string().into(), 1);
             aggregate.merge_parts(&parts[1], &parts[2]);
         }
         aggregate
@@ -283,6 +303,7 @@ mod tests {
             left.subtract(&b);
             let counts = |sums: &Aggregate| parts(sums).map(|part| part.count());
             prop_assert_eq!(counts(&left), counts(&a));
+            prop_assert_eq!((left.codes, left.kinds), (a.codes, a.kinds));
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn add_record(
         let start = tier.slice(slice);
         overflow = slices.add(start, sums, tier.retained as usize);
         if let Some(sums) = slices.get_mut(start) {
-            sums.timers.limit();
+            sums.limit();
         }
         for (_, older) in slices.iter_mut().rev().skip(FINE_KEPT) {
             older.coarsen(COARSE_SCALE);
@@ -87,7 +87,8 @@ impl ContextDelta {
         self.last_seen = self.last_seen.max(second);
         add_record(&mut self.records, 0, second, aggregate.clone());
         if aggregate.times.count == 0 {
-            // Only timers that ended after their requests: they have neither counters nor statistics.
+            // Only timers that ended after their requests, and kinds that were counted after them: they have neither
+            // counters nor statistics.
             return 0;
         }
         let hits = RequestCounts {

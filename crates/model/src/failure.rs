@@ -58,8 +58,8 @@ const UNKNOWN: &str = "unknown";
 /// request that is an error is [listed](https://docs.rs/tower-pulse/latest/tower_pulse/guide/slow_requests/index.html)
 /// with kind and message. `Pulse::try_time_as` and `Builder::record_panics` make failures too.
 ///
-/// Kinds are few, and chosen in code: never an id, or a text from outside. A process has at most 256 kinds, and a path 8
-/// in a slice; further ones count together as `<other>`.
+/// Kinds are few, and chosen in code: never an id, or a text from outside. A process has at most 256 kinds, and a path
+/// 8 in a slice; further ones count together as `<other>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
     kind: Cow<'static, str>,

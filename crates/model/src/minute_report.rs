@@ -259,16 +259,22 @@ impl MinuteSums {
     ) {
         let sums = (self.versions).or_insert_with(version.clone(), HashMap::new);
         for (id, aggregate) in contexts {
-            sums.entry(*id).or_default().merge(aggregate);
+            add_to(sums, *id, aggregate);
         }
     }
+}
+
+fn add_to(sums: &mut HashMap<RecordId, Aggregate>, id: RecordId, added: &Aggregate) {
+    let sums = sums.entry(id).or_default();
+    sums.merge(added);
+    sums.limit();
 }
 
 /// Merges contexts into others, and sorts them.
 fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedContext>) {
     let mut sums: HashMap<RecordId, Aggregate> = contexts.drain(..).collect();
     for (id, aggregate) in others {
-        sums.entry(id).or_default().merge(&aggregate);
+        add_to(&mut sums, id, &aggregate);
     }
     contexts.extend(sums);
     sort_by_requests(contexts);

@@ -53,7 +53,7 @@ impl Records {
     pub fn add(&mut self, (at, id): RecordKey, added: &Aggregate, rolled: &RolledUp) {
         let record = self.of_slice(at).entry(id).or_default();
         record.sums.merge(added);
-        record.sums.timers.limit();
+        record.sums.limit();
         if at.0 != FINEST.seconds {
             record.rolled_until = record.rolled_until.max(rolled.until());
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::aggregate::Aggregate;
 use super::pack;
 use super::records::{Record, RecordId};
+use super::tally::MAX_WINDOW_KINDS;
 use super::tier::Revision;
 
 /// The packed sums of a context; `None` if it has none.
@@ -57,12 +58,17 @@ impl RunningSums {
         if let Some(sums) = &mut sums {
             removed.for_each(|record| sums.subtract(&record.sums));
         }
-        // If no request is left, the rest can only be late timers, or measures of missing requests.
-        let is_empty = |sums: &Aggregate| sums.timers.is_empty() && sums.measures.is_empty();
+        // If no request is left, the rest can only be late timers and kinds, or measures of missing requests.
+        let is_empty = |sums: &Aggregate| {
+            sums.timers.is_empty() && sums.kinds.is_empty() && sums.measures.is_empty()
+        };
         sums = sums.filter(|sums| sums.times.count > 0 || !is_empty(sums));
         let added: Vec<&Aggregate> = added.map(|record| &record.sums).collect();
         if !added.is_empty() {
-            sums.get_or_insert_default().merge_all(&added);
+            let sums = sums.get_or_insert_default();
+            sums.merge_all(&added);
+            sums.codes.limit(MAX_WINDOW_KINDS);
+            sums.kinds.limit(MAX_WINDOW_KINDS);
         }
         (id, sums.map(|sums| pack::aggregate(&sums).into()))
     }
@@ -149,6 +155,8 @@ mod tests {
             };
             sums.timers.add(timer(nanos % 3), &timed);
             sums.timers.covered += nanos / 3;
+            sums.codes.add(200 + *nanos as u16 % 5, 1);
+            sums.kinds.add((nanos % 7).to_string().into(), 1);
         }
         record_of(sums)
     }

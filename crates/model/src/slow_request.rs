@@ -6,6 +6,7 @@ use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
 use super::context::{Kind, RecordId};
+use super::failure::Failure;
 use super::outcome::Outcome;
 use super::pack::{Packed, Reader, Writer, is_name, pack, packed};
 use super::slices::Merge;
@@ -63,6 +64,8 @@ packed! {
         pub path: Option<Box<str>>,
         /// The parts of the request's time.
         pub parts: RequestParts,
+        /// The failure, if the request is an error and the service described it.
+        pub failure: Option<Failure>,
     }
 
     /// The parts of a request's time, in nanoseconds. Packed, they take at most 267 bytes.
@@ -105,6 +108,7 @@ impl SlowRequest {
                 &r.trace_id,
                 &r.path,
                 &r.parts,
+                &r.failure,
                 ending,
             )
         }
@@ -116,7 +120,9 @@ impl SlowRequest {
     fn bytes(&self) -> usize {
         let texts = [&self.trace_id, &self.path].into_iter().flatten();
         let timers = size_of_val(&*self.parts.timers);
-        size_of::<Self>() + timers + texts.map(|text| text.len()).sum::<usize>()
+        let failure = self.failure.as_ref();
+        let failure = failure.map_or(0, |of| of.kind().len() + of.message().map_or(0, str::len));
+        size_of::<Self>() + timers + failure + texts.map(|text| text.len()).sum::<usize>()
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn slow(nanos: u64) -> SlowRequest {
         trace_id: None,
         path: None,
         parts: RequestParts::default(),
+        failure: None,
     }
 }
 

@@ -333,6 +333,7 @@ fn failed(ended: i64, outcome: Outcome, status: Option<u16>) -> SlowRequest {
         trace_id: None,
         path: None,
         parts: RequestParts::default(),
+        failure: None,
     }
 }
 

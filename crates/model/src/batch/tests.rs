@@ -13,6 +13,7 @@ use crate::context::ALL;
 use crate::histogram::COARSE_SCALE;
 use crate::outcome::Outcome;
 use crate::slice::HOUR;
+use crate::tally::MAX_KINDS;
 use crate::tests::{get, http, late_run, list, merged_in_any_order, report, requests, slow, timer};
 use crate::tier::TIERS;
 use crate::timer_sums::MAX_TIMERS;
@@ -22,6 +23,7 @@ const NOW: i64 = 1_700_000_000;
 fn collected(nanos: u64, error: bool) -> Aggregate {
     let mut aggregate = requests(1, nanos);
     aggregate.outcomes.record(Outcome::Success, error);
+    aggregate.codes.add(200, 1);
     aggregate
 }
 
@@ -67,12 +69,13 @@ fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> 
     vec((0..3u8, seconds, nanos, any::<bool>()), 0..60)
 }
 
-/// This many timers with different names, which ended after their requests.
+/// This many timers with different names, and kinds of errors, which were counted after their requests.
 fn late_timers(names: usize) -> Aggregate {
     let mut aggregate = Aggregate::default();
     for number in 0..names {
         let run = late_run(1_000 + number as u64);
         aggregate.timers.add(timer(number), &run);
+        aggregate.kinds.add(number.to_string().into(), 1);
     }
     aggregate
 }
@@ -90,7 +93,7 @@ fn timers_without_requests_are_in_the_records_only() {
 }
 
 #[test]
-fn a_pending_slice_tells_a_limited_number_of_timers_apart() {
+fn a_pending_slice_tells_a_limited_number_of_timers_and_kinds_apart() {
     let mut batch = Batch::new(Precisions::default());
     for part in 0..3 {
         let timers = late_timers(10 * (part + 1));
@@ -100,6 +103,8 @@ fn a_pending_slice_tells_a_limited_number_of_timers_apart() {
     assert_eq!(record.timers.len(), MAX_TIMERS + 1);
     let count: u64 = record.timers.iter().map(|(_, sums)| sums.count).sum();
     assert_eq!(count, 10 + 20 + 30);
+    let kinds = &record.kinds;
+    assert_eq!((kinds.iter().len(), kinds.total()), (MAX_KINDS, count));
 }
 
 #[test]

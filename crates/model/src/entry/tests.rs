@@ -11,11 +11,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::aggregate::Aggregate;
 use crate::context::Kind;
+use crate::failure::{Failure, MAX_KIND};
 use crate::histogram::Histogram;
 use crate::mark::StoredMark;
 use crate::minute_report::MinuteReport;
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
-use crate::pack::{CENSORED, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section};
+use crate::pack::{
+    CENSORED, CODES, FAILURES, KINDS, OUTCOMES, ROLLED_UNTIL, read_record, record, section,
+};
 use crate::ranking::RankingDelta;
 use crate::slice::{Precision, Precisions};
 use crate::slices::Slices;
@@ -43,6 +46,7 @@ fn aggregate(nanos: &[u64], buckets: Vec<(u16, u64)>, errors: u64) -> Aggregate 
     let mut aggregate = Aggregate::default();
     nanos.iter().for_each(|n| aggregate.times.record(*n));
     aggregate.outcomes.counts[2] = nanos.len() as u64;
+    aggregate.codes.add(200, nanos.len() as u64);
     aggregate.outcomes.errors = errors;
     let part = |number: u16| {
         let part = buckets.iter().filter(|(index, _)| index % 5 == number);
@@ -93,6 +97,34 @@ fn failures_and_cut_off_requests_have_sections_only_where_there_are_any() {
     assert_eq!(sections(vec![(0, 1)]), [false, false]);
     assert_eq!(sections(vec![(0, 1), (1, 1)]), [true, false]);
     assert_eq!(sections(vec![(0, 1), (2, 1)]), [false, true]);
+}
+
+#[test]
+fn codes_have_a_section_unless_all_requests_succeeded_with_the_usual_one() {
+    let mut one = aggregate(&[5, 6], vec![(0, 2)], 0);
+    let mut has_codes = |code, n| {
+        one.codes.add(code, n);
+        let packed = record(&record_of(one.clone()));
+        assert_eq!(read_record(&packed), Some(record_of(one.clone())));
+        section(&packed, CODES).is_some()
+    };
+    assert!(!has_codes(200, 0) && has_codes(200, 1) && has_codes(204, 1));
+    one.codes = Default::default();
+    let packed = record(&record_of(one.clone()));
+    assert_eq!(section(&packed, CODES), Some(&[0][..]));
+    one.outcomes = Default::default();
+    assert_eq!(section(&record(&record_of(one)), CODES), None);
+}
+
+#[test]
+fn a_kind_that_is_too_long_is_refused() {
+    for (bytes, is_read) in [(MAX_KIND, true), (MAX_KIND + 1, false)] {
+        let mut one = record_of(aggregate(&[5], vec![(0, 1)], 0));
+        one.sums.kinds.add("k".repeat(bytes).into(), 1);
+        let packed = record(&one);
+        assert!(section(&packed, KINDS).is_some());
+        assert_eq!(read_record(&packed).is_some(), is_read, "{bytes} bytes");
+    }
 }
 
 #[test]
@@ -168,6 +200,10 @@ fn timed(mut aggregate: Aggregate, timers: u64) -> Aggregate {
         };
         aggregate.timers.add(timer(number), &sums);
         aggregate.timers.covered += number;
+        aggregate.codes.add(400 + number as u16, number);
+        aggregate
+            .kinds
+            .add(timer(number).to_string().into(), number);
     }
     aggregate
 }
@@ -230,6 +266,7 @@ fn slow(nanos: u64, number: u64) -> SlowRequest {
         trace_id: text.clone(),
         path: text,
         parts: parts(number as usize),
+        failure: (number > 0).then(|| Failure::new(number.to_string()).with_message(nanos)),
         ..crate::tests::slow(nanos)
     }
 }

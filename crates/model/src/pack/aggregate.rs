@@ -1,14 +1,19 @@
 //! Packs the sums of requests: the sections of an aggregate, as in a record and in an entry.
 
+use std::sync::Arc;
+
 use super::{
-    CENSORED, FAILURES, HISTOGRAM, MEASURES, OUTCOMES, Packed, Reader, TIMERS, TIMES, Writer,
+    CENSORED, CODES, FAILURES, HISTOGRAM, KINDS, MEASURES, OUTCOMES, Packed, Reader, TIMERS, TIMES,
+    Writer,
 };
 use crate::access_time::DurationSums;
 use crate::aggregate::Aggregate;
 use crate::context::RecordId;
+use crate::failure::MAX_KIND;
 use crate::histogram::Histogram;
 use crate::measures::{Measure, Measures};
-use crate::outcome::OutcomeCounts;
+use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome, OutcomeCounts};
+use crate::tally::{Codes, MAX_WINDOW_KINDS, Tally};
 use crate::timer_sums::{MAX_TIMERS, TimerSums, Timers};
 
 /// The most buckets of a histogram that are accepted, more than any histogram has. A longer list is an error.
@@ -17,6 +22,10 @@ const MAX_BUCKETS: u64 = 1_024;
 const FINEST_SCALE: u8 = 20;
 /// The most timers of a record that are accepted, more than a record has.
 const MAX_TIMERS_READ: usize = 4 * MAX_TIMERS;
+/// The most keys of a tally that are accepted, more than the sums of a window have.
+const MAX_KEYS_READ: usize = 4 * MAX_WINDOW_KINDS;
+/// The status code of most responses.
+const OK: u16 = 200;
 
 /// Packs the sections of an aggregate.
 pub fn aggregate(aggregate: &Aggregate) -> Vec<u8> {
@@ -36,13 +45,19 @@ pub fn aggregate(aggregate: &Aggregate) -> Vec<u8> {
     if !aggregate.measures.is_empty() {
         out.section(MEASURES, |out| out.measures(&aggregate.measures));
     }
+    if aggregate.codes != implied_codes(&aggregate.outcomes) {
+        out.section(CODES, |out| out.tally(&aggregate.codes));
+    }
+    if !aggregate.kinds.is_empty() {
+        out.section(KINDS, |out| out.tally(&aggregate.kinds));
+    }
     out.0
 }
 
 /// Unpacks an aggregate; `None` if the bytes are not one.
 pub fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
     let mut reader = Reader(bytes);
-    let (mut aggregate, mut sections) = (Aggregate::default(), 0);
+    let (mut aggregate, mut codes, mut sections) = (Aggregate::default(), None, 0);
     while !reader.0.is_empty() {
         let tag = reader.uint()?;
         let mut body = Reader(reader.bytes()?);
@@ -54,11 +69,26 @@ pub fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
             CENSORED => aggregate.censored = body.histogram()?,
             TIMERS => aggregate.timers = body.timers()?,
             MEASURES => aggregate.measures = body.measures()?,
+            CODES => codes = Some(body.tally(|_| true)?),
+            KINDS => aggregate.kinds = body.tally(|kind: &Arc<str>| kind.len() <= MAX_KIND)?,
             _ => continue,
         }
         sections += 1;
     }
+    aggregate.codes = codes.unwrap_or_else(|| implied_codes(&aggregate.outcomes));
     (sections > 0).then_some(aggregate)
+}
+
+/// The codes of an aggregate that has no section of codes. If all requests have succeeded, each has the code 200.
+/// Otherwise there are none.
+fn implied_codes(outcomes: &OutcomeCounts) -> Codes {
+    let (successes, mut codes) = (outcomes.count(Outcome::Success), Codes::default());
+    let mut only_successes = [0; OUTCOME_COUNT];
+    only_successes[Outcome::Success as usize] = successes;
+    if outcomes.counts == only_successes {
+        codes.add(OK, successes);
+    }
+    codes
 }
 
 impl Writer {
@@ -79,6 +109,14 @@ impl Writer {
             self.uint(u64::from(index - next));
             self.uint(*n);
             next = index.saturating_add(1);
+        }
+    }
+
+    fn tally<K: Packed + Ord + Clone>(&mut self, tally: &Tally<K>) {
+        self.uint(tally.other());
+        for (key, n) in tally.iter() {
+            key.write(self);
+            self.uint(n);
         }
     }
 
@@ -132,6 +170,22 @@ impl Reader<'_> {
             }
         }
         Some(Histogram::from_sorted(scale, buckets))
+    }
+
+    fn tally<K: Packed + Ord + Clone>(
+        &mut self,
+        is_valid: impl Fn(&K) -> bool,
+    ) -> Option<Tally<K>> {
+        let mut tally = Tally::default();
+        tally.add_other(self.uint()?);
+        while !self.0.is_empty() {
+            let key = K::read(self).filter(&is_valid)?;
+            tally.add(key, self.uint()?);
+            if tally.iter().len() > MAX_KEYS_READ {
+                return None;
+            }
+        }
+        Some(tally)
     }
 
     fn measures(&mut self) -> Option<Measures> {

@@ -29,6 +29,8 @@ pub(crate) const TIMERS: u64 = 5;
 pub(crate) const FAILURES: u64 = 6;
 pub(crate) const CENSORED: u64 = 7;
 pub(crate) const MEASURES: u64 = 8;
+pub(crate) const CODES: u64 = 9;
+pub(crate) const KINDS: u64 = 10;
 
 /// Packs a record.
 pub fn record(record: &Record) -> Vec<u8> {

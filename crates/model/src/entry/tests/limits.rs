@@ -6,6 +6,7 @@ use crate::context::MAX_NAME;
 use crate::entry::MAX_ENTRY_BYTES;
 use crate::ranking::MAX_RANKING_SLICES;
 use crate::slice::{MAX_PRECISIONS, MAX_RETAINED};
+use crate::tally::{MAX_KINDS, MAX_WINDOW_KINDS};
 use crate::tier::FINEST;
 
 const NOW: i64 = 1_700_000_000;
@@ -14,11 +15,18 @@ fn plain() -> Batch {
     Batch::new(Precisions::new([60], 120))
 }
 
-/// A record with a count of many digits in each bucket, and the most separate timers.
+/// A record with a count of many digits in each bucket, and the most separate timers, codes and kinds.
 fn full_record() -> Aggregate {
     let buckets = (0..508).map(|bucket| (bucket, u64::MAX / 600));
     let record = aggregate(&[u64::MAX / 2, 1], buckets.collect(), 1);
-    timed(record, 17)
+    let mut record = timed(record, 17);
+    for kind in 0..MAX_KINDS {
+        record
+            .kinds
+            .add(format!("{kind:0MAX_KIND$}").into(), u64::MAX / 600);
+    }
+    record.limit();
+    record
 }
 
 /// Splits a batch into entries as a sender does, and checks each entry. Returns the number of entries.
@@ -113,6 +121,12 @@ fn entries_that_no_sender_makes_are_refused() {
         *record = timed(record.clone(), 65);
     }
     assert!(refused(&batch), "too many timers");
+    let delta = batch.contexts.values_mut().next().expect("it has one");
+    for (_, record) in delta.records[0].iter_mut() {
+        *record = one.clone();
+        (0..=4 * MAX_WINDOW_KINDS).for_each(|code| record.codes.add(code as u16, 1));
+    }
+    assert!(refused(&batch), "too many codes");
     let delta = batch.contexts.values_mut().next().expect("it has one");
     delta.records[0] = Slices::default();
     for ago in 0..=i64::from(FINEST.retained) {
