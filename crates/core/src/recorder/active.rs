@@ -59,6 +59,11 @@ pub fn is_within_any() -> bool {
     ACTIVE.try_with(Cell::get).unwrap_or(0) != 0
 }
 
+/// Whether this thread is working on a request of a layer, and not only within a [`Within`](super::Within).
+pub fn is_within_layer() -> bool {
+    ACTIVE.try_with(Cell::get).unwrap_or(0) & !UNSETTLED != 0
+}
+
 /// Whether this thread is working on a request of this recorder.
 pub fn is_within(id: u32) -> bool {
     let active = ACTIVE.try_with(Cell::get).unwrap_or(0);

@@ -4,7 +4,7 @@
 //! [shard](super::shards) accesses them, plain loads and stores are enough.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::sync::{AtomicU32, AtomicU64, BUCKETS_PER_CELL, Ordering};
 use tower_pulse_model::access_time::DurationSums;
@@ -13,10 +13,23 @@ use tower_pulse_model::histogram::{Histogram, bucket_of};
 use tower_pulse_model::measures::{MEASURES, Measure, Measures, Merging};
 use tower_pulse_model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 use tower_pulse_model::slices::Merge;
+use tower_pulse_model::tally::MAX_CODES;
 
-/// The nanoseconds of a sample, its outcome, and whether it is an error.
+/// The nanoseconds of a sample, its outcome, whether it is an error, and the status code of its response, or
+/// [`NO_CODE`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample(pub(super) u64, pub(super) Outcome, pub(super) bool);
+pub(super) struct Sample(
+    pub(super) u64,
+    pub(super) Outcome,
+    pub(super) bool,
+    pub(super) u16,
+);
+
+/// The code of a sample without a response.
+pub(super) const NO_CODE: u16 = 0;
+
+/// The code of most successes. A success without a response has it too.
+const OK: u16 = 200;
 
 /// The numbers that a sample adds to measures. A cell calls `add_to` only where it needs the numbers. With an array of
 /// all numbers, each request would write to the stack for code paths that are rarely taken.
@@ -61,6 +74,28 @@ impl Buckets {
     }
 }
 
+/// Number of responses by status code since the last drain, except for successes with the code [`OK`].
+#[derive(Default)]
+struct CodeCounts {
+    /// The first codes with their counts. The other places have [`NO_CODE`].
+    counts: [(u16, u64); MAX_CODES],
+    /// The count of all other codes.
+    other: u64,
+    /// The number of successes among all of these responses.
+    successes: u64,
+}
+
+impl CodeCounts {
+    fn add(&mut self, code: u16, outcome: Outcome) {
+        self.successes += u64::from(outcome == Outcome::Success);
+        let mut places = self.counts.iter_mut();
+        match places.find(|(named, _)| [code, NO_CODE].contains(named)) {
+            Some(place) => *place = (code, place.1 + 1),
+            None => self.other += 1,
+        }
+    }
+}
+
 /// The bucket of a duration in a cell.
 #[inline(always)]
 fn place_of(nanos: u64) -> usize {
@@ -73,6 +108,10 @@ fn range_of(times: &DurationSums) -> Range<usize> {
         0 => 0..0,
         _ => place_of(times.min)..place_of(times.max) + 1,
     }
+}
+
+fn lock(codes: &Mutex<CodeCounts>) -> MutexGuard<'_, CodeCounts> {
+    codes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sums of one context and shard since the last drain. The number of samples is the sum of the outcomes, as
@@ -91,12 +130,15 @@ pub(super) struct Cell {
     failures: OnceLock<Box<Buckets>>,
     /// The censored samples in `buckets`: those that were cut off. Created with the first censored sample.
     censored: OnceLock<Box<Buckets>>,
+    /// Created with the first response that is no success with the code [`OK`]. The lock is always free.
+    codes: OnceLock<Box<Mutex<CodeCounts>>>,
 }
 
 /// The copy of a cell that a drain makes, so that it can evaluate the cell after the shard is released.
 pub(super) struct Scratch {
     times: DurationSums,
     outcomes: OutcomeCounts,
+    codes: CodeCounts,
     measures: Measures,
     /// Outside the range of `times`, this array and those below hold leftovers of earlier copies.
     buckets: [u32; BUCKETS_PER_CELL],
@@ -122,6 +164,7 @@ impl Cell {
             buckets: Buckets::new(),
             failures: OnceLock::new(),
             censored: OnceLock::new(),
+            codes: OnceLock::new(),
         })
     }
 
@@ -129,13 +172,14 @@ impl Cell {
     pub(super) fn bytes(&self) -> usize {
         let optional = [&self.failures, &self.censored].into_iter();
         let created = optional.filter(|buckets| buckets.get().is_some()).count();
-        size_of::<Self>() + created * size_of::<Buckets>()
+        let codes = self.codes.get().map_or(0, |codes| size_of_val(&**codes));
+        size_of::<Self>() + created * size_of::<Buckets>() + codes
     }
 
     /// Adds a sample and its measures. Only the thread that took the shard may call this.
     #[inline(always)]
     pub(super) fn record(&self, sample: Sample, measured: impl Measured) {
-        let Sample(nanos, outcome, error) = sample;
+        let Sample(nanos, outcome, error, code) = sample;
         const R: Ordering = Ordering::Relaxed;
         let add = |to: &AtomicU64, n: u64| to.store(to.load(R).wrapping_add(n), R);
         // Overflows only after 584 years of requests between two drains.
@@ -160,17 +204,23 @@ impl Cell {
             }
         });
         self.buckets.add(nanos);
-        // One comparison finds the samples that are always successes: the first outcomes, without an error.
+        // One comparison finds the samples that are always successes: the first outcomes, without an error. Another one
+        // finds the responses whose code is to be counted.
         if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL
+            || !matches!(code, OK | NO_CODE)
         {
-            self.record_unsuccessful(sample);
+            self.record_unusual(sample);
         }
     }
 
-    /// Adds a sample to the sum of errors, and to the buckets of the failures or of the censored samples. All other
-    /// sums have the sample already.
+    /// Adds a sample to the counts by code, to the sum of errors, and to the buckets of the failures or of the censored
+    /// samples. All other sums have the sample already.
     #[cold]
-    fn record_unsuccessful(&self, Sample(nanos, outcome, error): Sample) {
+    fn record_unusual(&self, Sample(nanos, outcome, error, code): Sample) {
+        // The body of a response with the code 200 may fail.
+        if code != NO_CODE && (code, outcome) != (OK, Outcome::Success) {
+            lock(self.codes.get_or_init(Box::default)).add(code, outcome);
+        }
         let errors = self.errors.load(Ordering::Relaxed);
         self.errors
             .store(errors.wrapping_add(error.into()), Ordering::Relaxed);
@@ -217,6 +267,10 @@ impl Cell {
         };
         scratch.has_failures = empty_part(&self.failures, &mut scratch.failures);
         scratch.has_censored = empty_part(&self.censored, &mut scratch.censored);
+        let codes = self.codes.get();
+        scratch.codes = codes
+            .map(|codes| std::mem::take(&mut *lock(codes)))
+            .unwrap_or_default();
     }
 }
 
@@ -225,6 +279,7 @@ impl Scratch {
         Box::new(Self {
             times: DurationSums::default(),
             outcomes: OutcomeCounts::default(),
+            codes: CodeCounts::default(),
             measures: Measures::default(),
             buckets: [0; BUCKETS_PER_CELL],
             failures: [0; BUCKETS_PER_CELL],
@@ -238,6 +293,12 @@ impl Scratch {
         aggregate.times.merge(&self.times);
         aggregate.outcomes.merge(&self.outcomes);
         aggregate.measures.merge(&self.measures);
+        let successes = self.outcomes.count(Outcome::Success);
+        let usual = (OK, successes - self.codes.successes);
+        for (code, n) in self.codes.counts.into_iter().chain([usual]) {
+            aggregate.codes.add(code, n);
+        }
+        aggregate.codes.add_other(self.codes.other);
         let range = range_of(&self.times);
         let histogram = |counts: &[u32; BUCKETS_PER_CELL]| {
             Histogram::from_counts(range.start as u16, &counts[range.clone()])

@@ -1,6 +1,7 @@
 //! The details of a request, which are recorded if it is slow or fails.
 
 use super::scope::RequestTimers;
+use tower_pulse_model::failure::Failure;
 
 /// Which details of slow and failed requests are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,10 +10,12 @@ pub struct DetailOptions {
     pub trace_ids: bool,
     /// The path without the query.
     pub paths: bool,
+    /// Whether failures are listed without their messages.
+    pub hides_messages: bool,
 }
 
 impl DetailOptions {
-    /// Whether any details are recorded.
+    /// Whether any details of the head of a request are recorded.
     pub fn any(self) -> bool {
         self.trace_ids | self.paths
     }
@@ -29,4 +32,6 @@ pub struct RequestDetails<'a> {
     pub queue: Option<u64>,
     /// The timers that ran within the request.
     pub timers: Option<&'a RequestTimers>,
+    /// The failure, as the service describes it.
+    pub failure: Option<&'a Failure>,
 }

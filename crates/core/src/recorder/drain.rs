@@ -242,12 +242,13 @@ impl Recorder {
                     state.slow.add(&mut state.pending, context, listed);
                 }
             }
-            // Timers are drained before requests. A request is recorded before its timers, so no drained timer lacks
-            // its request.
-            let timers = entry.timers.drain();
+            // Timers and kinds are drained before requests. A request is recorded before its timers and its kind, so no
+            // drained one lacks its request.
+            let (timers, kinds) = (entry.timers.drain(), entry.kinds.drain());
             let aggregate = entry.cells.drain(&mut state.scratch);
-            let is_idle = aggregate.is_none() && timers.is_none();
+            let is_idle = aggregate.is_none() && timers.is_none() && kinds.is_empty();
             let mut aggregate = aggregate.unwrap_or_default();
+            aggregate.kinds = kinds;
             if entry.kind == Kind::Http && !entry.unmatched {
                 // After the samples: each request begins before it ends.
                 let begun = entry.cells.take_begun();
@@ -289,7 +290,7 @@ impl Recorder {
             true => state.flush.dropped += Amounts::of_additions(ranked),
             false => state.flush.recorded += Amounts::of_additions(ranked),
         }
-        if all.times.count > 0 {
+        if all.times.count > 0 || !all.kinds.is_empty() {
             let name = state.all.clone();
             let pending = &mut state.pending;
             pending.add(&name, Kind::All, second, &all);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cell::{Measured, Sample};
+use super::cell::{Measured, NO_CODE, Sample};
 use super::details::RequestDetails;
 use super::polls::{FirstPoll, Polled, RequestPolls};
 use super::scope::RequestTimers;
@@ -11,10 +11,19 @@ use super::slow::ListedRequest;
 use super::{ContextHandle, Ended, nanos_of};
 use crate::clock::Tick;
 use tower_pulse_model::context::RecordId;
+use tower_pulse_model::failure::Failure;
 use tower_pulse_model::measures::{Measure, Measures};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slow_request::RequestParts;
 use tower_pulse_model::timer_sums::TimerSums;
+
+impl Ended {
+    /// The status code of the response, or [`NO_CODE`].
+    #[inline(always)]
+    fn code(&self) -> u16 {
+        self.status.map_or(NO_CODE, |status| status.as_u16())
+    }
+}
 
 impl ContextHandle {
     /// Records a sample that began at `start` and ends now. Returns its nanoseconds.
@@ -22,7 +31,7 @@ impl ContextHandle {
     pub fn finish(&self, start: Tick, outcome: Outcome) -> u64 {
         let clock = self.recording.clock();
         let nanos = clock.nanos_between(start, clock.tick());
-        let sample = Sample(nanos, outcome, outcome.is_error());
+        let sample = Sample(nanos, outcome, outcome.is_error(), NO_CODE);
         self.cells.record(thread_number(), sample, []);
         nanos
     }
@@ -89,14 +98,14 @@ impl ContextHandle {
         if is_slow || ended.is_error {
             self.record_listed(thread, nanos, ended, details, measured, is_slow);
         } else {
-            let sample = Sample(nanos, ended.outcome, false);
+            let sample = Sample(nanos, ended.outcome, false, ended.code());
             self.cells.record(thread, sample, measured);
         }
     }
 
     /// Records a sample of a timer that was measured elsewhere.
     pub fn record_measured(&self, duration: Duration, outcome: Outcome) {
-        let sample = Sample(nanos_of(duration), outcome, outcome.is_error());
+        let sample = Sample(nanos_of(duration), outcome, outcome.is_error(), NO_CODE);
         self.cells.record(thread_number(), sample, []);
     }
 
@@ -123,7 +132,7 @@ impl ContextHandle {
         measured: impl Measured,
         is_slow: bool,
     ) {
-        let sample = Sample(nanos, ended.outcome, ended.is_error);
+        let sample = Sample(nanos, ended.outcome, ended.is_error, ended.code());
         self.cells.record(thread, sample, measured);
         let slow = self.slow.as_ref();
         let Some(slow) = slow.filter(|slow| is_slow || slow.has_room_for_failed()) else {
@@ -134,6 +143,11 @@ impl ContextHandle {
         let was_polled = polls.get(Measure::Polls) > 0;
         let timers = details.timers.map(RequestTimers::parts);
         let (timed, timers) = timers.unwrap_or_default();
+        let failure = details.failure.filter(|_| ended.is_error).cloned();
+        let failure = match self.recording.details().hides_messages {
+            true => failure.map(Failure::without_message),
+            false => failure,
+        };
         let request = ListedRequest {
             nanos,
             ended_at: self.recording.clock().now_nanos().div_euclid(1_000_000),
@@ -147,6 +161,7 @@ impl ContextHandle {
                 timed,
                 timers,
             },
+            failure,
         };
         match is_slow {
             true => slow.add(&self.cells, request),

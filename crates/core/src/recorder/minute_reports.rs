@@ -55,7 +55,9 @@ impl ReportCollector {
     pub(super) fn add(&mut self, id: RecordId, aggregate: &Aggregate) {
         let is_collecting = self.version.is_some() || self.fleet.instances > 1;
         if is_collecting && aggregate.times.count > 0 {
-            self.contexts.entry(id).or_default().merge(aggregate);
+            let sums = self.contexts.entry(id).or_default();
+            sums.merge(aggregate);
+            sums.limit();
         }
     }
 

@@ -4,11 +4,11 @@
 //! Read `cell` (the sums of a context), `shards` (where a sample is added), `registry` (contexts and counters by name),
 //! and `recording` (the state that all contexts share). Then read `timer`, `counter` and `ranking` (measurements of the
 //! application's own code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and
-//! `timer_cells` (which timers ran within which requests), `queue` (how long requests have waited in front of this
-//! process), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one), `finish` (where a
-//! request ends), and `in_flight` (which requests have not ended). Last, read `dirty_bits` (which contexts have
-//! something to drain), `drain` (from the cells to the batch), `minute_reports` (the minutes of this instance), `totals`
-//! and `exemplars` (for the Prometheus text).
+//! `timer_cells` (which timers ran within which requests), `kinds` and `panics` (how requests failed), `queue` (how
+//! long requests have waited in front of this process), `slow`, `slow_drain` and `details` (the slowest and the failed
+//! requests one by one), `finish` (where a request ends), and `in_flight` (which requests have not ended). Last, read
+//! `dirty_bits` (which contexts have something to drain), `drain` (from the cells to the batch), `minute_reports` (the
+//! minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
 mod cell;
@@ -21,8 +21,10 @@ mod finish;
 mod flush_counters;
 mod in_flight;
 mod interval_union;
+mod kinds;
 mod limits;
 mod minute_reports;
+pub mod panics;
 mod polls;
 pub(crate) mod queue;
 mod ranking;
@@ -67,6 +69,7 @@ use crate::clock::Clock;
 use crate::error::BuildError;
 use counter::CounterEntry;
 use dirty_bits::{DirtyBit, DirtyBits};
+use kinds::KindCounts;
 use registry::Registry;
 use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
 use slow::SlowList;
@@ -130,6 +133,8 @@ pub struct ContextHandle {
     slow: Option<Arc<SlowList>>,
     /// The timers within its requests.
     timers: Arc<TimerCells>,
+    /// The failures by kind.
+    kinds: Arc<KindCounts>,
     recording: Arc<RecordingState>,
 }
 
@@ -317,6 +322,7 @@ impl ContextHandle {
             id: RecordId::new(kind, &name),
             slow: has_slow.then(|| Arc::new(SlowList::new(&cells))),
             timers: Arc::new(TimerCells::new(shards)),
+            kinds: Arc::default(),
             recording: recording.clone(),
             name,
             cells,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::counter::Gauge;
 use super::details::DetailOptions;
+use super::kinds::KindNames;
 use super::limits::Limits;
 use super::queue::QueueCounts;
 use super::response::{ErrorRule, MaybeErrorRule};
@@ -29,6 +30,8 @@ pub struct RecordingState {
     counters_overflow: AtomicBool,
     error_rule: MaybeErrorRule,
     details: DetailOptions,
+    /// The kinds of errors.
+    pub(super) kinds: KindNames,
     pub(super) queue_counts: QueueCounts,
 }
 
@@ -49,6 +52,7 @@ impl RecordingState {
             counters_overflow: AtomicBool::new(false),
             error_rule: limits.error_rule.clone(),
             details: limits.details,
+            kinds: KindNames::default(),
             queue_counts: QueueCounts::default(),
         }
     }

@@ -8,6 +8,7 @@ use super::timer_cells::MAX_LIVE;
 use crate::clock::Tick;
 use crate::task::lock;
 use tower_pulse_model::context::RecordId;
+use tower_pulse_model::failure::Failure;
 use tower_pulse_model::order::keep_first;
 use tower_pulse_model::slow_request::{LISTED_TIMERS, TimerPart};
 use tower_pulse_model::timer_sums::{TimerSums, other};
@@ -17,6 +18,8 @@ use tower_pulse_model::timer_sums::{TimerSums, other};
 /// When the request ends, the sums of its timers are added to its context. Timers that are still running, in tasks that
 /// outlive the request, are added to the same context when they end. The time after the request's end does not count as
 /// covered. If the request is not recorded, nothing is added.
+///
+/// The scope also holds the last failure of a timer or a panic within the request.
 pub struct Scope {
     /// The moment from which the times in `state` are counted.
     base: Tick,
@@ -36,6 +39,8 @@ pub(super) struct Started {
 pub struct RequestTimers {
     covered: u64,
     sums: Vec<(RecordId, TimerSums)>,
+    /// The last failure of a timer or a panic within the request.
+    pub failure: Option<Failure>,
 }
 
 #[derive(Default)]
@@ -43,6 +48,7 @@ struct State {
     timers: Vec<OneTimer>,
     /// The time during which any timer ran.
     covered: IntervalUnion,
+    failure: Option<Failure>,
     /// The context of the request, once the request has ended.
     ended: Option<Arc<ContextHandle>>,
 }
@@ -58,11 +64,17 @@ struct OneTimer {
 }
 
 impl Scope {
-    pub(super) fn new(base: Tick) -> Self {
+    /// A scope without timers, whose times are counted from `base`.
+    pub fn new(base: Tick) -> Self {
         Self {
             base,
             state: Mutex::default(),
         }
+    }
+
+    /// Notes a failure within the request.
+    pub fn fail(&self, failure: Failure) {
+        lock(&self.state).failure = Some(failure);
     }
 
     /// Ends the request of the context `entry` now. Timers that end later add themselves to the context.
@@ -204,6 +216,7 @@ impl State {
             sums: sums
                 .filter(|(_, sums)| *sums != TimerSums::default())
                 .collect(),
+            failure: self.failure.take(),
         }
     }
 }

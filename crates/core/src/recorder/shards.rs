@@ -252,6 +252,7 @@ mod tests {
     use proptest::{num, prop_assert_eq};
 
     use super::*;
+    use crate::recorder::cell::NO_CODE;
     use crate::recorder::dirty_bits::DirtyBits;
     use crate::recorder::dirty_bits::visited;
     use tower_pulse_model::histogram::{Histogram, bucket_of};
@@ -274,7 +275,7 @@ mod tests {
         let dirty_bits = DirtyBits::new(3);
         let cells = Cells::new(4, dirty_bits.dirty_bit(2));
         let marked = || visited(|visit| dirty_bits.take(visit));
-        let record = |thread| cells.record(thread, Sample(5, Outcome::Success, false), []);
+        let record = |thread| cells.record(thread, Sample(5, Outcome::Success, false, 200), []);
         let mut scratch = Scratch::new();
         for _ in 0..3 {
             assert!(marked().is_empty());
@@ -287,6 +288,22 @@ mod tests {
             let drained = cells.drain(&mut scratch).expect("some were recorded");
             assert_eq!(drained.times.count, 3);
         }
+    }
+
+    #[test]
+    fn the_first_codes_after_a_drain_are_counted_separately() {
+        let (cells, mut scratch) = (cells(2), Scratch::new());
+        let mut codes = |recorded: std::ops::Range<u16>| {
+            for code in recorded {
+                cells.record(0, Sample(5, Outcome::ClientError, false, code), []);
+            }
+            let drained = cells.drain(&mut scratch).expect("some were recorded");
+            let named: Vec<_> = drained.codes.iter().map(|(code, n)| (*code, n)).collect();
+            (named, drained.codes.other())
+        };
+        let named = (400..416).map(|code| (code, 1)).collect();
+        assert_eq!(codes(400..420), (named, 4));
+        assert_eq!(codes(419..420), (vec![(419, 1)], 0));
     }
 
     #[test]
@@ -311,7 +328,13 @@ mod tests {
                 for (i, nanos) in values.iter().map(|v| v >> 8 >> (v % 48)).enumerate() {
                     let outcome = Outcome::ALL[i % OUTCOMES];
                     let measures = [(Measure::PollTime, nanos / 2), (Measure::LongestPoll, nanos / 3)];
-                    cells.record(i, Sample(nanos, outcome, i % 3 == 0), measures);
+                    let code = [200, 404, NO_CODE, 204, 200][i % 5];
+                    cells.record(i, Sample(nanos, outcome, i % 3 == 0, code), measures);
+                    match (outcome, code) {
+                        (Outcome::Success, NO_CODE) => expected.codes.add(200, 1),
+                        (_, NO_CODE) => {}
+                        (_, code) => expected.codes.add(code, 1),
+                    }
                     for (measure, number) in measures {
                         expected.measures.add(measure, number);
                     }

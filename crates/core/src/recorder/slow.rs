@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Ended;
 use super::shards::Cells;
 use crate::task::lock;
+use tower_pulse_model::failure::Failure;
 use tower_pulse_model::slow_request::{
     FAILED_PER_SECOND, RequestParts, SLOW_PER_CONTEXT, SLOW_PER_SECOND,
 };
@@ -27,6 +28,8 @@ pub(super) struct ListedRequest {
     pub(super) trace_id: Option<Box<str>>,
     pub(super) path: Option<Box<str>>,
     pub(super) parts: RequestParts,
+    /// The failure of an error, as the service describes it.
+    pub(super) failure: Option<Failure>,
 }
 
 /// The longest durations of an hour, one for each request that may be listed as slow.
@@ -242,6 +245,7 @@ mod tests {
             trace_id: None,
             path: None,
             parts: RequestParts::default(),
+            failure: None,
         }
     }
 

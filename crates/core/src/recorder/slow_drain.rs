@@ -91,6 +91,7 @@ impl SlowRequestDrain {
             trace_id: listed.trace_id,
             path: listed.path,
             parts: listed.parts,
+            failure: listed.failure,
         }
     }
 

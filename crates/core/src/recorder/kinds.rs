@@ -1,0 +1,152 @@
+//! The kinds of errors: how often each occurred in a context since the last drain.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::{ContextHandle, active};
+use crate::task::lock;
+use tower_pulse_model::failure::Failure;
+use tower_pulse_model::tally::{Kinds, MAX_KINDS};
+use tower_pulse_model::timer_sums::OTHER;
+
+/// The most kinds of a process that are counted separately.
+const MAX_NAMES: usize = 256;
+
+/// The most kinds of a context between two drains that are counted separately. Of these, the [`MAX_KINDS`] with the
+/// largest counts are sent.
+const MAX_LIVE: usize = 2 * MAX_KINDS;
+
+/// The kinds of a process. Contexts share the names.
+#[derive(Debug, Default)]
+pub(super) struct KindNames {
+    /// Sorted.
+    names: Mutex<Vec<Arc<str>>>,
+    has_warned: AtomicBool,
+}
+
+impl KindNames {
+    /// The shared name of a kind; `None` if there are too many kinds. Allocates nothing for a known kind.
+    fn get(&self, kind: &str) -> Option<Arc<str>> {
+        let mut names = lock(&self.names);
+        let at = match names.binary_search_by(|name| (**name).cmp(kind)) {
+            Ok(at) => return Some(names[at].clone()),
+            Err(at) => at,
+        };
+        // The name of all further kinds is no kind.
+        if kind == OTHER {
+            return None;
+        }
+        if names.len() == MAX_NAMES {
+            drop(names);
+            self.warn_too_many(kind);
+            return None;
+        }
+        let name: Arc<str> = kind.into();
+        names.insert(at, name.clone());
+        Some(name)
+    }
+
+    #[cold]
+    fn warn_too_many(&self, kind: &str) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %kind,
+                max_kinds = MAX_NAMES,
+                "there are too many kinds of errors: this one and all further ones are counted together as {OTHER}. \
+                 Name a kind by what failed, and put ids and texts into the message"
+            );
+        }
+    }
+}
+
+/// The failures of a context by kind since the last drain. Failures in quick succession wait for one lock.
+#[derive(Debug, Default)]
+pub(super) struct KindCounts(Mutex<Kinds>);
+
+impl KindCounts {
+    fn add(&self, kind: Option<Arc<str>>) {
+        let mut kinds = lock(&self.0);
+        match kind {
+            Some(kind) if kinds.iter().len() < MAX_LIVE || kinds.get(&*kind) > 0 => {
+                kinds.add(kind, 1);
+            }
+            _ => kinds.add_other(1),
+        }
+    }
+
+    /// Takes the counts.
+    pub(super) fn drain(&self) -> Kinds {
+        std::mem::take(&mut *lock(&self.0))
+    }
+}
+
+impl ContextHandle {
+    /// Counts the kind of a failure. Its request is recorded already, so that no drained kind lacks its request.
+    pub fn count_failure(&self, failure: &Failure) {
+        self.kinds.add(self.recording.kinds.get(failure.kind()));
+        self.cells.touch();
+    }
+
+    /// Counts the kind of a timer's failure. Leaves the failure to the request that this thread is working on, in case
+    /// the request ends as an error without a failure of its own.
+    pub fn fail_timer(&self, failure: Failure) {
+        self.count_failure(&failure);
+        if let Some(scope) = active::scope(&self.recording) {
+            scope.fail(failure);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder::tests::{TestRecorder, root};
+    use tower_pulse_model::context::{ContextId, Kind};
+    use tower_pulse_model::tally::MAX_KINDS;
+
+    /// The kinds of a context in a batch.
+    fn kinds(recorder: &TestRecorder, context: &ContextId) -> Kinds {
+        let batch = recorder.drained();
+        let delta = batch.contexts.get(context);
+        let record = delta.and_then(|delta| delta.records[0].iter().next());
+        record.map_or_else(Kinds::default, |(_, sums)| sums.kinds.clone())
+    }
+
+    #[test]
+    fn kinds_beyond_the_limits_are_counted_together() {
+        let recorder = TestRecorder::new(999);
+        let fail = |context: &str, kind: String| {
+            let entry = recorder.entry(Kind::Http, context);
+            entry.count_failure(&Failure::new(kind));
+        };
+        (0..10_000).for_each(|kind| fail("GET /", format!("{}", kind % 5_000)));
+        fail("GET /", OTHER.to_owned());
+        let counted = kinds(&recorder, &root());
+        let names: Vec<_> = counted.iter().map(|(kind, _)| &**kind).collect();
+        assert_eq!(names, ["0", "1", "10", "11", "12", "13", "14", "15"]);
+        assert_eq!((counted.get("15"), counted.total()), (2, 10_001));
+        // Another context counts the names that the process has, but no further ones.
+        for kind in ["255", "256"] {
+            fail("GET /b", kind.to_owned());
+        }
+        let counted = kinds(&recorder, &ContextId::new(Kind::Http, "GET /b"));
+        assert_eq!((counted.get("255"), counted.other()), (1, 1));
+    }
+
+    #[test]
+    fn a_kind_that_is_drained_after_its_request_counts_in_all_contexts_too() {
+        let recorder = TestRecorder::new(9);
+        let entry = recorder.entry(Kind::Http, "GET /");
+        entry.count_failure(&Failure::new("late"));
+        let batch = recorder.drained();
+        for context in [root(), ContextId::all()] {
+            let mut records = batch.contexts[&context].records[0].iter();
+            let (_, sums) = records.next().expect("a record");
+            assert_eq!((sums.times.count, sums.kinds.get("late")), (0, 1));
+        }
+        assert_eq!(kinds(&recorder, &root()), Kinds::default());
+        recorder.recording.close();
+        entry.count_failure(&Failure::new("late"));
+        assert!(recorder.drained().is_empty());
+    }
+}

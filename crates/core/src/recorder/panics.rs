@@ -1,0 +1,87 @@
+//! Panics within requests: their places and messages, if the application asks for them.
+//!
+//! The hook leaves the failure on the thread. The guards of the requests that the thread is working on take it when the
+//! handler returns or unwinds.
+
+use std::cell::RefCell;
+use std::panic::PanicHookInfo;
+use std::sync::Once;
+
+use super::active;
+use tower_pulse_model::failure::{Failure, MAX_KIND};
+
+thread_local! {
+    /// The last panic within the requests that this thread is working on.
+    static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
+}
+
+/// Installs the hook, once per process. The hook that was there before runs after it.
+pub fn record_panics() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if active::is_within_layer() {
+                note(info);
+            }
+            before(info);
+        }));
+    });
+}
+
+/// Leaves a panic on the thread. Must not panic itself, which would abort the process.
+fn note(info: &PanicHookInfo<'_>) {
+    let place = info.location().map_or_else(String::new, |place| {
+        format!("{}:{}", place.file(), place.line())
+    });
+    let failure = Failure::new(kind_of(&place));
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let failure = failure.with_message(text.unwrap_or_default());
+    let _ = LAST.try_with(|last| last.replace(Some(failure)));
+    active::mark_unsettled();
+}
+
+/// The kind of a panic at this place, such as `src/orders.rs:88`. A place that is too long loses its beginning.
+fn kind_of(place: &str) -> String {
+    const AT: &str = "panic at ";
+    const CUT: &str = "…";
+    let most = MAX_KIND - AT.len();
+    if place.len() <= most {
+        return format!("{AT}{place}");
+    }
+    let mut ends = (place.len() + CUT.len() - most..).filter(|at| place.is_char_boundary(*at));
+    // The end of the text is a boundary.
+    let end = ends.next().map_or("", |at| &place[at..]);
+    format!("{AT}{CUT}{end}")
+}
+
+/// The last panic within the requests that this thread is working on. The guard of the outermost one takes it off the
+/// thread.
+#[cold]
+pub fn last_panic(is_outermost: bool) -> Option<Failure> {
+    let last = |last: &RefCell<Option<Failure>>| match is_outermost {
+        true => last.take(),
+        false => last.borrow().clone(),
+    };
+    LAST.try_with(last).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_place_keeps_its_end() {
+        assert_eq!(kind_of("src/orders.rs:88"), "panic at src/orders.rs:88");
+        let longest = "x".repeat(MAX_KIND - "panic at ".len());
+        assert_eq!(kind_of(&longest), format!("panic at {longest}"));
+        let cut = kind_of(&format!("/home/{}/src/orders.rs:88", "é".repeat(60)));
+        assert!(
+            cut.starts_with("panic at …é") && cut.ends_with("é/src/orders.rs:88"),
+            "{cut}"
+        );
+        assert_eq!(cut.len(), MAX_KIND - 1, "no character is cut");
+    }
+}
