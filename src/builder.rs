@@ -79,6 +79,7 @@ pub struct Builder<Of = Pulse> {
     ignore: Vec<String>,
     queue_header: Option<String>,
     trace_url: Option<String>,
+    record_panics: bool,
 }
 
 #[derive(Clone)]
@@ -153,6 +154,7 @@ impl<Of> Default for Builder<Of> {
             ignore: Vec::new(),
             queue_header: None,
             trace_url: None,
+            record_panics: false,
         }
     }
 }
@@ -452,6 +454,40 @@ impl Builder {
     /// ```
     pub fn keep_request_paths(mut self, on: bool) -> Self {
         self.options.limits.details.paths = on;
+        self
+    }
+
+    /// Whether failed requests are listed with the message of their [`Failure`](crate::Failure), cut at 200 bytes. On
+    /// by default. The kind of a failure is always recorded.
+    ///
+    /// A message may hold personal data, such as a name in a text of the database. The message is stored until ten
+    /// minutes after the end of the next hour, and shown to all who may see the admin router.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder().failure_messages(false).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn failure_messages(mut self, on: bool) -> Self {
+        self.options.limits.details.hides_messages = !on;
+        self
+    }
+
+    /// Records the panics within requests: a request that fails by a panic has the kind `panic at src/orders.rs:88`,
+    /// and the text of the panic as its message. This includes a panic that a middleware within the layer turns into a
+    /// response of 500, as tower-http's `CatchPanic` does. Without this setting, a panic is an outcome without a kind.
+    ///
+    /// [`build`](Self::build) installs a panic hook for the whole process, once. The hook calls the one that was
+    /// installed before, and costs nothing as long as nothing panics. A hook that the application sets later must call
+    /// the one before it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder().record_panics().build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn record_panics(mut self) -> Self {
+        self.record_panics = true;
         self
     }
 

@@ -20,6 +20,7 @@ use tower_pulse_core::recorder::{
     Counter, Recorder, RequestOutcome, Timed, Timer, Within, check_counter,
 };
 use tower_pulse_model::context::Kind;
+use tower_pulse_model::failure::Failure;
 use tower_pulse_model::outcome::Outcome;
 
 /// Records what a service does, and shows it. Clones are cheap and share all state. See the [crate's page](crate) for a
@@ -142,7 +143,7 @@ impl Pulse {
     }
 
     /// Times a future, from its first poll until it completes, is cancelled or panics. Any output counts as completed;
-    /// [`try_time`](Self::try_time) counts an `Err` as an error.
+    /// [`try_time`](Self::try_time) counts an `Err` as an error, and [`try_time_as`](Self::try_time_as) its kind.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -172,6 +173,44 @@ impl Pulse {
     {
         let entry = self.recorder().entry(Kind::Timer, context);
         Timed::new(entry, future, Result::is_err)
+    }
+
+    /// Times a future of a `Result`, as [`try_time`](Self::try_time) does. For an `Err`, the function returns the
+    /// [`Failure`], whose kind is counted under the timer. A request that ends as an error without a `Failure` of its own
+    /// gets the last one of the timers within it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// # async fn find_user(id: u32) -> Result<String, std::io::Error> { Ok(format!("user {id}")) }
+    /// use tower_pulse::Failure;
+    ///
+    /// let failure = |error: &std::io::Error| Failure::new("db_timeout").with_message(error);
+    /// let user = pulse.try_time_as("db:find_user", find_user(7), failure).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// The same as that of the timed future.
+    pub fn try_time_as<F, T, E, K>(
+        &self,
+        context: &str,
+        future: F,
+        failure: K,
+    ) -> impl Future<Output = Result<T, E>> + use<F, T, E, K>
+    where
+        F: Future<Output = Result<T, E>>,
+        K: FnOnce(&E) -> Failure,
+    {
+        let entry = self.recorder().entry(Kind::Timer, context);
+        let timed = Timed::new(entry.clone(), future, Result::is_err);
+        async move {
+            let result = timed.await;
+            if let Err(error) = &result {
+                entry.fail_timer(failure(error));
+            }
+            result
+        }
     }
 
     /// Wraps a future, so that the timers in it count under the request in which `within` is called, wherever the

@@ -10,6 +10,7 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::handle::Handle;
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::random::short_random_name;
+use tower_pulse_core::recorder::panics::record_panics;
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::task::Task;
@@ -99,6 +100,9 @@ impl Builder {
         FIRST.call_once(|| {
             tracing::info!("tower-pulse records in {}", shortened(&store.describe()))
         });
+        if self.record_panics {
+            record_panics();
+        }
         let (handle, tasks) = Handle::new(options, store);
         let page = PageOptions {
             service: self.service,

@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::guard::Guard;
+use tower_pulse_model::failure::Failure;
 use tower_pulse_model::outcome::Outcome;
 
 pin_project! {
@@ -21,16 +22,35 @@ pin_project! {
         outcome: Outcome,
         // The remaining bytes, if the head gives the length.
         left: Option<u64>,
+        // The failure of the head.
+        failure: Option<Failure>,
+    }
+
+    impl<B> PinnedDrop for TimedBody<B> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            // Without a failure, the drop of the guard does the same.
+            if let (Some(guard), Some(failure)) = (this.guard, this.failure) {
+                guard.end_dropped(Some(&*failure));
+            }
+        }
     }
 }
 
 impl<B> TimedBody<B> {
-    pub(super) fn new(inner: B, guard: Guard, outcome: Outcome, length: Option<u64>) -> Self {
+    pub(super) fn new(
+        inner: B,
+        guard: Guard,
+        outcome: Outcome,
+        length: Option<u64>,
+        failure: Option<Failure>,
+    ) -> Self {
         Self {
             inner,
             guard: Some(guard),
             outcome,
             left: length,
+            failure,
         }
     }
 }
@@ -48,6 +68,7 @@ impl<B: Default> Default for TimedBody<B> {
             guard: None,
             outcome: Outcome::Success,
             left: None,
+            failure: None,
         }
     }
 }
@@ -71,6 +92,7 @@ impl<B: Body> Body for TimedBody<B> {
             guard.poll_ended();
             return Poll::Pending;
         };
+        let failure = this.failure.as_ref();
         match &frame {
             // The last frame ends the measurement: a reader that relies on `is_end_stream`, or on the length in the
             // head, does not poll for the `None` at the end.
@@ -81,13 +103,13 @@ impl<B: Body> Body for TimedBody<B> {
                 // Trailers are the last frame: a server of HTTP/2 does not poll again.
                 let is_last = frame.is_trailers() || *this.left == Some(0);
                 if is_last || this.inner.is_end_stream() {
-                    guard.body_ended(*this.outcome);
+                    guard.body_ended(*this.outcome, failure);
                 } else {
                     guard.poll_ended();
                 }
             }
-            None => guard.body_ended(*this.outcome),
-            Some(Err(_)) => guard.end(Outcome::BodyFailed, true),
+            None => guard.body_ended(*this.outcome, failure),
+            Some(Err(_)) => guard.end(Outcome::BodyFailed, true, failure),
         }
         Poll::Ready(frame)
     }

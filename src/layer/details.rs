@@ -10,7 +10,7 @@ use super::source::Head;
 use tower_pulse_core::recorder::{
     ContextHandle, DetailOptions, Queue, QueueTime, RequestDetails, thread_number,
 };
-use tower_pulse_model::context::is_hidden;
+use tower_pulse_model::context::push_escaped;
 use tower_pulse_model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 
 /// The context of a request and its details, in a buffer of the pool. Dropping this value returns the buffer to the
@@ -83,7 +83,7 @@ impl Detailed {
             trace_id: text(|buffer| &buffer.trace_id),
             path: text(|buffer| &buffer.path),
             queue: self.queue_time().and_then(QueueTime::nanos),
-            timers: None,
+            ..RequestDetails::default()
         }
     }
 }
@@ -118,17 +118,7 @@ impl Buffer {
     /// Sets the path, with hidden characters escaped, and cut at [`MAX_PATH`] bytes.
     fn set_path(&mut self, path: &str) {
         self.path.clear();
-        for c in path.chars() {
-            let before = self.path.len();
-            match is_hidden(c) {
-                true => self.path.extend(c.escape_default()),
-                false => self.path.push(c),
-            }
-            if self.path.len() > MAX_PATH {
-                self.path.truncate(before);
-                break;
-            }
-        }
+        push_escaped(&mut self.path, path, MAX_PATH);
     }
 
     fn clear(&mut self) {

@@ -48,7 +48,7 @@ where
             Poll::Ready(Ok(response)) => {
                 guard.responded(response.status(), response.headers(), response.extensions());
             }
-            Poll::Ready(Err(_)) => guard.end(Outcome::Failed, true),
+            Poll::Ready(Err(_)) => guard.end(Outcome::Failed, true, None),
             Poll::Pending => guard.poll_ended(),
         }
         poll
@@ -89,12 +89,13 @@ where
         let mut length = None;
         match &poll {
             Poll::Ready(Ok(response)) => length = send_head(guard, response, bodiless),
-            Poll::Ready(Err(_)) => guard.end(Outcome::Failed, true),
+            Poll::Ready(Err(_)) => guard.end(Outcome::Failed, true, None),
             Poll::Pending => guard.poll_ended(),
         }
         poll.map_ok(|response| {
             let outcome = Outcome::from_status(response.status().as_u16());
-            response.map(|body| TimedBody::new(body, guard.hand_over(), outcome, length))
+            let failure = response.extensions().get().cloned();
+            response.map(|body| TimedBody::new(body, guard.hand_over(), outcome, length, failure))
         })
     }
 }

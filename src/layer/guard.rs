@@ -12,8 +12,9 @@ use super::source::Head;
 use tower_pulse_core::clock::{Clock, Tick};
 use tower_pulse_core::recorder::{
     ContextHandle, Ended, RecordingState, RequestDetails, RequestPolls, ResponseHead, Unrecorded,
-    active, thread_number,
+    active, panics, thread_number,
 };
+use tower_pulse_model::failure::Failure;
 use tower_pulse_model::outcome::Outcome;
 
 thread_local! {
@@ -28,6 +29,7 @@ static NO_DETAILS: RequestDetails<'static> = RequestDetails {
     path: None,
     queue: None,
     timers: None,
+    failure: None,
 };
 
 /// The measurement of one request. Dropping it without an end records the request as cancelled or panicked.
@@ -200,12 +202,12 @@ impl Guard {
     #[inline(never)]
     fn panicked(&mut self, before: u64) {
         self.leave(before);
-        self.end(Outcome::Panicked, true);
+        self.end(Outcome::Panicked, true, None);
     }
 
-    /// Takes the request's timers off the thread, and also the context that an inner layer has given to the request.
-    /// Timers and contexts of other recorders stay on the thread for the outer guards. `before` is the thread's mark
-    /// from before [`enter`](Self::enter); 0 means that no outer guard is active.
+    /// Takes the request's timers and its last panic off the thread, and also the context that an inner layer has given
+    /// to the request. Timers and contexts of other recorders, and the panic, stay on the thread for the outer guards.
+    /// `before` is the thread's mark from before [`enter`](Self::enter); 0 means that no outer guard is active.
     #[cold]
     #[inline(never)]
     fn settle(&mut self, before: u64) {
@@ -214,7 +216,14 @@ impl Guard {
         if let Some(scope) = scope {
             self.target = self.target.take().map(|target| target.timed(scope));
         }
-        if before != 0 && (has_overrides || active::has_scopes()) {
+        // Outside of a layer, a `Within` may have set the bit.
+        let panic = panics::last_panic(before & !active::UNSETTLED == 0);
+        let has_panic = panic.is_some();
+        if let Some(failure) = panic {
+            let target = self.target.take();
+            self.target = target.map(|target| target.failed(failure, self.start));
+        }
+        if before != 0 && (has_overrides || has_panic || active::has_scopes()) {
             active::mark_unsettled();
         }
     }
@@ -269,12 +278,13 @@ impl Guard {
         headers: &HeaderMap,
         extensions: &Extensions,
     ) {
-        if is_unrecorded(extensions) {
-            return self.discard();
-        }
         let is_success = status.is_success() && !self.may_be_grpc;
         let start = self.start;
-        match self.take_registered() {
+        let registered = match extensions.is_empty() {
+            true => self.take_registered(),
+            false => None,
+        };
+        match registered {
             // Most requests end here.
             Some(entry) if is_success && !entry.inspects_heads() => {
                 let ended = Ended {
@@ -289,9 +299,10 @@ impl Guard {
                 let ended = ended_with(&entry, &head);
                 finish(&entry, start, ended, &self.polls, &NO_DETAILS);
             }
+            None if is_unrecorded(extensions) => self.discard(),
             None => {
                 let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
-                self.finish_other(|entry| ended_with(entry, &head));
+                self.finish_other(|entry| ended_with(entry, &head), extensions.get());
             }
         }
     }
@@ -309,10 +320,15 @@ impl Guard {
         }
     }
 
-    /// Ends a request whose context is not registered, or that has details or timers. Does nothing if it has ended.
+    /// Ends a request whose context is not registered, or that has details, timers or a failure. Does nothing if it has
+    /// ended.
     #[cold]
     #[inline(never)]
-    fn finish_other(&mut self, ended: impl FnOnce(&ContextHandle) -> Ended) {
+    fn finish_other(
+        &mut self,
+        ended: impl FnOnce(&ContextHandle) -> Ended,
+        failure: Option<&Failure>,
+    ) {
         let recorded = self.target.take().and_then(Target::into_recorded);
         let Some(Recorded {
             entry,
@@ -326,11 +342,17 @@ impl Guard {
         // This order keeps timers from covering more than the request's time, and from being drained before the
         // request.
         let timers = scope.map(|scope| scope.end(&entry));
+        let within = timers.as_ref().filter(|_| ended.is_error);
+        let failure = failure.or_else(|| within?.failure.as_ref());
         let of_request = RequestDetails {
             timers: timers.as_ref(),
+            failure,
             ..details.details()
         };
         finish(&entry, self.start, ended, &self.polls, &of_request);
+        if let Some(failure) = failure {
+            entry.count_failure(failure);
+        }
         if let Some(timers) = timers {
             timers.add_to(&entry);
         }
@@ -353,9 +375,9 @@ impl Guard {
         self.head_error = recording.is_some_and(|recording| is_error(recording, &head));
     }
 
-    /// Ends with the body of a response.
-    pub(super) fn body_ended(&mut self, outcome: Outcome) {
-        self.end(outcome, self.head_error);
+    /// Ends with the body of a response, whose head had this failure.
+    pub(super) fn body_ended(&mut self, outcome: Outcome, failure: Option<&Failure>) {
+        self.end(outcome, self.head_error, failure);
     }
 
     /// Moves the measurement out, so that the body can end it.
@@ -380,27 +402,32 @@ impl Guard {
 
     /// Ends with an outcome. Further calls do nothing.
     #[inline(never)]
-    pub(super) fn end(&mut self, outcome: Outcome, error: bool) {
+    pub(super) fn end(&mut self, outcome: Outcome, error: bool, failure: Option<&Failure>) {
         let ended = Ended {
             outcome,
             is_error: error,
             status: self.status,
         };
-        match self.take_registered() {
+        let registered = match failure {
+            None => self.take_registered(),
+            Some(_) => None,
+        };
+        match registered {
             Some(entry) => finish(&entry, self.start, ended, &self.polls, &NO_DETAILS),
-            None => self.finish_other(|_| ended),
+            None => self.finish_other(|_| ended, failure),
         }
     }
 
+    /// Ends a request that is dropped before its end. The head of the response had this failure.
     #[cold]
-    fn end_dropped(&mut self) {
+    pub(super) fn end_dropped(&mut self, failure: Option<&Failure>) {
         let outcome = match self.status {
             _ if std::thread::panicking() => Outcome::Panicked,
             None => Outcome::Cancelled,
             Some(_) => Outcome::BodyAborted,
         };
         self.polls.drop_between();
-        self.end(outcome, outcome.is_error() || self.head_error);
+        self.end(outcome, outcome.is_error() || self.head_error, failure);
     }
 }
 
@@ -408,7 +435,7 @@ impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {
         if self.target.is_some() {
-            self.end_dropped();
+            self.end_dropped(None);
         }
     }
 }

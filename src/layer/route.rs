@@ -13,12 +13,14 @@ use super::details::Detailed;
 #[cfg(feature = "axum")]
 use super::matched::{MatchedPath, Template};
 use super::source::{Head, IgnoreList, Source};
+use tower_pulse_core::clock::Tick;
 use tower_pulse_core::recorder::{
     ContextHandle, Queue, Recorder, RecordingState, Scope, thread_number,
 };
 use tower_pulse_model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use tower_pulse_model::context::{UNMATCHED, fold_method};
+use tower_pulse_model::failure::Failure;
 
 /// Once the thread that clones a service has changed this many times, the service gets a [`Route`] per recording shard.
 const SPLIT_AFTER: u32 = 256;
@@ -194,6 +196,16 @@ impl Target {
             Self::Timed(timed) if Arc::ptr_eq(&timed.scope, &scope) => Self::Timed(timed),
             target => Self::Timed(Box::new(TimedTarget { target, scope })),
         }
+    }
+
+    /// Adds a failure within the request, which began at `start`.
+    pub(super) fn failed(self, failure: Failure, start: Tick) -> Self {
+        let scope = match &self {
+            Self::Timed(timed) => timed.scope.clone(),
+            _ => Arc::new(Scope::new(start)),
+        };
+        scope.fail(failure);
+        self.timed(scope)
     }
 
     /// Registers the context. Returns the context with the request's details and timers.
