@@ -55,6 +55,7 @@ fn record(rng: &mut fastrand::Rng, seconds: u32, until: i64) -> Vec<u8> {
         sums.times.record(*nanos);
     }
     sums.outcomes.counts[2] = requests as u64;
+    sums.codes.add(200, requests as u64);
     let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
     sums.histogram = Histogram::new(SCALE, buckets);
     if seconds >= 3_600 {

@@ -134,6 +134,7 @@ fn collected() -> Aggregate {
             2_000 + 25_000_000 * fastrand::u64(0..=LONGEST as u64) + fastrand::u64(..1_000_000);
         aggregate.times.record(nanos);
         aggregate.outcomes.record(Outcome::Success, false);
+        aggregate.codes.add(200, 1);
         buckets.push((bucket_of(nanos) as u16, 1));
     }
     aggregate.histogram = Histogram::new(SCALE, buckets);

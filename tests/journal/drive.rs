@@ -8,10 +8,11 @@ use tower_pulse::{Clock, ManualClock};
 use tower_pulse_core::store::Position;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, Kind};
+use tower_pulse_model::histogram::bucket_of;
 use tower_pulse_model::outcome::Outcome;
 
 use crate::journal::data::{RedisUnderTest, precisions};
-use crate::journal::ground::TestedStore;
+use crate::journal::ground::{TestedStore, describe};
 use crate::journal::net::{Reply, Request, Wire};
 use crate::journal::process::{Process, Sleep};
 use crate::rig::instances::{TestFlusher, TestFolder};
@@ -110,7 +111,8 @@ impl Drive {
     pub fn batch_at(&self, contexts: &[String], seconds: i64) -> Batch {
         let mut batch = Batch::new(precisions());
         let second = self.clock.now_seconds() + seconds;
-        let aggregate = aggregate_of(&[MS], Outcome::Success);
+        let mut aggregate = aggregate_of(&[MS], Outcome::Completed);
+        describe(&mut aggregate, bucket_of(MS) >> 2, 1);
         for context in contexts {
             let name = Arc::from(&**context);
             batch.add(&name, Kind::Http, second, &aggregate);

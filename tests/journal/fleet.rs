@@ -12,7 +12,7 @@ use crate::journal::world::World;
 use crate::rig::instances::{TestFlusher, TestFolder};
 
 /// The most instances that are alive at a time.
-pub const MAX_ALIVE: usize = 3;
+pub const MAX_ALIVE: usize = 4;
 /// Bytes that an instance keeps for replays: enough for all calls of a run, or for a few.
 const MANY_BYTES: usize = 1 << 20;
 const FEW_BYTES: usize = 12_000;

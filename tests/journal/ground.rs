@@ -8,8 +8,9 @@ use tokio::runtime::Runtime;
 use tower_pulse::{ManualClock, StoreError};
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::marks;
-use tower_pulse_model::histogram::Histogram;
+use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::slice::Precision;
+use tower_pulse_model::tally::{MAX_CODES, MAX_KINDS};
 use tower_pulse_model::tier::{DAY, tier_for};
 use tower_pulse_model::tiers::LEAST_DAYS;
 
@@ -97,8 +98,8 @@ impl dyn TestedStore + '_ {
         let instances = instances.iter().flatten().flat_map(|(_, of)| &of.contexts);
         let versions = versions.iter().flatten().flat_map(|(_, records)| records);
         [
-            requests_of(instances.map(|(_, sums)| &sums.histogram)),
-            requests_of(versions.map(|(_, sums)| &sums.histogram)),
+            requests_of(instances.map(|(_, sums)| sums)),
+            requests_of(versions.map(|(_, sums)| sums)),
         ]
     }
 
@@ -124,25 +125,32 @@ impl dyn TestedStore + '_ {
         let contexts = every_kind(context);
         let store = self.store();
         let records = store.records_of_tier(&contexts, slices, self.now());
-        let mut counts = BTreeMap::new();
-        for (_, record) in self.io().block_on(records).unwrap() {
-            let shift = record.histogram.scale() - FINE_SCALE;
-            for (bucket, n) in record.histogram.buckets() {
-                *counts.entry(usize::from(*bucket >> shift)).or_default() += n;
-            }
-            let buckets = record.histogram.buckets().iter();
-            let counted: u64 = buckets.map(|(_, n)| n).sum();
-            assert_eq!(counted, record.times.count, "a record contradicts itself");
-        }
-        counts
+        let records = self.io().block_on(records).unwrap();
+        requests_of(records.iter().map(|(_, record)| record))
     }
 }
 
-/// How often each request is in histograms of the fine scale.
-fn requests_of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> BTreeMap<usize, u64> {
+/// Adds the status code and the kind of error that a request of this number has.
+pub fn describe(sums: &mut Aggregate, request: usize, n: u64) {
+    sums.codes.add(200 + (request % MAX_CODES) as u16, n);
+    let kind = (request % MAX_KINDS).to_string();
+    sums.kinds.add(kind.into(), n);
+}
+
+/// How often each request is in some sums, by its bucket. The sums must also have its code and its kind as often.
+fn requests_of<'a>(all: impl Iterator<Item = &'a Aggregate>) -> BTreeMap<usize, u64> {
     let mut counts = BTreeMap::new();
-    for (bucket, n) in histograms.flat_map(|histogram| histogram.buckets()) {
-        *counts.entry(usize::from(*bucket >> 2)).or_default() += n;
+    for sums in all {
+        let shift = sums.histogram.scale() - FINE_SCALE;
+        let mut described = Aggregate::default();
+        for (bucket, n) in sums.histogram.buckets() {
+            let request = usize::from(*bucket >> shift);
+            describe(&mut described, request, *n);
+            *counts.entry(request).or_default() += n;
+        }
+        let expected = (sums.histogram.count(), &described.codes, &described.kinds);
+        let counted = (sums.times.count, &sums.codes, &sums.kinds);
+        assert_eq!(counted, expected, "a record contradicts itself");
     }
     counts
 }

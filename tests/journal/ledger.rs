@@ -14,6 +14,7 @@ use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::{HOUR, hour_of};
 
 use crate::journal::data::precisions;
+use crate::journal::ground::describe;
 use crate::stores::fixture::aggregate_of;
 
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
@@ -115,7 +116,8 @@ impl Ledger {
         });
         let bucket = 4 * id as u16 + 1;
         let nanos = (lower_bound(bucket, SCALE) * 1e9 * 1.02) as u64;
-        let aggregate = aggregate_of(&[nanos], Outcome::Success);
+        let mut aggregate = aggregate_of(&[nanos], Outcome::Completed);
+        describe(&mut aggregate, id, 1);
         let mut batch = Batch::new(precisions());
         batch.add(&Arc::from(context), Kind::Http, second, &aggregate);
         batch.add(&Arc::from(ALL), Kind::All, second, &aggregate);

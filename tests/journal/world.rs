@@ -23,7 +23,7 @@ use crate::stores::fixture::THIS_HOUR;
 const BEFORE_THE_HOUR: i64 = 20;
 /// Time to live of the lease to fold in seconds. The scheduler expires its key by the tests' clock.
 const LEASE: i64 = 5;
-/// Time to live of the lease in steps without faults. A call takes some seconds of the tests' clock: if three folders
+/// Time to live of the lease in steps without faults. A call takes some seconds of the tests' clock: if several folders
 /// competed for a shorter lease, none would keep it for all calls of a round.
 const CALM_LEASE: i64 = 60;
 /// Seconds after which a call that is on its way is lost.

@@ -425,6 +425,16 @@ pub fn aggregate_of(nanos: &[u64], outcome: Outcome) -> Aggregate {
         aggregate.times.record(*nanos);
         aggregate.outcomes.record(outcome, outcome.is_error());
     }
+    let count = nanos.len() as u64;
+    match outcome {
+        Outcome::Success => aggregate.codes.add(200, count),
+        Outcome::ClientError => aggregate.codes.add(404, count),
+        Outcome::ServerError => aggregate.codes.add(503, count),
+        _ => {}
+    }
+    if outcome.is_error() {
+        aggregate.kinds.add("db_timeout".into(), count);
+    }
     let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
     aggregate.histogram = Histogram::new(SCALE, buckets);
     let (part, mut parts) = (aggregate.histogram.clone(), Aggregate::default());
