@@ -10,12 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use futures_util::FutureExt;
-use http::Request;
+use http::{Request, StatusCode};
 use identity::Identity;
 use tower::Service;
-use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+use tower_pulse::{Builder, Clock, Failure, ManualClock, Pulse};
 
 const NOW: i64 = 1_700_000_000;
 const REQUESTS: usize = 200;
@@ -206,6 +207,27 @@ fn a_request_without_timers_allocates_nothing_where_others_have_some() {
         ("db".to_owned(), 2 * REQUESTS),
     ];
     assert_eq!(recorded(&pulse), expected);
+}
+
+#[test]
+fn a_failure_allocates_nothing_besides_its_extension_and_its_message() {
+    let (pulse, _hand) = built(|builder| builder);
+    let routes = || {
+        let handler = || async {
+            let mut response = (StatusCode::BAD_GATEWAY, "down").into_response();
+            let failure = Failure::new("db_timeout").with_message("no answer");
+            response.extensions_mut().insert(failure);
+            response
+        };
+        Router::new().route("/x", get(handler))
+    };
+    let identity = allocations(routes().layer(Identity(())), "GET", "/x");
+    let ours = allocations(routes().layer(pulse.layer()), "GET", "/x");
+    assert_eq!(ours, identity);
+    let body = routes().layer(pulse.layer().until_body_end());
+    let body = allocations(body, "GET", "/x");
+    assert!((identity..=identity + REQUESTS as u64).contains(&body));
+    assert_eq!(recorded(&pulse), [("GET /x".to_owned(), 4 * REQUESTS)]);
 }
 
 #[test]

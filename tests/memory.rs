@@ -7,6 +7,7 @@
     reason = "test code: a panic is a failed test"
 )]
 
+use std::convert::Infallible;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use pulse_rig::process::resident_bytes;
 use pulse_rig::server::RedisServer;
 use tower::{Layer, Service};
 use tower_pulse::query::{PathsQuery, Window};
-use tower_pulse::{Builder, Clock, Outcome, Pulse, Ranking};
+use tower_pulse::{Builder, Clock, Failure, Outcome, Pulse, Ranking, RequestOutcome};
 
 const SIZING: &str = include_str!("../src/guide/sizing.md");
 /// The environment variable that names the case of a child.
@@ -37,16 +38,16 @@ fn limited() -> Builder {
         .query_bytes(4 * MIB)
 }
 
-/// Records more contexts, counters and ids than the limits allow, with two durations in every octave.
+/// Records more contexts, codes, counters and ids than the limits allow, with two durations in every octave.
 fn record(pulse: &Pulse, ranking: &Ranking, round: i64) {
     for context in 0..CONTEXTS + 20 {
         let context = format!("GET /{:x<200}/{context}", "");
-        for half in 0..60 {
+        for half in 0..60u16 {
             let duration = Duration::from_secs_f64(1e-6 * (f64::from(half) / 2.0).exp2());
             let outcome = match (round + i64::from(half)) % 3 {
                 0 => Outcome::Cancelled.into(),
-                1 => StatusCode::INTERNAL_SERVER_ERROR.into(),
-                _ => tower_pulse::RequestOutcome::from(StatusCode::OK),
+                1 => StatusCode::from_u16(500 + half % 20).unwrap().into(),
+                _ => RequestOutcome::from(StatusCode::OK),
             };
             pulse.record(&context, duration, outcome);
         }
@@ -59,18 +60,25 @@ fn record(pulse: &Pulse, ranking: &Ranking, round: i64) {
     }
 }
 
-/// Serves failed requests of each context, with more timers than are kept of a listed request.
+/// Serves failed requests of each context, with more timers than are kept of a listed request, and with more kinds of
+/// errors than are counted separately.
 async fn serve(pulse: &Pulse) {
     for context in 0..CONTEXTS {
         let layer = pulse.layer().named(format!("GET /{:x<200}/{context}", ""));
-        let mut service = layer.layer(tower::service_fn(async |_: Request<()>| {
+        let mut service = layer.layer(tower::service_fn(async |request: Request<usize>| {
             for timer in 0..10 {
                 pulse.timer(&format!("{:x<200}{timer}", "")).stop();
             }
-            Err::<Response<()>, _>("the database is away")
+            let kind = (9 * context + request.into_body()) % 300;
+            let failure = Failure::new(format!("{:x<60}{kind}", ""));
+            let mut response = Response::new(());
+            *response.status_mut() = StatusCode::BAD_GATEWAY;
+            let failure = failure.with_message(format_args!("{:x<300}", ""));
+            response.extensions_mut().insert(failure);
+            Ok::<_, Infallible>(response)
         }));
-        for _ in 0..6 {
-            service.call(Request::new(())).await.unwrap_err();
+        for request in 0..9 {
+            service.call(Request::new(request)).await.unwrap();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod contexts;
+mod failures;
 #[cfg(feature = "query")]
 mod hanging;
 #[cfg(feature = "admin")]

@@ -31,7 +31,7 @@ async fn slowest(pulse: &Pulse, context: Option<&str>) -> Vec<SlowRequest> {
 }
 
 /// The listed requests of all contexts, or of one.
-async fn listed(pulse: &Pulse, context: Option<&str>) -> SlowRequests {
+pub(super) async fn listed(pulse: &Pulse, context: Option<&str>) -> SlowRequests {
     pulse.flush().await.unwrap();
     let context = context.map(|name| ContextId::new(Kind::Http, name));
     let query = SlowRequestQuery {

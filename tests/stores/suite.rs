@@ -56,6 +56,8 @@ pub async fn a_batch_is_read_back_as_it_was_written(fixture: &mut Fixture) {
     assert_eq!(hour.aggregate.outcomes.count(Outcome::Success), 4);
     assert_eq!(hour.aggregate.outcomes.count(Outcome::ServerError), 1);
     assert_eq!(hour.aggregate.outcomes.errors, 1);
+    assert_eq!(hour.aggregate.codes.largest(), [(&200, 4), (&503, 1)]);
+    assert_eq!(hour.aggregate.kinds.get("db_timeout"), 1);
     assert!((hour.aggregate.histogram.quantile(0.5).unwrap() / 0.003 - 1.0).abs() < 0.022);
     assert!((hour.aggregate.histogram.quantile(1.0).unwrap() / 0.1 - 1.0).abs() < 0.022);
 

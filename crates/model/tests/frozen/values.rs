@@ -6,6 +6,7 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::entry::{EntryReader, Item};
+use tower_pulse_model::failure::Failure;
 use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, SCALE};
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::mark::{Mark, StoredMark};
@@ -31,7 +32,7 @@ pub(crate) const LISTS: [(&str, Kind); 2] = [
     ("slow requests of all contexts", Kind::All),
 ];
 
-/// Samples with each outcome, failures, censored requests, timers, and a value of each measure.
+/// Samples with each outcome, failures, censored requests, timers, a value of each measure, codes and kinds.
 pub(crate) fn aggregate() -> Aggregate {
     let mut aggregate = Aggregate::default();
     for (number, outcome) in (1u64..).zip(Outcome::ALL) {
@@ -56,6 +57,12 @@ pub(crate) fn aggregate() -> Aggregate {
     for (measure, number) in Measure::ALL.iter().zip(numbers) {
         aggregate.measures.add(*measure, number);
     }
+    for (code, n) in [(100, 1), (200, 2), (302, 1), (404, 1), (503, 1)] {
+        aggregate.codes.add(code, n);
+    }
+    aggregate.codes.add_other(3);
+    aggregate.kinds.add("db_timeout".into(), 2);
+    aggregate.kinds.add_other(1);
     aggregate
 }
 
@@ -85,6 +92,7 @@ fn slow_request(number: u64) -> SlowRequest {
             true => parts(number),
             false => RequestParts::default(),
         },
+        failure: is_error.then(|| Failure::new("db_timeout").with_message("no answer")),
     }
 }
 

@@ -1,0 +1,280 @@
+//! How requests fail: status codes, kinds of errors, messages, and panics.
+
+use std::panic::{Location, catch_unwind, set_hook, take_hook};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use futures_util::FutureExt;
+use http::StatusCode;
+use tower::ServiceExt;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_pulse::{Failure, Pulse};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::is_hidden;
+use tower_pulse_model::failure::{MAX_KIND, MAX_MESSAGE};
+use tower_pulse_model::tally::{MAX_CODES, MAX_KINDS};
+
+use super::slow_requests::listed;
+use super::{context, pulse, pulse_with, request, send, snapshot};
+
+/// The sums of a context.
+async fn sums(pulse: &Pulse, name: &str) -> Aggregate {
+    context(pulse, name).await.hour.unwrap().aggregate
+}
+
+fn codes(sums: &Aggregate) -> Vec<(u16, u64)> {
+    sums.codes.iter().map(|(code, n)| (*code, n)).collect()
+}
+
+fn kinds(sums: &Aggregate) -> Vec<(&str, u64)> {
+    sums.kinds.iter().map(|(kind, n)| (&**kind, n)).collect()
+}
+
+/// The failures of the newest failed requests of a context.
+async fn failures(pulse: &Pulse, context: &str) -> Vec<Failure> {
+    let listed = listed(pulse, Some(context)).await;
+    let failed = listed.failed();
+    failed.map(|one| one.failure.clone().unwrap()).collect()
+}
+
+/// A router that answers with the status in the path, and with a failure.
+fn failing(pulse: &Pulse, until_body_end: bool) -> Router {
+    let handler = |Path(status): Path<u16>| async move {
+        let failure = Failure::new(format!("kind {status}"));
+        let mut response = (StatusCode::from_u16(status).unwrap(), "a body").into_response();
+        let extensions = response.extensions_mut();
+        extensions.insert(failure.with_message(format_args!("of {status}")));
+        response
+    };
+    let app = Router::new().route("/{status}", get(handler));
+    match until_body_end {
+        true => app.layer(pulse.layer().until_body_end()),
+        false => app.layer(pulse.layer()),
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_counted_whatever_the_status_and_listed_with_errors() {
+    for until_body_end in [false, true] {
+        let (pulse, _hand) = pulse();
+        let app = failing(&pulse, until_body_end);
+        for path in ["/200", "/404", "/503", "/503"] {
+            let body = send(&app, "GET", path).await.into_body();
+            axum::body::to_bytes(body, 100).await.unwrap();
+        }
+        // The client does not read this body.
+        drop(send(&app, "GET", "/502").await);
+        let all = snapshot(&pulse).await.all.hour.unwrap().aggregate;
+        for sums in [sums(&pulse, "GET /{status}").await, all] {
+            let expected = [(200, 1), (404, 1), (502, 1), (503, 2)];
+            assert_eq!(codes(&sums), expected);
+            for (status, n) in expected {
+                assert_eq!(sums.kinds.get(&*format!("kind {status}")), n, "{status}");
+            }
+            assert_eq!((sums.kinds.total(), sums.outcomes.errors), (5, 3));
+        }
+        for listed in listed(&pulse, Some("GET /{status}")).await.iter() {
+            let status = listed.status.unwrap();
+            let failure = Failure::new(format!("kind {status}"));
+            let failure = failure.with_message(format_args!("of {status}"));
+            assert_eq!(listed.failure, listed.is_error.then_some(failure));
+        }
+    }
+}
+
+#[tokio::test]
+async fn messages_are_listed_unless_they_are_turned_off() {
+    let (pulse, _hand) = pulse_with(|builder| builder.failure_messages(false));
+    send(&failing(&pulse, false), "GET", "/503").await;
+    let failures = failures(&pulse, "GET /{status}").await;
+    assert_eq!(failures, [Failure::new("kind 503")]);
+}
+
+#[tokio::test]
+async fn each_response_counts_by_its_code() {
+    let (pulse, _hand) = pulse();
+    let handler = |Path(status): Path<u16>| async move {
+        if status == 0 {
+            std::future::pending::<()>().await;
+        }
+        StatusCode::from_u16(status).unwrap()
+    };
+    let app = Router::new()
+        .route("/{status}", get(handler))
+        .layer(pulse.layer());
+    for status in [200, 200, 201, 204, 304, 401, 429, 429, 503, 999] {
+        send(&app, "GET", &format!("/{status}")).await;
+    }
+    assert!(send(&app, "GET", "/0").now_or_never().is_none());
+    let millis = Duration::from_millis(3);
+    pulse.record("GET /{status}", millis, StatusCode::NOT_FOUND);
+    let first = sums(&pulse, "GET /{status}").await;
+    let expected = [
+        (200, 2),
+        (201, 1),
+        (204, 1),
+        (304, 1),
+        (401, 1),
+        (404, 1),
+        (429, 2),
+        (503, 1),
+        (999, 1),
+    ];
+    assert_eq!(codes(&first), expected);
+    // One request had no response.
+    assert_eq!(first.codes.total() + 1, first.times.count);
+    for status in 410..440 {
+        send(&app, "GET", &format!("/{status}")).await;
+    }
+    let more = sums(&pulse, "GET /{status}").await;
+    assert_eq!(more.codes.iter().len(), MAX_CODES);
+    assert_eq!(more.codes.total() + 1, more.times.count);
+}
+
+#[tokio::test]
+async fn the_last_failure_of_a_timer_is_that_of_its_request() {
+    let (pulse, _hand) = pulse();
+    let inner = pulse.clone();
+    let handler = move |Path(case): Path<String>| {
+        let pulse = inner.clone();
+        async move {
+            let failure = |error: &&'static str| Failure::new(*error).with_message("of a timer");
+            for kind in ["connect", "db_timeout"] {
+                let query = async move { Err::<(), &'static str>(kind) };
+                let result = pulse.try_time_as("db", query, failure).await;
+                assert_eq!(result, Err(kind));
+            }
+            let query = async { Ok::<_, &'static str>(7) };
+            assert_eq!(pulse.try_time_as("db", query, failure).await, Ok(7));
+            let mut response = match &*case {
+                "ok" => StatusCode::OK.into_response(),
+                _ => StatusCode::BAD_GATEWAY.into_response(),
+            };
+            if case == "own" {
+                response.extensions_mut().insert(Failure::new("own"));
+            }
+            response
+        }
+    };
+    let app = Router::new()
+        .route("/{case}", get(handler))
+        .layer(pulse.layer());
+    for path in ["/own", "/ok", "/none"] {
+        send(&app, "GET", path).await;
+    }
+    let requests = sums(&pulse, "GET /{case}").await;
+    assert_eq!(kinds(&requests), [("db_timeout", 1), ("own", 1)]);
+    let timer = sums(&pulse, "db").await;
+    assert_eq!(kinds(&timer), [("connect", 3), ("db_timeout", 3)]);
+    assert_eq!((timer.times.count, timer.outcomes.errors), (9, 6));
+    assert!(timer.codes.is_empty());
+    let mut failures = failures(&pulse, "GET /{case}").await;
+    failures.sort_unstable();
+    let of_timer = Failure::new("db_timeout").with_message("of a timer");
+    assert_eq!(failures, [of_timer, Failure::new("own")]);
+}
+
+/// The line in which [`boom`] panics.
+const LINE: u32 = line!() + 2;
+fn boom() -> StatusCode {
+    panic!("on purpose, in {}", file!())
+}
+
+#[tokio::test]
+async fn a_panic_is_the_failure_of_its_request_and_the_earlier_hook_runs_too() {
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    let before = take_hook();
+    set_hook(Box::new(move |info| {
+        // Other tests panic too.
+        let is_here = |place: &Location<'_>| (place.file(), place.line()) == (file!(), LINE);
+        let is_here = info.location().is_some_and(is_here);
+        SEEN.fetch_add(usize::from(is_here), Ordering::Relaxed);
+        before(info);
+    }));
+    let (pulse, _hand) = pulse_with(|builder| builder.record_panics());
+    let (outer, _) = super::pulse();
+    let inner = pulse.clone();
+    // The panic of a task that is spawned is not that of its request.
+    let spawning = move || {
+        let pulse = inner.clone();
+        async move {
+            let task = tokio::spawn(pulse.within(async { boom() }));
+            task.await.unwrap_err();
+            StatusCode::BAD_GATEWAY
+        }
+    };
+    let app = Router::new()
+        .route("/caught", get(async || boom()))
+        .layer(CatchPanicLayer::new())
+        .route("/boom", get(async || boom()))
+        .route("/spawns", get(spawning))
+        .layer(pulse.layer())
+        .layer(outer.layer());
+    let task = tokio::spawn(app.clone().oneshot(request("GET", "/boom")));
+    assert!(task.await.unwrap_err().is_panic());
+    assert_eq!(send(&app, "GET", "/caught").await.status(), 500);
+    catch_unwind(boom).unwrap_err();
+    send(&app, "GET", "/spawns").await;
+
+    let kind = format!("panic at {}:{LINE}", file!());
+    let message = format!("on purpose, in {}", file!());
+    for pulse in [&pulse, &outer] {
+        for context in ["GET /boom", "GET /caught"] {
+            let failure = Failure::new(kind.clone()).with_message(&message);
+            assert_eq!(failures(pulse, context).await, [failure]);
+            assert_eq!(kinds(&sums(pulse, context).await), [(&*kind, 1)]);
+        }
+        assert!(sums(pulse, "GET /spawns").await.kinds.is_empty());
+    }
+    assert_eq!(SEEN.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test]
+async fn any_kinds_and_messages_stay_within_the_bounds() {
+    const REQUESTS: usize = 10_000;
+    let (pulse, _hand) = pulse();
+    let texts: Arc<[String]> = Arc::new([
+        "x".repeat(1 << 20),
+        "\0\u{1b}[31m\r\n".repeat(30),
+        "\u{202e}\u{2066}\u{feff}<script>".to_owned(),
+        "größe 名前 ".repeat(40),
+    ]);
+    let next = Arc::new(AtomicUsize::new(0));
+    let handler = move || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        // Only a few texts have a megabyte.
+        let text = match number % 500 {
+            0 => &texts[0],
+            _ => &texts[1 + number % 3],
+        };
+        let failure = Failure::new(format!("{number} {text}")).with_message(text);
+        async move {
+            let mut response = StatusCode::BAD_GATEWAY.into_response();
+            response.extensions_mut().insert(failure);
+            response
+        }
+    };
+    let app = Router::new().route("/", get(handler)).layer(pulse.layer());
+    for _ in 0..REQUESTS {
+        send(&app, "GET", "/").await;
+    }
+    let sums = sums(&pulse, "GET /").await;
+    let counted = &sums.kinds;
+    assert_eq!(
+        (counted.iter().len(), counted.total()),
+        (MAX_KINDS, REQUESTS as u64)
+    );
+    let is_bounded = |text: &str, most| text.len() <= most && !text.chars().any(is_hidden);
+    for (kind, _) in kinds(&sums) {
+        assert!(is_bounded(kind, MAX_KIND), "{kind}");
+    }
+    for failure in failures(&pulse, "GET /").await {
+        let message = failure.message().unwrap();
+        assert!(is_bounded(message, MAX_MESSAGE), "{message}");
+    }
+}
