@@ -25,7 +25,8 @@
 //! A request ends exactly once: with the head of its response (or the end of its body), a service error, a panic, or
 //! its drop before one of these, which is `cancelled`. So a WebSocket is timed until its upgrade (101, in HTTP/2 200),
 //! and a stream until it begins. The status and `grpc-status` of a response, or the function of
-//! [`Builder::count_as_error`](crate::Builder::count_as_error), decide whether it counts as an error.
+//! [`Builder::count_as_error`](crate::Builder::count_as_error), decide whether it counts as an error. A
+//! [`Failure`](crate::Failure) among the extensions of a response names its kind of error.
 //!
 //! # Cost
 //!

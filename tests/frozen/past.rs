@@ -187,6 +187,7 @@ async fn append_of_another(store: &dyn Store, time: &Time) {
     let mut aggregate = Aggregate::default();
     aggregate.times.record(5_000_000);
     aggregate.outcomes.record(Outcome::Success, false);
+    aggregate.codes.add(200, 1);
     let bucket = (bucket_of(5_000_000) as u16, 1);
     aggregate.histogram = Histogram::new(SCALE, [bucket]);
     let mut batch = Batch::new(Precisions::default());

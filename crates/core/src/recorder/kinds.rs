@@ -102,7 +102,6 @@ mod tests {
     use super::*;
     use crate::recorder::tests::{TestRecorder, root};
     use tower_pulse_model::context::{ContextId, Kind};
-    use tower_pulse_model::tally::MAX_KINDS;
 
     /// The kinds of a context in a batch.
     fn kinds(recorder: &TestRecorder, context: &ContextId) -> Kinds {
