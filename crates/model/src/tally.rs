@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::slices::Merge;
+use super::sorted;
 use crate::order::InOrder;
 
 /// The most status codes of a context within a slice that are counted separately.
@@ -62,19 +63,9 @@ impl<K: Ord + Clone> Tally<K> {
 
     /// Adds to the count of a key.
     pub fn add(&mut self, key: K, n: u64) {
-        if n == 0 {
-            return;
-        }
-        match self.place(&key) {
-            Ok(at) => {
-                let count = &mut self.counts[at].1;
-                *count = count.saturating_add(n);
-            }
-            Err(at) => {
-                // Doubling the capacity would waste memory: there are many lists, and they rarely grow.
-                self.counts.reserve_exact(1);
-                self.counts.insert(at, (key, n));
-            }
+        if n > 0 {
+            let count = sorted::entry(&mut self.counts, key, || 0);
+            *count = count.saturating_add(n);
         }
     }
 
@@ -122,48 +113,33 @@ impl<K: Ord + Clone> Tally<K> {
     /// Keeps the `most` keys with the largest counts, of equal ones the smaller keys. The counts of all others are
     /// added to [`other`](Self::other).
     pub fn limit(&mut self, most: usize) {
-        if self.counts.len() <= most {
-            return;
+        if self.counts.len() > most {
+            self.counts.order_by_key(|(_, n)| Reverse(*n));
+            for (_, n) in self.counts.split_off(most) {
+                self.add_other(n);
+            }
+            self.counts.order_by(|(a, _), (b, _)| a.cmp(b));
+            self.counts.shrink_to_fit();
         }
-        let places = self.counts.iter().enumerate();
-        let mut places: Vec<_> = places.map(|(at, (_, n))| (Reverse(*n), at)).collect();
-        places.order();
-        let (first_dropped, mut at) = (places[most], 0);
-        let mut dropped = 0u64;
-        self.counts.retain(|(_, n)| {
-            let is_kept = (Reverse(*n), at) < first_dropped;
-            at += 1;
-            dropped = dropped.saturating_add(if is_kept { 0 } else { *n });
-            is_kept
-        });
-        self.counts.shrink_to_fit();
-        self.add_other(dropped);
     }
 
     /// Removes all of `other`, which was merged before. If the count of a key is too small, because the key was dropped
     /// at some time, the remainder is taken from the count of the dropped keys. So the total stays exact.
     pub fn subtract(&mut self, other: &Self) {
-        let mut remainder = other.other;
+        self.other = self.other.saturating_sub(other.other);
         for (key, n) in other.iter() {
-            let mine = match self.place(key) {
-                Ok(at) => &mut self.counts[at].1,
-                Err(_) => &mut 0,
-            };
-            let taken = n.min(*mine);
-            *mine -= taken;
-            remainder = remainder.saturating_add(n - taken);
+            let named = self.get(key).min(n);
+            if let Ok(at) = self.place(key) {
+                self.counts[at].1 -= named;
+            }
+            self.other = self.other.saturating_sub(n - named);
         }
         self.counts.retain(|(_, n)| *n > 0);
-        self.other = self.other.saturating_sub(remainder);
     }
 
     /// The approximate number of bytes on the heap, without the keys' own.
     pub fn bytes(&self) -> usize {
-        const ALLOCATION: usize = 16;
-        match self.counts.len() {
-            0 => 0,
-            _ => size_of_val(&*self.counts) + ALLOCATION,
-        }
+        self.counts.capacity() * size_of::<(K, u64)>()
     }
 }
 
@@ -173,6 +149,40 @@ impl<K: Ord + Clone> Merge for Tally<K> {
             self.add(key.clone(), n);
         }
         self.add_other(other.other);
+    }
+}
+
+/// Responses by status code, of which the first [`MAX_CODES`] codes are counted separately. Needs no allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FirstCodes {
+    /// The codes in the order of their first responses. The count of a free place is 0.
+    counts: [(u16, u64); MAX_CODES],
+    other: u64,
+}
+
+impl FirstCodes {
+    /// Adds responses with a code.
+    pub fn add(&mut self, code: u16, n: u64) {
+        let mut places = self.counts.iter_mut();
+        match places.find(|(named, count)| *named == code || *count == 0) {
+            Some(place) => *place = (code, place.1 + n),
+            None => self.other += n,
+        }
+    }
+
+    /// Adds responses whose codes are not counted separately.
+    pub fn add_other(&mut self, n: u64) {
+        self.other += n;
+    }
+
+    /// The codes with their counts, in the order of their first responses.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
+        self.counts.iter().copied().filter(|(_, n)| *n > 0)
+    }
+
+    /// The number of responses whose codes are not counted separately.
+    pub fn other(&self) -> u64 {
+        self.other
     }
 }
 

@@ -13,7 +13,7 @@ use tower_pulse_model::histogram::{Histogram, bucket_of};
 use tower_pulse_model::measures::{MEASURES, Measure, Measures, Merging};
 use tower_pulse_model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 use tower_pulse_model::slices::Merge;
-use tower_pulse_model::tally::MAX_CODES;
+use tower_pulse_model::tally::FirstCodes;
 
 /// The nanoseconds of a sample, its outcome, whether it is an error, and the status code of its response, or
 /// [`NO_CODE`].
@@ -77,23 +77,9 @@ impl Buckets {
 /// Number of responses by status code since the last drain, except for successes with the code [`OK`].
 #[derive(Default)]
 struct CodeCounts {
-    /// The first codes with their counts. The other places have [`NO_CODE`].
-    counts: [(u16, u64); MAX_CODES],
-    /// The count of all other codes.
-    other: u64,
-    /// The number of successes among all of these responses.
+    codes: FirstCodes,
+    /// The number of successes among these responses.
     successes: u64,
-}
-
-impl CodeCounts {
-    fn add(&mut self, code: u16, outcome: Outcome) {
-        self.successes += u64::from(outcome == Outcome::Success);
-        let mut places = self.counts.iter_mut();
-        match places.find(|(named, _)| [code, NO_CODE].contains(named)) {
-            Some(place) => *place = (code, place.1 + 1),
-            None => self.other += 1,
-        }
-    }
 }
 
 /// The bucket of a duration in a cell.
@@ -219,7 +205,9 @@ impl Cell {
     fn record_unusual(&self, Sample(nanos, outcome, error, code): Sample) {
         // The body of a response with the code 200 may fail.
         if code != NO_CODE && (code, outcome) != (OK, Outcome::Success) {
-            lock(self.codes.get_or_init(Box::default)).add(code, outcome);
+            let mut counts = lock(self.codes.get_or_init(Box::default));
+            counts.codes.add(code, 1);
+            counts.successes += u64::from(outcome == Outcome::Success);
         }
         let errors = self.errors.load(Ordering::Relaxed);
         self.errors
@@ -293,12 +281,12 @@ impl Scratch {
         aggregate.times.merge(&self.times);
         aggregate.outcomes.merge(&self.outcomes);
         aggregate.measures.merge(&self.measures);
-        let successes = self.outcomes.count(Outcome::Success);
-        let usual = (OK, successes - self.codes.successes);
-        for (code, n) in self.codes.counts.into_iter().chain([usual]) {
+        let CodeCounts { codes, successes } = &self.codes;
+        let usual = (OK, self.outcomes.count(Outcome::Success) - successes);
+        for (code, n) in codes.iter().chain([usual]) {
             aggregate.codes.add(code, n);
         }
-        aggregate.codes.add_other(self.codes.other);
+        aggregate.codes.add_other(codes.other());
         let range = range_of(&self.times);
         let histogram = |counts: &[u32; BUCKETS_PER_CELL]| {
             Histogram::from_counts(range.start as u16, &counts[range.clone()])

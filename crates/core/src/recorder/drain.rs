@@ -244,7 +244,8 @@ impl Recorder {
             }
             // Timers and kinds are drained before requests. A request is recorded before its timers and its kind, so no
             // drained one lacks its request.
-            let (timers, kinds) = (entry.timers.drain(), entry.kinds.drain());
+            let timers = entry.timers.drain();
+            let kinds = std::mem::take(&mut *lock(&entry.kinds));
             let aggregate = entry.cells.drain(&mut state.scratch);
             let is_idle = aggregate.is_none() && timers.is_none() && kinds.is_empty();
             let mut aggregate = aggregate.unwrap_or_default();

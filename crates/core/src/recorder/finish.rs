@@ -143,11 +143,11 @@ impl ContextHandle {
         let was_polled = polls.get(Measure::Polls) > 0;
         let timers = details.timers.map(RequestTimers::parts);
         let (timed, timers) = timers.unwrap_or_default();
-        let failure = details.failure.filter(|_| ended.is_error).cloned();
-        let failure = match self.recording.details().hides_messages {
-            true => failure.map(Failure::without_message),
-            false => failure,
-        };
+        let failure = details.failure.filter(|_| ended.is_error);
+        let failure = failure.map(|failure| match self.recording.details().hides_messages {
+            true => Failure::new(failure.kind().to_owned()),
+            false => failure.clone(),
+        });
         let request = ListedRequest {
             nanos,
             ended_at: self.recording.clock().now_nanos().div_euclid(1_000_000),

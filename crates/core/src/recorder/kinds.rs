@@ -1,12 +1,11 @@
 //! The kinds of errors: how often each occurred in a context since the last drain.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::{ContextHandle, active};
 use crate::task::lock;
 use tower_pulse_model::failure::Failure;
-use tower_pulse_model::tally::{Kinds, MAX_KINDS};
+use tower_pulse_model::tally::MAX_KINDS;
 use tower_pulse_model::timer_sums::OTHER;
 
 /// The most kinds of a process that are counted separately.
@@ -21,7 +20,7 @@ const MAX_LIVE: usize = 2 * MAX_KINDS;
 pub(super) struct KindNames {
     /// Sorted.
     names: Mutex<Vec<Arc<str>>>,
-    has_warned: AtomicBool,
+    warned: OnceLock<()>,
 }
 
 impl KindNames {
@@ -38,52 +37,33 @@ impl KindNames {
         }
         if names.len() == MAX_NAMES {
             drop(names);
-            self.warn_too_many(kind);
+            self.warned.get_or_init(|| {
+                tracing::warn!(
+                    %kind,
+                    "there are more than {MAX_NAMES} kinds of errors: this one and all further ones are counted \
+                     together as {OTHER}. Name a kind by what failed, and put ids and texts into the message"
+                );
+            });
             return None;
         }
         let name: Arc<str> = kind.into();
         names.insert(at, name.clone());
         Some(name)
     }
-
-    #[cold]
-    fn warn_too_many(&self, kind: &str) {
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                %kind,
-                max_kinds = MAX_NAMES,
-                "there are too many kinds of errors: this one and all further ones are counted together as {OTHER}. \
-                 Name a kind by what failed, and put ids and texts into the message"
-            );
-        }
-    }
 }
 
-/// The failures of a context by kind since the last drain. Failures in quick succession wait for one lock.
-#[derive(Debug, Default)]
-pub(super) struct KindCounts(Mutex<Kinds>);
-
-impl KindCounts {
-    fn add(&self, kind: Option<Arc<str>>) {
-        let mut kinds = lock(&self.0);
+impl ContextHandle {
+    /// Counts the kind of a failure. Its request is recorded already, so that no drained kind lacks its request.
+    pub fn count_failure(&self, failure: &Failure) {
+        let kind = self.recording.kinds.get(failure.kind());
+        let mut kinds = lock(&self.kinds);
         match kind {
             Some(kind) if kinds.iter().len() < MAX_LIVE || kinds.get(&*kind) > 0 => {
                 kinds.add(kind, 1);
             }
             _ => kinds.add_other(1),
         }
-    }
-
-    /// Takes the counts.
-    pub(super) fn drain(&self) -> Kinds {
-        std::mem::take(&mut *lock(&self.0))
-    }
-}
-
-impl ContextHandle {
-    /// Counts the kind of a failure. Its request is recorded already, so that no drained kind lacks its request.
-    pub fn count_failure(&self, failure: &Failure) {
-        self.kinds.add(self.recording.kinds.get(failure.kind()));
+        drop(kinds);
         self.cells.touch();
     }
 
@@ -102,6 +82,7 @@ mod tests {
     use super::*;
     use crate::recorder::tests::{TestRecorder, root};
     use tower_pulse_model::context::{ContextId, Kind};
+    use tower_pulse_model::tally::Kinds;
 
     /// The kinds of a context in a batch.
     fn kinds(recorder: &TestRecorder, context: &ContextId) -> Kinds {

@@ -44,7 +44,7 @@ mod timer_cells;
 pub mod totals;
 mod within;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use counter::{Counter, check_counter};
@@ -69,7 +69,6 @@ use crate::clock::Clock;
 use crate::error::BuildError;
 use counter::CounterEntry;
 use dirty_bits::{DirtyBit, DirtyBits};
-use kinds::KindCounts;
 use registry::Registry;
 use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
 use slow::SlowList;
@@ -78,6 +77,7 @@ use tower_pulse_model::context::{self, Kind, RecordId};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::tally::Kinds;
 use tower_pulse_model::timer_sums::QUEUE;
 
 /// The longest recorded duration of a sample that was measured elsewhere. A context may have 30,000 such samples in a
@@ -133,8 +133,8 @@ pub struct ContextHandle {
     slow: Option<Arc<SlowList>>,
     /// The timers within its requests.
     timers: Arc<TimerCells>,
-    /// The failures by kind.
-    kinds: Arc<KindCounts>,
+    /// The failures by kind since the last drain.
+    kinds: Arc<Mutex<Kinds>>,
     recording: Arc<RecordingState>,
 }
 

@@ -8,7 +8,7 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse_model::outcome::OutcomeCounts;
-use tower_pulse_model::tally::MAX_CODES;
+use tower_pulse_model::tally::FirstCodes;
 
 /// Upper bounds of the buckets in seconds: all bounds that a scraper may ask for. The bounds for this crate's own
 /// metric names are the defaults of Prometheus, plus 30 s, and 1 ms because many services answer within 5 ms. The
@@ -41,10 +41,8 @@ pub struct Totals {
     pub nanos: u128,
     /// Counts by outcome.
     pub outcomes: OutcomeCounts,
-    /// The first status codes and the number of their responses, in the order of their first responses.
-    pub codes: Vec<(u16, u64)>,
-    /// The number of responses with other status codes.
-    pub other_codes: u64,
+    /// Responses by status code.
+    pub codes: FirstCodes,
     /// Number of durations in each bucket, not cumulative. The last bucket is beyond all bounds.
     pub buckets: [u64; PLACES],
     /// Example requests for the buckets, if trace ids are recorded.
@@ -88,8 +86,7 @@ impl Totals {
             count: 0,
             nanos: 0,
             outcomes: OutcomeCounts::default(),
-            codes: Vec::new(),
-            other_codes: 0,
+            codes: FirstCodes::default(),
             buckets: [0; PLACES],
             exemplars: None,
             target: None,
@@ -102,25 +99,16 @@ impl Totals {
         self.count += aggregate.times.count;
         self.nanos += u128::from(aggregate.times.sum);
         self.outcomes.merge(&aggregate.outcomes);
-        self.other_codes += aggregate.codes.other();
         for (code, n) in aggregate.codes.iter() {
-            self.add_code(*code, n);
+            self.codes.add(*code, n);
         }
+        self.codes.add_other(aggregate.codes.other());
         for (index, n) in aggregate.histogram.buckets() {
             let place = PLACE_OF.get(usize::from(*index));
             self.buckets[place.copied().unwrap_or(BOUNDS.len())] += n;
         }
         if let Some(target) = &mut self.target {
             target.add(aggregate);
-        }
-    }
-
-    fn add_code(&mut self, code: u16, n: u64) {
-        let named = self.codes.iter_mut().find(|(named, _)| *named == code);
-        match named {
-            Some((_, count)) => *count += n,
-            None if self.codes.len() < MAX_CODES => self.codes.push((code, n)),
-            None => self.other_codes += n,
         }
     }
 
@@ -163,8 +151,9 @@ mod tests {
         let mut codes = Aggregate::default();
         (200..220).for_each(|code| codes.codes.add(code, 2));
         totals.add(&codes);
-        assert_eq!(totals.codes[..2], [(404, 5), (200, 2)]);
-        assert_eq!((totals.codes.len(), totals.other_codes), (MAX_CODES, 10));
+        let codes: Vec<_> = totals.codes.iter().collect();
+        assert_eq!(codes[..2], [(404, 5), (200, 2)]);
+        assert_eq!((codes.len(), totals.codes.other()), (16, 10));
         assert_eq!((totals.count, totals.nanos), (10, 2 * 60_704_900_000));
         assert_eq!(totals.outcomes.count(Outcome::Completed), 10);
         let mut buckets = [0; PLACES];
