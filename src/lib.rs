@@ -48,8 +48,8 @@
 //! Each request adds 1 to the counters `hits` and `hits:{context}`, its microseconds to `micros:{context}`, and one
 //! value to the statistics of its context. An error also adds 1 to `errors` and `errors:{context}`. By default, a 5xx,
 //! a service error, a panic, and a gRPC status other than OK in the response to a POST are errors.
-//! [`Builder::count_as_error`] replaces this rule for responses. Responses are also counted by status code, and failures
-//! by the kind of their [`Failure`].
+//! [`Builder::count_as_error`] replaces this rule for responses. Responses are also counted by status code, and by the
+//! kind of their [`Failure`].
 //!
 //! [`Pulse::timer`], [`Pulse::time`] and [`Pulse::try_time`] record other code in the same way, and [`Pulse::record`]
 //! records requests that were measured elsewhere. [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks

@@ -176,8 +176,8 @@ impl Pulse {
     }
 
     /// Times a future of a `Result`, as [`try_time`](Self::try_time) does. For an `Err`, the function returns the
-    /// [`Failure`], whose kind is counted under the timer. A request that ends as an error without a `Failure` of its own
-    /// gets the last one of the timers within it.
+    /// [`Failure`], whose kind is counted under the timer. A request that ends as an error without a `Failure` of its
+    /// own gets the last one of the timers within it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
