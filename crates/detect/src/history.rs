@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use super::change::ChangeKind;
+use super::minute::failed;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::histogram::Histogram;
 use tower_pulse_model::pack::{Reader, Writer};
@@ -52,10 +54,22 @@ pub(crate) struct PageMinute {
     pub(crate) tick: Tick,
     pub(crate) requests: u32,
     pub(crate) errors: u32,
+    /// 4xx that are no errors.
+    pub(crate) refused: u32,
     /// The time of all requests.
     pub(crate) seconds: f32,
     /// The length of the packed histograms.
     bytes: u16,
+}
+
+impl PageMinute {
+    /// The number of requests that [failed], in the sense of a kind of change.
+    pub(crate) fn failed(&self, kind: ChangeKind) -> u32 {
+        match kind {
+            ChangeKind::Refusing => self.refused,
+            _ => self.errors,
+        }
+    }
 }
 
 /// The last minutes of a page, oldest first.
@@ -85,10 +99,12 @@ impl History {
             self.packed
                 .reserve_exact(packed.len() + self.packed.len() / 16);
         }
+        let of_kind = |kind| narrow(failed(kind, sums).min(sums.times.count));
         self.minutes.push_back(PageMinute {
             tick,
             requests: narrow(sums.times.count),
-            errors: narrow(sums.outcomes.errors.min(sums.times.count)),
+            errors: of_kind(ChangeKind::Failing),
+            refused: of_kind(ChangeKind::Refusing),
             seconds: (sums.times.sum as f64 / 1e9) as f32,
             bytes: packed.len() as u16,
         });

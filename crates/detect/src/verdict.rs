@@ -33,6 +33,7 @@ pub(crate) struct Sums {
     pub(crate) minutes: u32,
     pub(crate) requests: u64,
     errors: u64,
+    refused: u64,
     seconds: f64,
 }
 
@@ -45,6 +46,7 @@ impl Sums {
             sums.minutes += 1;
             sums.requests = sums.requests.saturating_add(u64::from(minute.requests));
             sums.errors = sums.errors.saturating_add(u64::from(minute.errors));
+            sums.refused = sums.refused.saturating_add(u64::from(minute.refused));
             sums.seconds += f64::from(minute.seconds);
         }
         sums
@@ -61,8 +63,13 @@ impl Sums {
         sums
     }
 
-    pub(crate) fn error_share(&self) -> f64 {
-        self.errors as f64 / self.requests.max(1) as f64
+    /// The share of the requests that failed, in the sense of a kind of change.
+    pub(crate) fn failed_share(&self, kind: ChangeKind) -> f64 {
+        let failed = match kind {
+            ChangeKind::Refusing => self.refused,
+            _ => self.errors,
+        };
+        failed as f64 / self.requests.max(1) as f64
     }
 
     /// Mean seconds per request.
@@ -141,7 +148,7 @@ impl Detector {
                 }
                 (times.then, times.now, 0.0)
             }
-            ChangeKind::Failing => {
+            ChangeKind::Failing | ChangeKind::Refusing => {
                 if has_other_traffic() {
                     then.rate = busy * past.rate();
                 }
@@ -150,13 +157,13 @@ impl Detector {
                 }
                 // Half an error replaces a share of zero.
                 let least = 0.5 / past.requests.max(1) as f64;
-                (past.error_share(), since.error_share(), least)
+                (past.error_share(), since.failed_share(alarm.kind), least)
             }
             ChangeKind::Surging => {
                 then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context, until));
                 (past.rate(), now.rate, LEAST_RATE)
             }
-            ChangeKind::Silent | ChangeKind::Instance => {
+            ChangeKind::Silent | ChangeKind::Instance | ChangeKind::NewError => {
                 now = Pace::new(0.0, past.mean());
                 then = Pace::new(past.rate(), past.mean());
                 (past.rate(), 0.0, LEAST_RATE)
@@ -166,6 +173,7 @@ impl Detector {
             context: alarm.context,
             kind: alarm.kind,
             instance: None,
+            error: None,
             since: i64::from(alarm.since) * 60,
             detected: (i64::from(alarm.detected) + 1) * 60,
             then: before,

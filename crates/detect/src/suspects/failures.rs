@@ -1,9 +1,10 @@
-//! Timers that fail, and the statuses of failed requests.
+//! Timers, status codes and kinds of errors that failures come from, and the statuses of failed requests.
 
 use std::sync::Arc;
 
 use super::Sides;
-use crate::change::Suspect;
+use crate::change::{ChangeKind, Suspect};
+use crate::minute;
 use crate::words::percent;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
@@ -36,9 +37,51 @@ pub fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (u64, u6
 /// The most statuses of failed requests that are named.
 const MAX_STATUSES: usize = 3;
 
-/// The timer that fails more often since a change, and the statuses of the newest failed requests. `timers` has the
-/// runs of the timers within the requests.
-pub fn failures(timers: &[(Arc<str>, Sides)], mut failed: Vec<SlowRequest>) -> Option<Suspect> {
+/// The smallest part of the additional failures that a status code, or a kind of error, must have to be named.
+const MIN_OF_CODE: f64 = 0.8;
+const MIN_OF_KIND: f64 = 0.5;
+
+/// A status code or a kind of error, and its shares of the requests before a change and since.
+type Rise = (Arc<str>, f64, f64);
+
+/// The largest rise, if it is at least `least`.
+fn largest(rises: impl Iterator<Item = Rise>, least: f64) -> Option<Rise> {
+    let size = |rise: &Rise| rise.2 - rise.1;
+    let largest = rises.max_by(|a, b| size(a).total_cmp(&size(b)))?;
+    (least > 0.0 && size(&largest) >= least).then_some(largest)
+}
+
+/// The status code and the kind of error that most of the additional failures of a page have.
+fn code_and_kind(kind: ChangeKind, page: &Sides) -> (Option<Rise>, Option<Rise>) {
+    let share = |count: u64, of: &Aggregate| count as f64 / of.times.count.max(1) as f64;
+    let [then, now] = [&page.then, &page.now].map(|of| share(minute::failed(kind, of), of));
+    let codes = |is_refused: bool| {
+        let codes = page.now.codes.iter().filter(|(code, _)| **code >= 400);
+        let codes = codes.filter(move |(code, _)| (**code < 500) == is_refused);
+        let rises = codes.map(|(code, count)| {
+            let before = share(page.then.codes.get(code), &page.then);
+            (code.to_string().into(), before, share(count, &page.now))
+        });
+        largest(rises, MIN_OF_CODE * (now - then))
+    };
+    // The application may count some 4xx as errors.
+    let code = codes(kind == ChangeKind::Refusing).or_else(|| codes(true));
+    let kinds = page.now.kinds.iter().map(|(error, count)| {
+        let before = share(page.then.kinds.get(&**error), &page.then);
+        (error.clone(), before, share(count, &page.now))
+    });
+    (code, largest(kinds, MIN_OF_KIND * (now - then)))
+}
+
+/// The causes of the failures of a page: the kind of error, the timer and the status code that fail more often since a
+/// change, and the statuses of the newest failed requests. `timers` has the runs of the timers within the requests.
+pub fn failures(
+    kind: ChangeKind,
+    page: &Sides,
+    timers: &[(Arc<str>, Sides)],
+    mut failed: Vec<SlowRequest>,
+) -> Option<Suspect> {
+    let (code, error) = code_and_kind(kind, page);
     let errors = |of: &Aggregate| (of.outcomes.errors, of.times.count);
     let is_failing = |(_, of): &&(_, Sides)| fails_more(errors(&of.now), errors(&of.then));
     let share = |of: &Aggregate| of.outcomes.errors as f64 / of.times.count.max(1) as f64;
@@ -61,12 +104,25 @@ pub fn failures(timers: &[(Arc<str>, Sides)], mut failed: Vec<SlowRequest>) -> O
         let [then, now] = [&of.then, &of.now].map(|of| percent(share(of)));
         format!("{name}, which fails in {now} of its runs instead of {then}")
     });
+    let of_kind = error.as_ref().map(|(error, then, now)| {
+        let (error, then, now) = (escape_hidden(error), percent(*then), percent(*now));
+        format!("{error} in {now} of requests instead of {then}")
+    });
+    let of_code = code.as_ref().map(|(code, then, now)| {
+        let (then, now) = (percent(*then), percent(*now));
+        format!("{code} rose from {then} to {now}")
+    });
     let newest = statuses.join(", ");
-    let of_requests = (!newest.is_empty()).then(|| format!("its newest failures: {newest}"));
-    let parts: Vec<String> = [of_timer, of_requests].into_iter().flatten().collect();
+    let has_cause = of_kind.is_some() || of_code.is_some();
+    let of_requests = (!newest.is_empty() && !has_cause)
+        .then(|| format!("its newest failures: {newest}"));
+    let parts = [of_kind, of_timer, of_code, of_requests];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| Suspect::Failures {
         timer: failing.map(|(timer, _)| timer.clone()),
         statuses,
+        code: code.map(|(code, ..)| code),
+        error: error.map(|(error, ..)| error),
         text: parts.join("; ").into(),
     })
 }
