@@ -114,8 +114,8 @@ pub fn failures(
     });
     let newest = statuses.join(", ");
     let has_cause = of_kind.is_some() || of_code.is_some();
-    let of_requests = (!newest.is_empty() && !has_cause)
-        .then(|| format!("its newest failures: {newest}"));
+    let of_requests =
+        (!newest.is_empty() && !has_cause).then(|| format!("its newest failures: {newest}"));
     let parts = [of_kind, of_timer, of_code, of_requests];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| Suspect::Failures {
