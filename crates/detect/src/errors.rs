@@ -21,8 +21,6 @@ const FORGOTTEN_AFTER: i64 = 60 * 86_400;
 /// Seconds after which the change of a new kind ends: since its start, and since the last error.
 const LASTS: i64 = 3_600;
 const UNSEEN: i64 = 900;
-/// The name of all kinds for which there was no room.
-const OTHER: &str = "<other>";
 
 packed! {
     /// A kind of error that a judged minute had.
@@ -141,11 +139,12 @@ impl KnownErrors {
     }
 }
 
-/// The kinds of errors in a minute, each with the page that had most errors of this kind, and their number.
+/// The kinds of errors in a minute, each with the page that had most errors of this kind, and their number. Kinds that
+/// are counted together as `<other>` are left out.
 fn pages_with_most(minute: &Minute<'_>) -> Vec<(Arc<str>, (RecordId, u64))> {
     let mut pages = Vec::new();
     for (id, sums) in &minute.contexts {
-        for (kind, count) in sums.kinds.iter().filter(|(kind, _)| ***kind != *OTHER) {
+        for (kind, count) in sums.kinds.iter() {
             let most = sorted::entry(&mut pages, kind.clone(), || (*id, 0));
             if count > most.1 {
                 *most = (*id, count);
