@@ -133,8 +133,8 @@ packed! {
         /// When it ended, in Unix seconds; `None` while it is ongoing.
         pub ended: Option<i64>,
         /// The figure before: seconds per request for slower, faster and a slow instance; the share of errors for
-        /// failing and a failing instance; the share of 4xx for refusing; the share of requests with the kind of error
-        /// for a new error, 0 before; requests per minute for surging and silent.
+        /// failing and a failing instance; the share of 4xx for refusing; requests per minute for surging and silent;
+        /// 0 for a new error, whose figure is `requests`.
         ///
         /// Seconds are those expected now without the change: the mean before the change, times the shift that all
         /// contexts have had since, such as on a busy host. For an instance, `then` is the figure of the other
@@ -149,7 +149,7 @@ packed! {
         pub is_tail: bool,
         /// 1 minus the probability of such a difference by chance.
         pub confidence: f64,
-        /// Number of requests behind the figure; for a new error, those with this kind of error.
+        /// Number of requests behind the figure; for a new error, the page's requests with this kind of error.
         pub requests: u64,
         /// The minutes behind the figures: those since the change, at most the last 76.
         ///

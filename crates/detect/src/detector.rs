@@ -307,8 +307,8 @@ impl Detector {
                     >= (0.3 * alarm.past.rate()).max(1.0)
             }
             ChangeKind::Failing | ChangeKind::Refusing => {
-                let shares = (alarm.past.error_share(), effect);
-                failing::is_over(alarm.kind, &page.history, now, shares)
+                let minutes = page.history.failing(alarm.kind);
+                failing::is_over(&minutes, now, alarm.past.error_share(), effect)
             }
         }
     }

@@ -6,11 +6,11 @@
 
 use super::change::ChangeKind;
 use super::figures::turning_point;
-use super::history::{History, PageMinute, Span, Tick, is_in};
+use super::history::{Minutes, PageMinute, Span, Tick, is_in};
 use super::past::{FEWEST_MINUTES, FEWEST_REQUESTS, PAST_ENDS, YOUNG_PAST_ENDS};
 use tower_pulse_model::order::InOrder;
 
-/// The numbers of errors, or of 4xx for [`ChangeKind::Refusing`], and of requests.
+/// The numbers of errors and of requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     errors: f64,
@@ -18,14 +18,14 @@ struct Share {
 }
 
 impl Share {
-    fn of(kind: ChangeKind, minutes: &[&PageMinute]) -> Self {
+    fn of(minutes: &[&PageMinute]) -> Self {
         let mut share = Self::default();
-        minutes.iter().for_each(|minute| share.add(kind, minute));
+        minutes.iter().for_each(|minute| share.add(minute));
         share
     }
 
-    fn add(&mut self, kind: ChangeKind, minute: &PageMinute) {
-        self.errors += f64::from(minute.failed(kind));
+    fn add(&mut self, minute: &PageMinute) {
+        self.errors += f64::from(minute.errors);
         self.requests += f64::from(minute.requests);
     }
 
@@ -67,23 +67,22 @@ const EVIDENCE: f64 = 3.0;
 const USUAL_MINUTES: f64 = 10.0;
 const USUAL_DISPERSION: f64 = 1.3;
 
-/// Searches for an increase that is present at the end of minute `now`. `kind` is failing or refusing.
+/// Searches for an increase that is present at the end of minute `now`. For refusing, the errors of the minutes are 4xx.
 pub(crate) fn search(
     kind: ChangeKind,
-    history: &History,
+    minutes: &Minutes,
     now: Tick,
     after: Tick,
     excluded: &[Span],
 ) -> Option<Increase> {
-    let minutes = &history.minutes;
-    let last = minutes.back().filter(|last| last.tick == now)?;
     let least = match kind {
         ChangeKind::Refusing => LEAST_REFUSED,
         _ => LEAST,
     };
+    let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors at present, and need no test.
     let mut lately = minutes.iter().rev().take(3);
-    if lately.all(|minute| minute.failed(kind) == 0) || last.requests == 0 {
+    if lately.all(|minute| minute.errors == 0) || last.requests == 0 {
         return None;
     }
     let quiet = minutes.iter();
@@ -94,7 +93,7 @@ pub(crate) fn search(
         30.. => PAST_ENDS,
         _ => YOUNG_PAST_ENDS,
     };
-    let past = Share::of(kind, until(ends));
+    let past = Share::of(until(ends));
     if until(ends).len() < FEWEST_MINUTES as usize || past.requests < FEWEST_REQUESTS as f64 {
         return None;
     }
@@ -104,8 +103,8 @@ pub(crate) fn search(
     for minute in until(ends) {
         let requests = f64::from(minute.requests);
         let expected = requests * smoothed;
-        squares += (f64::from(minute.failed(kind)) - expected).powi(2)
-            / (expected * (1.0 - smoothed)).max(0.05);
+        squares +=
+            (f64::from(minute.errors) - expected).powi(2) / (expected * (1.0 - smoothed)).max(0.05);
         counted += 1.0;
     }
     let dispersion = (squares / counted).max(1.0);
@@ -116,7 +115,7 @@ pub(crate) fn search(
     let mut window = Share::default();
     let mut best: Option<Increase> = None;
     for (index, minute) in recent.iter().enumerate() {
-        window.add(kind, minute);
+        window.add(minute);
         let length = index + 1;
         let share = window.share();
         if length < MIN_MINUTES || share < usual + least || share < 2.0 * usual {
@@ -126,7 +125,7 @@ pub(crate) fn search(
         if strength < MIN_STRENGTH || best.is_some_and(|best| best.strength >= strength) {
             continue;
         }
-        if goes_on(kind, &recent[..length], window, smoothed, dispersion) {
+        if goes_on(&recent[..length], window, smoothed, dispersion) {
             best = Some(Increase {
                 since: minute.tick,
                 strength,
@@ -136,10 +135,10 @@ pub(crate) fn search(
     }
     let mut best = best?;
     let since = |tick: Tick| &recent[..recent.partition_point(|minute| minute.tick >= tick)];
-    let between = (usual + Share::of(kind, since(best.since)).share()) / 2.0;
+    let between = (usual + Share::of(since(best.since)).share()) / 2.0;
     best.since = turning_point(recent.iter().map(|minute| {
         let expected = between * f64::from(minute.requests);
-        (minute.tick, f64::from(minute.failed(kind)) - expected)
+        (minute.tick, f64::from(minute.errors) - expected)
     }));
     (since(best.since).len() >= MIN_MINUTES).then_some(best)
 }
@@ -154,36 +153,24 @@ fn deviance(a: Share, b: Share) -> f64 {
 
 /// Whether the errors continue, and whether the increase also shows without the two worst minutes. Both are judged by
 /// the likelihood ratio between the share since the change and the usual share. There are at least [`MIN_MINUTES`].
-fn goes_on(
-    kind: ChangeKind,
-    recent: &[&PageMinute],
-    window: Share,
-    usual: f64,
-    dispersion: f64,
-) -> bool {
+fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;
     let mut order = recent.to_vec();
-    order.order_by_key(|minute| minute.failed(kind));
+    order.order_by_key(|minute| minute.errors);
     let without_worst = &order[..order.len() - 2];
-    let evidence = |minutes: &[&PageMinute]| evidence(Share::of(kind, minutes));
-    evidence(&recent[..2]) > 0.0 && evidence(without_worst) >= EVIDENCE
+    evidence(Share::of(&recent[..2])) > 0.0 && evidence(Share::of(without_worst)) >= EVIDENCE
 }
 
 /// Whether an increase from `then` to `now` has ended.
-pub(crate) fn is_over(
-    kind: ChangeKind,
-    history: &History,
-    now_tick: Tick,
-    (then, now): (f64, f64),
-) -> bool {
+pub(crate) fn is_over(minutes: &Minutes, now_tick: Tick, then: f64, now: f64) -> bool {
     let mut last = Share::default();
-    for minute in history.minutes.iter().rev().take(12) {
+    for minute in minutes.iter().rev().take(12) {
         let enough = last.requests * now >= 12.0;
         if minute.tick < now_tick - 2 && enough {
             break;
         }
-        last.add(kind, minute);
+        last.add(minute);
     }
     last.share() < then + 0.45 * (now - then)
 }

@@ -78,7 +78,7 @@ impl Detector {
                 let alarm = |kind, change: TrafficChange| {
                     // The rate comes from the traffic, the mean from the sums.
                     let (requests, minutes) = ((traffic.rate * 1_000.0) as u64, 1_000);
-                    let before = Sums::of(&page.history, now - 76, change.since);
+                    let before = Sums::of(&page.history.minutes, now - 76, change.since);
                     let past = Past {
                         minutes,
                         requests,
@@ -106,15 +106,16 @@ impl Detector {
                 }
                 let excluded = state.excluded(*id, &[kind], now);
                 let after = state.last_end(*id, &[kind]);
-                let found = failing::search(kind, &page.history, now, after, &excluded);
+                let minutes = page.history.failing(kind);
+                let found = failing::search(kind, &minutes, now, after, &excluded);
                 begun.extend(found.map(|found| {
-                    let sums = Sums::of(&page.history, found.since, now + 1);
-                    let before = Sums::of(&page.history, now - 76, found.since);
+                    let sums = Sums::of(&minutes, found.since, now + 1);
+                    let before = Sums::of(&minutes, now - 76, found.since);
                     let past = Past {
                         errors: (found.then * before.requests as f64).round() as u64,
                         ..before.past()
                     };
-                    let size = (found.strength, sums.failed_share(kind));
+                    let size = (found.strength, sums.error_share());
                     Alarm::new((*id, kind), (found.since, now), size, past)
                 }));
             }
@@ -160,8 +161,7 @@ impl Detector {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         begun.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
-            let of_failures = [ChangeKind::Failing, ChangeKind::Refusing];
-            let may_pass = alarm.kind.is_speed() || of_failures.contains(&alarm.kind);
+            let may_pass = alarm.kind != ChangeKind::Surging;
             if !may_pass || lasts {
                 return true;
             }

@@ -3,6 +3,7 @@
 //! Histograms are stored at 8 buckets per octave, as variable-length integers: about 80 bytes for a minute of 1,000
 //! requests.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::change::ChangeKind;
@@ -62,20 +63,13 @@ pub(crate) struct PageMinute {
     bytes: u16,
 }
 
-impl PageMinute {
-    /// The number of requests that [failed], in the sense of a kind of change.
-    pub(crate) fn failed(&self, kind: ChangeKind) -> u32 {
-        match kind {
-            ChangeKind::Refusing => self.refused,
-            _ => self.errors,
-        }
-    }
-}
+/// Minutes of a page, oldest first.
+pub(crate) type Minutes = VecDeque<PageMinute>;
 
-/// The last minutes of a page, oldest first.
+/// The last minutes of a page.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    pub(crate) minutes: VecDeque<PageMinute>,
+    pub(crate) minutes: Minutes,
     packed: Vec<u8>,
 }
 
@@ -99,12 +93,12 @@ impl History {
             self.packed
                 .reserve_exact(packed.len() + self.packed.len() / 16);
         }
-        let of_kind = |kind| narrow(failed(kind, sums).min(sums.times.count));
+        let failed = |kind| narrow(failed(kind, sums).min(sums.times.count));
         self.minutes.push_back(PageMinute {
             tick,
             requests: narrow(sums.times.count),
-            errors: of_kind(ChangeKind::Failing),
-            refused: of_kind(ChangeKind::Refusing),
+            errors: failed(ChangeKind::Failing),
+            refused: failed(ChangeKind::Refusing),
             seconds: (sums.times.sum as f64 / 1e9) as f32,
             bytes: packed.len() as u16,
         });
@@ -122,6 +116,18 @@ impl History {
         if self.packed.capacity() > 2 * self.packed.len() + 256 {
             self.packed.shrink_to(self.packed.len() + 128);
         }
+    }
+
+    /// The minutes with the requests that failed, in the sense of a kind of change: for refusing, `errors` are 4xx.
+    pub(crate) fn failing(&self, kind: ChangeKind) -> Cow<'_, Minutes> {
+        if kind != ChangeKind::Refusing {
+            return Cow::Borrowed(&self.minutes);
+        }
+        let minutes = self.minutes.iter().map(|minute| PageMinute {
+            errors: minute.refused,
+            ..*minute
+        });
+        Cow::Owned(minutes.collect())
     }
 
     pub(crate) fn last(&self) -> Option<&PageMinute> {

@@ -3,7 +3,7 @@
 use super::change::ChangeKind;
 use super::cost::{Cost, Pace, Weighted, agreeing, differs, ratio};
 use super::detector::Detector;
-use super::history::{Counts, History, STORED, Tick};
+use super::history::{Counts, Minutes, STORED, Tick};
 use super::minute::{Verdict, all_id};
 use super::reference::{Means, Past};
 use super::scored::Tally;
@@ -33,20 +33,18 @@ pub(crate) struct Sums {
     pub(crate) minutes: u32,
     pub(crate) requests: u64,
     errors: u64,
-    refused: u64,
     seconds: f64,
 }
 
 impl Sums {
     /// Adds up a page's minutes from `from` to before `to`.
-    pub(crate) fn of(history: &History, from: Tick, to: Tick) -> Self {
+    pub(crate) fn of(minutes: &Minutes, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
-        let minutes = history.minutes.iter();
+        let minutes = minutes.iter();
         for minute in minutes.filter(|minute| (from..to).contains(&minute.tick)) {
             sums.minutes += 1;
             sums.requests = sums.requests.saturating_add(u64::from(minute.requests));
             sums.errors = sums.errors.saturating_add(u64::from(minute.errors));
-            sums.refused = sums.refused.saturating_add(u64::from(minute.refused));
             sums.seconds += f64::from(minute.seconds);
         }
         sums
@@ -63,13 +61,8 @@ impl Sums {
         sums
     }
 
-    /// The share of the requests that failed, in the sense of a kind of change.
-    pub(crate) fn failed_share(&self, kind: ChangeKind) -> f64 {
-        let failed = match kind {
-            ChangeKind::Refusing => self.refused,
-            _ => self.errors,
-        };
-        failed as f64 / self.requests.max(1) as f64
+    pub(crate) fn error_share(&self) -> f64 {
+        self.errors as f64 / self.requests.max(1) as f64
     }
 
     /// Mean seconds per request.
@@ -125,7 +118,7 @@ impl Detector {
     pub(super) fn verdict(&self, alarm: &Alarm, now: Tick) -> Verdict {
         let from = alarm.since.max(now - STORED + 1);
         let until = now + 1;
-        let since = self.sums(alarm.context, from, until);
+        let since = self.sums(alarm, from, until);
         let judged = self.state.shared.within(from..until).count();
         let minutes = since.minutes.max(judged.try_into().unwrap_or(u32::MAX));
         let per_minute = 1.0 / f64::from(minutes.max(1));
@@ -157,7 +150,7 @@ impl Detector {
                 }
                 // Half an error replaces a share of zero.
                 let least = 0.5 / past.requests.max(1) as f64;
-                (past.error_share(), since.failed_share(alarm.kind), least)
+                (past.error_share(), since.error_share(), least)
             }
             ChangeKind::Surging => {
                 then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context, until));
@@ -189,11 +182,11 @@ impl Detector {
         }
     }
 
-    /// The sums of a context between two minutes, the second excluded.
-    fn sums(&self, context: RecordId, from: Tick, to: Tick) -> Sums {
-        match self.pages.get(&context) {
-            Some(page) => Sums::of(&page.history, from, to),
-            None if context == all_id() => Sums::of_all(&self.state.shared, from, to),
+    /// The sums of an alarm's context between two minutes, the second excluded.
+    fn sums(&self, alarm: &Alarm, from: Tick, to: Tick) -> Sums {
+        match self.pages.get(&alarm.context) {
+            Some(page) => Sums::of(&page.history.failing(alarm.kind), from, to),
+            None if alarm.context == all_id() => Sums::of_all(&self.state.shared, from, to),
             None => Sums::default(),
         }
     }

@@ -13,13 +13,13 @@ use crate::store::judgement::{
     JUDGED, JUDGEMENT_TTL, Judgement, NumberedFields, StoredJudged, changes_in, field_name,
 };
 use crate::store::table::{FieldWrites, Table};
-use crate::store::table_reads::{Field, borrowed};
+use crate::store::table_reads::Field;
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::DetectorState;
 use tower_pulse_detect::errors::KnownErrors;
 use tower_pulse_detect::last_judgement::LastJudgement;
-use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::pack;
+use tower_pulse_model::sorted::Map;
 
 /// The approximate number of bytes that one step writes.
 const STEP_BYTES: usize = 256 * 1024;
@@ -33,7 +33,7 @@ pub struct JudgementFields {
     changes: NumberedFields,
     detector: NumberedFields,
     /// The fields of the kinds of errors.
-    errors: Vec<Field>,
+    errors: Map<Vec<u8>, Vec<u8>>,
 }
 
 /// The results of a judgement.
@@ -57,12 +57,10 @@ impl JudgementFields {
             mut stored,
             mut changes,
             detector,
-            mut errors,
+            errors,
         } = judgement;
-        // Two pages may have had the same field.
-        errors.order();
-        errors.dedup_by(|(a, _), (b, _)| a == b);
-        let known = KnownErrors::from_parts(borrowed(&errors));
+        let kinds = errors.iter().map(|(kind, seen)| (&**kind, &**seen));
+        let known = KnownErrors::from_parts(kinds);
         let parts = detector.by_name.iter();
         let parts = parts.map(|(name, (_, part))| (&**name, &**part));
         let (state, log) = (DetectorState::from_parts(parts), changes_in(&changes));
@@ -148,15 +146,15 @@ impl JudgementFields {
             }
             step.set(table, field);
         }
-        let errors = findings.errors;
-        for field in errors.iter().filter(|field| !self.errors.contains(field)) {
-            step.set(Table::Errors, field.clone());
-        }
-        for (kind, _) in std::mem::replace(&mut self.errors, errors) {
-            if !self.errors.iter().any(|(other, _)| *other == kind) {
-                removals.push((Table::Errors, kind));
+        let mut errors = std::mem::take(&mut self.errors);
+        for (kind, seen) in findings.errors {
+            if errors.remove(&kind).is_none_or(|old| old != seen) {
+                step.set(Table::Errors, (kind.clone(), seen.clone()));
             }
+            self.errors.insert(kind, seen);
         }
+        let gone = errors.into_iter().map(|(kind, _)| (Table::Errors, kind));
+        removals.extend(gone);
         for (table, field) in removals {
             step.writes_of(table).removed.push(field);
         }

@@ -29,7 +29,6 @@ const MAX_EXAMINED: usize = 20;
 
 /// A kind of error is new only if at least a day of the last week was recorded.
 const DAY: i64 = 86_400;
-const WEEK: i64 = 7 * DAY;
 
 /// A last judgement that is ahead of the clock by more than this many seconds was made under a wrong clock.
 const MAX_AHEAD: i64 = 3_600;
@@ -123,8 +122,8 @@ impl Session {
         (end, now): (i64, i64),
         scope: JudgedScope,
     ) -> Result<Self> {
-        let judgement = read_judgement(journal).await?;
-        let (fields, detector, errors, changes) = JudgementFields::new(judgement);
+        let (fields, detector, errors, changes) =
+            JudgementFields::new(read_judgement(journal).await?);
         let judged = fields.judged();
         let is_usable = |until: i64| until > 0 && !is_ahead(until, now);
         let detector = Some(detector).filter(|state| is_usable(state.judged_until));
@@ -249,7 +248,7 @@ impl Session {
         self.refresh_contexts(store, now).await?;
         let mut records = MinuteRecords::read(store, start, &self.contexts).await?;
         let refused = self.admit(&mut records);
-        let has_history = self.recorded.seconds(minute_end - WEEK, minute_end) >= DAY;
+        let has_history = self.recorded.seconds(minute_end - 7 * DAY, minute_end) >= DAY;
         let mut errors = std::mem::take(&mut self.errors);
         let (mut session, (verdicts, watched, parts, errors)) = self
             .with_detector(move |detector| {

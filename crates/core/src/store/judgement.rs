@@ -88,7 +88,7 @@ pub struct Judgement {
     /// The fields of the detector's state.
     pub detector: NumberedFields,
     /// The fields of [`Table::Errors`].
-    pub errors: Vec<Field>,
+    pub errors: Map<Vec<u8>, Vec<u8>>,
 }
 
 /// The fields of a table that count.
@@ -222,7 +222,7 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
         stored,
         changes: NumberedFields::new(next(), last),
         detector: NumberedFields::new(next(), last),
-        errors: next(),
+        errors: next().into_iter().collect(),
     })
 }
 

@@ -54,11 +54,6 @@ pub enum Purpose {
 /// The name of a field, and its value.
 pub type Field = (Vec<u8>, Vec<u8>);
 
-/// The names and the values of fields.
-pub fn borrowed(fields: &[Field]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    fields.iter().map(|(name, value)| (&**name, &**value))
-}
-
 /// An answer to a read of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePage {

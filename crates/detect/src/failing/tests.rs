@@ -1,5 +1,6 @@
 use super::*;
 use crate::change::ChangeKind::{Failing, Refusing};
+use crate::history::History;
 use crate::tests::{assert_close, repeated};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::histogram::{Histogram, SCALE};
@@ -22,7 +23,7 @@ const USUAL: (usize, (u64, u64)) = (50, (100, 1));
 fn found(parts: &[(usize, (u64, u64))]) -> Option<Increase> {
     let minutes = repeated(parts);
     let now = minutes.len() as Tick - 1;
-    search(Failing, &history(minutes), now, 0, &[])
+    search(Failing, &history(minutes).minutes, now, 0, &[])
 }
 
 fn share(errors: f64, requests: f64) -> Share {
@@ -103,8 +104,8 @@ fn an_increase_of_refused_requests_is_at_least_a_twentieth() {
             sums.failures = Histogram::new(SCALE, [(100, refused + 10)]);
             history.push(tick, &sums);
         }
-        assert_eq!(search(Failing, &history, 54, 0, &[]), None);
-        search(Refusing, &history, 54, 0, &[])
+        assert_eq!(search(Failing, &history.minutes, 54, 0, &[]), None);
+        search(Refusing, &history.failing(Refusing), 54, 0, &[])
     };
     assert_eq!(found(100, 590), None);
     let increase = found(100, 610).expect("it is large");
@@ -130,7 +131,7 @@ fn a_few_minutes_with_errors_are_no_increase() {
 fn times_of_alarms_are_no_past() {
     let of = |excluded: &[(Tick, Tick)]| {
         let history = history(repeated(&[(20, (100, 30)), (30, (100, 1)), (5, (100, 30))]));
-        search(Failing, &history, 54, 0, excluded)
+        search(Failing, &history.minutes, 54, 0, excluded)
     };
     assert_eq!(of(&[]), None, "half of the past failed");
     let increase = of(&[(0, 19)]).expect("the rest is the past");
@@ -141,10 +142,10 @@ fn times_of_alarms_are_no_past() {
 fn an_increase_is_over_when_less_than_half_of_it_is_left() {
     let over = |errors: u64| {
         let history = history(repeated(&[(2, (100, 50)), (3, (100, errors))]));
-        is_over(Failing, &history, 4, (0.1, 0.5))
+        is_over(&history.minutes, 4, 0.1, 0.5)
     };
     assert!(over(10) && over(27) && !over(28 + 1) && !over(50));
     // For a page with few requests, earlier minutes are needed too.
     let few = history((0..12).map(|minute| (2, u64::from(minute < 9))));
-    assert!(!is_over(Failing, &few, 11, (0.0, 0.5)));
+    assert!(!is_over(&few.minutes, 11, 0.0, 0.5));
 }

@@ -11,6 +11,7 @@ use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slow_request::SlowRequest;
+use tower_pulse_model::tally::Tally;
 
 /// The fewest samples on each side with which shares of errors are compared.
 const MIN_SAMPLES: u64 = 10;
@@ -41,36 +42,21 @@ const MAX_STATUSES: usize = 3;
 const MIN_OF_CODE: f64 = 0.8;
 const MIN_OF_KIND: f64 = 0.5;
 
-/// A status code or a kind of error, and its shares of the requests before a change and since.
-type Rise = (Arc<str>, f64, f64);
-
-/// The largest rise, if it is at least `least`.
-fn largest(rises: impl Iterator<Item = Rise>, least: f64) -> Option<Rise> {
-    let size = |rise: &Rise| rise.2 - rise.1;
-    let largest = rises.max_by(|a, b| size(a).total_cmp(&size(b)))?;
-    (least > 0.0 && size(&largest) >= least).then_some(largest)
-}
-
-/// The status code and the kind of error that most of the additional failures of a page have.
-fn code_and_kind(kind: ChangeKind, page: &Sides) -> (Option<Rise>, Option<Rise>) {
-    let share = |count: u64, of: &Aggregate| count as f64 / of.times.count.max(1) as f64;
-    let [then, now] = [&page.then, &page.now].map(|of| share(minute::failed(kind, of), of));
-    let codes = |is_refused: bool| {
-        let codes = page.now.codes.iter().filter(|(code, _)| **code >= 400);
-        let codes = codes.filter(move |(code, _)| (**code < 500) == is_refused);
-        let rises = codes.map(|(code, count)| {
-            let before = share(page.then.codes.get(code), &page.then);
-            (code.to_string().into(), before, share(count, &page.now))
-        });
-        largest(rises, MIN_OF_CODE * (now - then))
-    };
-    // The application may count some 4xx as errors.
-    let code = codes(kind == ChangeKind::Refusing).or_else(|| codes(true));
-    let kinds = page.now.kinds.iter().map(|(error, count)| {
-        let before = share(page.then.kinds.get(&**error), &page.then);
-        (error.clone(), before, share(count, &page.now))
-    });
-    (code, largest(kinds, MIN_OF_KIND * (now - then)))
+/// The code or the kind of error whose share of a page's requests has risen most, with the shares before a change and
+/// since; `None` if the share has risen by less than `least`.
+fn risen<K: Ord + Clone + ToString>(
+    page: &Sides,
+    counts: fn(&Aggregate) -> &Tally<K>,
+    is_wanted: fn(&K) -> bool,
+    least: f64,
+) -> Option<(Arc<str>, String, String)> {
+    let share = |of: &Aggregate, key: &K| counts(of).get(key) as f64 / of.times.count.max(1) as f64;
+    let keys = counts(&page.now).iter().map(|(key, _)| key);
+    let shares = keys.filter(|key| is_wanted(key));
+    let shares = shares.map(|key| (share(&page.then, key), share(&page.now, key), key));
+    let (then, now, key) = shares.max_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)))?;
+    (least > 0.0 && now - then >= least)
+        .then(|| (key.to_string().into(), percent(then), percent(now)))
 }
 
 /// The causes of the failures of a page: the kind of error, the timer and the status code that fail more often since a
@@ -81,7 +67,16 @@ pub fn failures(
     timers: &[(Arc<str>, Sides)],
     mut failed: Vec<SlowRequest>,
 ) -> Option<Suspect> {
-    let (code, error) = code_and_kind(kind, page);
+    let share = |of: &Aggregate| minute::failed(kind, of) as f64 / of.times.count.max(1) as f64;
+    let rise = share(&page.now) - share(&page.then);
+    let code = |is_wanted| risen(page, |of| &of.codes, is_wanted, MIN_OF_CODE * rise);
+    let is_refused = |code: &u16| (400..500).contains(code);
+    let code = match kind {
+        ChangeKind::Refusing => code(is_refused),
+        // The application may count some 4xx as errors.
+        _ => code(|code| *code >= 500).or_else(|| code(is_refused)),
+    };
+    let error = risen(page, |of| &of.kinds, |_| true, MIN_OF_KIND * rise);
     let errors = |of: &Aggregate| (of.outcomes.errors, of.times.count);
     let is_failing = |(_, of): &&(_, Sides)| fails_more(errors(&of.now), errors(&of.then));
     let share = |of: &Aggregate| of.outcomes.errors as f64 / of.times.count.max(1) as f64;
@@ -105,13 +100,11 @@ pub fn failures(
         format!("{name}, which fails in {now} of its runs instead of {then}")
     });
     let of_kind = error.as_ref().map(|(error, then, now)| {
-        let (error, then, now) = (escape_hidden(error), percent(*then), percent(*now));
+        let error = escape_hidden(error);
         format!("{error} in {now} of requests instead of {then}")
     });
-    let of_code = code.as_ref().map(|(code, then, now)| {
-        let (then, now) = (percent(*then), percent(*now));
-        format!("{code} rose from {then} to {now}")
-    });
+    let of_code = code.as_ref();
+    let of_code = of_code.map(|(code, then, now)| format!("{code} rose from {then} to {now}"));
     let newest = statuses.join(", ");
     let has_cause = of_kind.is_some() || of_code.is_some();
     let of_requests =
