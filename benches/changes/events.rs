@@ -19,6 +19,8 @@ struct Episode {
     cold: f64,
     traffic_factor: f64,
     error_factor: f64,
+    /// The share of the requests that come from a scanner, which asks for what does not exist.
+    scanned: f64,
 }
 
 impl Episode {
@@ -56,6 +58,7 @@ impl Events {
             }
             Design::Troubles => group_trouble(random, &mut episodes, pages, 10, 3..4),
             Design::Retries => retries(random, &mut episodes),
+            Design::Refusals => scans(random, &mut episodes),
             _ => {}
         }
         let host = slow_minutes(random);
@@ -98,6 +101,10 @@ impl Events {
             .exp()
     }
 
+    pub(crate) fn scanned(&self, page: usize, minute: usize) -> f64 {
+        self.sum(page, minute, |episode| episode.scanned).min(1.0)
+    }
+
     pub(crate) fn error_factor(&self, page: usize, minute: usize) -> f64 {
         self.sum(page, minute, |episode| episode.error_factor.ln())
             .exp()
@@ -113,6 +120,7 @@ const NOTHING: Episode = Episode {
     cold: 1.0,
     traffic_factor: 1.0,
     error_factor: 1.0,
+    scanned: 0.0,
 };
 
 /// Cold caches for some minutes after a deploy, on some pages or on all.
@@ -238,6 +246,26 @@ fn retries(random: &mut Random, episodes: &mut Vec<Episode>) {
             shift: random.between(0.0, 0.05),
             ..NOTHING
         });
+    }
+}
+
+/// Scanners, which ask a page for what does not exist, for a minute or two.
+fn scans(random: &mut Random, episodes: &mut Vec<Episode>) {
+    for page in 0..PAGES {
+        let mean = random.between(0.0, 0.8);
+        for _ in 0..random.poisson(mean) {
+            let from = random.whole(0, MINUTES);
+            let length = if random.chance(0.9) { 1 } else { 2 };
+            let factor = random.between(1.2, 3.0);
+            episodes.push(Episode {
+                pages: vec![page],
+                from,
+                to: from + length,
+                traffic_factor: factor,
+                scanned: 1.0 - 1.0 / factor,
+                ..NOTHING
+            });
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Changes of a service that a detector should report.
 
-use crate::page::{Page, Shape};
+use crate::page::{Page, Refusals, Shape};
 use crate::rng::Random;
 use crate::workload::{MINUTES, PAGES};
 
@@ -11,6 +11,7 @@ pub(crate) enum LabelKind {
     Faster,
     Surge,
     Failing,
+    Refusing,
 }
 
 /// The requests that are slower, and the course of the change.
@@ -50,7 +51,7 @@ pub(crate) struct Label {
     /// The minute after the last one.
     pub(crate) to: usize,
     /// The ratio of the slower requests' times, of the rate, or of the odds of a miss; for failing, the share of
-    /// errors.
+    /// errors; for refusing, that of 4xx.
     pub(crate) ratio: f64,
     /// For a mix, the share of the requests that are slower.
     pub(crate) share: f64,
@@ -128,7 +129,9 @@ pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Labe
             (Slower, _) => random.pick(&[2.0, 3.0, 5.0]),
             (Faster, _) => random.pick(&[0.7, 0.5]),
             (Surge, _) => random.log_between(3.0, 10.0),
-            (Failing, _) => (page.error_share * 3.0 + random.log_between(0.03, 0.5)).min(0.9),
+            (Failing | LabelKind::Refusing, _) => {
+                (page.error_share * 3.0 + random.log_between(0.03, 0.5)).min(0.9)
+            }
         };
         let from = match part {
             Part::Drift => from.min(MINUTES - 45),
@@ -248,4 +251,36 @@ pub(crate) fn growing_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Lab
         }
     }
     labels
+}
+
+/// Labels eight pages without another label that answer many more requests with 4xx.
+pub(crate) fn refusing_labels(
+    random: &mut Random,
+    pages: &[Page],
+    refusals: &[Refusals],
+    others: &[Label],
+) -> Vec<Label> {
+    let mut free = random.sample(PAGES, PAGES);
+    free.retain(|page| others.iter().all(|label| label.page != *page));
+    let labels = free.into_iter().take(8).map(|number| {
+        let from = random.whole(60, MINUTES - 15);
+        let length = match random.chance(0.3) {
+            true => MINUTES,
+            false => random.whole(10, 60),
+        };
+        let share = 2.5 * refusals[number].share + random.log_between(0.08, 0.5);
+        Label {
+            page: number,
+            kind: LabelKind::Refusing,
+            part: Part::Body,
+            from,
+            to: (from + length).min(MINUTES),
+            ratio: share.min(0.95),
+            share: 1.0,
+            mean: 1.0,
+            growing: 0,
+            rate: pages[number].rate,
+        }
+    });
+    labels.collect()
 }

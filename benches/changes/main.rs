@@ -3,7 +3,8 @@
 //! `CHANGES_SEED=7` starts with another seed, `CHANGES_RUNS=100` makes 100 runs of each design (kind of noise), and
 //! `CHANGES_NOISE=Plain` tries only that design.
 //!
-//! Read `page`, `events`, `pauses` and `labels` (the parts of a workload), `workload`, `baselines`, `score`, `report`.
+//! Read `page`, `events`, `pauses` and `labels` (the parts of a workload), `workload`, `baselines`, `score`, `report`,
+//! and `kinds` about new kinds of errors.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -14,6 +15,7 @@
 mod baselines;
 mod cost;
 mod events;
+mod kinds;
 mod labels;
 mod page;
 mod pauses;
@@ -74,7 +76,7 @@ fn main() {
         "CHANGES_NOISE is one of {:?}",
         Design::ALL
     );
-    // Of the designs, only `Plain`, on which the detector is tuned, can fail the bench.
+    // Of the designs, only `Plain`, on which the detector is tuned, and `Refusals` can fail the bench.
     let mut accepted = true;
     let scores = designs.into_iter().map(|design| {
         let scores = run_all(design, seed, runs);
@@ -83,6 +85,7 @@ fn main() {
     });
     let scores: Vec<_> = scores.collect();
     report::summary(&scores);
+    accepted &= kinds::print(seed);
     real::print(seed);
     let is_cheap = cost::print(seed);
     if !(accepted && is_cheap) {
@@ -171,6 +174,7 @@ fn standing(verdict: &Verdict) -> Option<Standing> {
         ChangeKind::Faster => LabelKind::Faster,
         ChangeKind::Failing => LabelKind::Failing,
         ChangeKind::Surging => LabelKind::Surge,
+        ChangeKind::Refusing => LabelKind::Refusing,
         _ => return None,
     };
     Some(Standing {

@@ -171,6 +171,38 @@ impl Season {
     }
 }
 
+/// The requests that a page answers with 4xx.
+pub(crate) struct Refusals {
+    /// The usual share of the requests.
+    pub(crate) share: f64,
+    /// The wobble of the odds.
+    wobble: Wobble,
+}
+
+impl Refusals {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        Self {
+            share: match random.whole(0, 3) {
+                0 => 0.0,
+                1 => random.log_between(0.001, 0.02),
+                _ => random.log_between(0.02, 0.3),
+            },
+            wobble: Wobble {
+                sigma: random.between(0.0, 0.2),
+                persistence: random.between(0.0, 0.9),
+                heavy: false,
+                value: 0.0,
+            },
+        }
+    }
+
+    /// The share in the next minute.
+    pub(crate) fn next(&mut self, random: &mut Random) -> f64 {
+        let odds = self.share / (1.0 - self.share) * self.wobble.next(random).exp();
+        odds / (1.0 + odds)
+    }
+}
+
 /// A page without events and changes.
 pub(crate) struct Page {
     pub(crate) shape: Shape,

@@ -55,7 +55,8 @@ fn row(score: &Score, design: Design) -> Row {
 }
 
 /// Prints the tables of a design. For `Plain`, returns whether the detector keeps the limits beyond which the bench
-/// fails, and whether the workload is hard enough; for other designs, returns `true`.
+/// fails, and whether the workload is hard enough; for `Refusals`, whether it keeps the limit of false alarms of
+/// refusing; for other designs, returns `true`.
 pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bool {
     let score = &scores.detector;
     println!(
@@ -91,6 +92,9 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
         "time to judge one minute of 40 pages: {:.2} ms",
         scores.judging.as_secs_f64() * 1e3 / f64::from(scores.minutes.max(1))
     );
+    if design == Design::Refusals {
+        return refusing(score);
+    }
     if design != Design::Plain {
         return true;
     }
@@ -112,12 +116,29 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     hard && accepted
 }
 
+/// Prints the false alarms of refusing, and how many refusing pages are found. Returns whether the false alarms are
+/// within the limit.
+fn refusing(score: &Score) -> bool {
+    let per_1000 = score.of_kind(LabelKind::Refusing) as f64 * 1e3 / score.page_hours;
+    let refusing = |label: &Label| label.kind == LabelKind::Refusing && label.rate >= 5.0;
+    let detections = score.select(refusing);
+    println!(
+        "| Refusing | {per_1000:.2} false alarms per 1,000 page-hours (the bench fails beyond 1) | {:.3} of {} found at >= 5/min | delay {:.0} / {:.0} |",
+        found(&detections),
+        detections.len(),
+        quantile(&detections, 0.5, delay),
+        quantile(&detections, 0.9, delay)
+    );
+    per_1000 <= 1.0
+}
+
 fn details(score: &Score, judged: fn(&Label) -> bool) {
     let by_kind = [
         LabelKind::Slower,
         LabelKind::Faster,
         LabelKind::Surge,
         LabelKind::Failing,
+        LabelKind::Refusing,
     ];
     let by_kind = by_kind.map(|kind| format!("{kind:?} {}", score.of_kind(kind)));
     println!(

@@ -7,8 +7,10 @@ use tower_pulse_model::histogram::{BUCKETS, Histogram, bucket_of};
 use tower_pulse_model::outcome::Outcome;
 
 use crate::events::Events;
-use crate::labels::{Label, LabelKind, Part, growing_labels, mixed_labels, random_labels};
-use crate::page::{Page, Regime, Season, Shape, Wobble};
+use crate::labels::{
+    Label, LabelKind, Part, growing_labels, mixed_labels, random_labels, refusing_labels,
+};
+use crate::page::{Page, Refusals, Regime, Season, Shape, Wobble};
 use crate::pauses::Pauses;
 use crate::rng::Random;
 
@@ -37,10 +39,12 @@ pub(crate) enum Design {
     Mixes,
     /// Plain noise. Pages grow with their data, and some also become slower in one step.
     Growth,
+    /// Plain noise. Pages also answer with 4xx, scanners come for a minute or two, and some pages begin to refuse.
+    Refusals,
 }
 
 impl Design {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Plain,
         Self::Wandering,
         Self::Regimes,
@@ -50,6 +54,7 @@ impl Design {
         Self::Troubles,
         Self::Mixes,
         Self::Growth,
+        Self::Refusals,
     ];
 }
 
@@ -59,6 +64,8 @@ pub(crate) struct Run {
     pub(crate) labels: Vec<Label>,
     events: Events,
     pauses: Option<Pauses>,
+    /// The 4xx of each page; empty if no page has any.
+    refusals: Vec<Refusals>,
     groups: Vec<Wobble>,
     design: Design,
     random: Random,
@@ -96,11 +103,17 @@ impl Run {
         });
         let groups = groups.collect();
         let hardness = random.between(0.7, 1.3);
-        let labels = match design {
+        let mut labels = match design {
             Design::Mixes => mixed_labels(&mut random, &mut pages),
             Design::Growth => growing_labels(&mut random, &mut pages),
             _ => random_labels(&mut random, &mut pages),
         };
+        let mut refusals = Vec::new();
+        if design == Design::Refusals {
+            refusals.extend((0..PAGES).map(|_| Refusals::random(&mut random)));
+            let refusing = refusing_labels(&mut random, &pages, &refusals, &labels);
+            labels.extend(refusing);
+        }
         let events = Events::random(&mut random, &pages, design);
         let pauses = (design == Design::Pauses).then(|| Pauses::random(&mut random));
         Self {
@@ -108,6 +121,7 @@ impl Run {
             labels,
             events,
             pauses,
+            refusals,
             groups,
             design,
             minute: 0,
@@ -161,6 +175,8 @@ impl Run {
         let mut rate = page.rate * day * page.rate_wobble.next(random).exp();
         rate *= self.events.traffic_factor(number, minute) * page.season.traffic(minute);
         let mut error_share = page.error_share * self.events.error_factor(number, minute);
+        let refusals = self.refusals.get_mut(number);
+        let mut refused_share = refusals.map_or(0.0, |refusals| refusals.next(random));
         let mut tail = None;
         for label in &self.labels {
             if label.page != number || !(label.from..label.to).contains(&minute) {
@@ -169,6 +185,7 @@ impl Run {
             match (label.kind, label.part) {
                 (LabelKind::Surge, _) => rate *= label.ratio,
                 (LabelKind::Failing, _) => error_share = label.ratio,
+                (LabelKind::Refusing, _) => refused_share = label.ratio,
                 (_, Part::Misses) => miss_odds *= label.ratio,
                 (_, Part::Mix | Part::UpperTenth | Part::Median) => tail = Some(*label),
                 _ => shift += label.shift(minute),
@@ -180,8 +197,14 @@ impl Run {
         }
         let mut aggregate = Aggregate::default();
         let errors = random.binomial(count, error_share.min(1.0));
+        let scanned = self.events.scanned(number, minute);
+        refused_share += scanned * (1.0 - refused_share);
+        let refused = match refused_share > 0.0 {
+            true => random.binomial(count - errors, refused_share),
+            false => 0,
+        };
         for request in 0..count {
-            let failed = request < errors;
+            let (is_error, failed) = (request < errors, request < errors + refused);
             let mut draw = page.shape.draw(random, miss_odds);
             if let Some(label) = tail {
                 let slower = draw + label.ratio.ln();
@@ -206,15 +229,16 @@ impl Run {
             if failed {
                 self.failures[bucket] += 1;
             }
-            let outcome = match failed {
-                true => Outcome::ServerError,
-                false => Outcome::Success,
+            let outcome = match (is_error, failed) {
+                (true, _) => Outcome::ServerError,
+                (false, true) => Outcome::ClientError,
+                (false, false) => Outcome::Success,
             };
-            aggregate.outcomes.record(outcome, failed);
+            aggregate.outcomes.record(outcome, is_error);
         }
         aggregate.histogram = Histogram::from_counts(0, &self.counts);
         self.counts.fill(0);
-        if errors > 0 {
+        if errors + refused > 0 {
             aggregate.failures = Histogram::from_counts(0, &self.failures);
             self.failures.fill(0);
         }

@@ -14,15 +14,23 @@ use crate::rig::instances::TestFolder;
 use crate::rig::json::is_same;
 use crate::rig::seed::fixed_seed;
 
-const KINDS: [&str; 6] = [
-    "slower", "faster", "failing", "surging", "silent", "instance",
+const KINDS: [&str; 8] = [
+    "slower",
+    "faster",
+    "failing",
+    "surging",
+    "silent",
+    "instance",
+    "refusing",
+    "new_error",
 ];
 
 /// A change as it is stored.
 pub fn change(id: &str, kind: &str, context: &str, (extra, ended): (f64, Option<i64>)) -> Change {
     let instance = (kind == "instance").then_some("web-1");
+    let error = (kind == "new_error").then_some("db_timeout");
     let change = json!({
-        "id": id, "kind": kind, "context": context, "instance": instance,
+        "id": id, "kind": kind, "context": context, "instance": instance, "error": error,
         "since": 1_700_000_000, "detected": 1_700_000_240, "ended": ended,
         "then": 0.1, "now": 0.2, "ratio": 2.0, "is_tail": false, "confidence": 0.999_99, "requests": 400,
         "minutes": 0, "seconds_per_minute": 0.0,
@@ -41,7 +49,7 @@ fn draw(rng: &mut Rng, count: usize, now: i64) -> Vec<Change> {
             let context = format!("GET /{}", rng.usize(..7));
             change(
                 &format!("{n:04}"),
-                KINDS[rng.usize(..6)],
+                KINDS[rng.usize(..KINDS.len())],
                 &context,
                 (extra, ended),
             )
@@ -50,9 +58,13 @@ fn draw(rng: &mut Rng, count: usize, now: i64) -> Vec<Change> {
     let (mut ongoing, mut ended): (Vec<Change>, Vec<Change>) = changes
         .into_iter()
         .partition(|change| change.ended.is_none());
-    let cost = |change: &Change| change.extra_seconds_per_minute;
-    ongoing.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
-    ended.sort_by(|a, b| (b.ended.cmp(&a.ended)).then_with(|| cost(b).total_cmp(&cost(a))));
+    let cost = |a: &Change, b: &Change| {
+        let is_minor = |of: &Change| matches!(of.kind.as_str(), "refusing" | "new_error");
+        let extra = |of: &Change| of.extra_seconds_per_minute;
+        (is_minor(a).cmp(&is_minor(b))).then_with(|| extra(b).total_cmp(&extra(a)))
+    };
+    ongoing.sort_by(cost);
+    ended.sort_by(|a, b| (b.ended.cmp(&a.ended)).then_with(|| cost(a, b)));
     ongoing.extend(ended);
     ongoing
 }

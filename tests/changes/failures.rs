@@ -17,6 +17,7 @@ use crate::rig::wait::look_until;
 const JUDGED: &str = "pulse:pulse:judged1";
 const CHANGES: &str = "pulse:pulse:changes1";
 const DETECTOR: &str = "pulse:pulse:detector1";
+const ERRORS: &str = "pulse:pulse:errors1";
 const MARKS: &str = "pulse:pulse:marks1";
 
 /// The maximum time of a call.
@@ -144,8 +145,13 @@ async fn tables_expire_with_their_fleet_and_begin_anew_if_they_cannot_be_read() 
         judges_on(&mut fleet, &mut traffic, 2).await;
     }
     send(&mut conn, &["DEL", DETECTOR]).await;
+    // Unreadable kinds of errors are removed.
+    for (kind, garbage) in [("a", &b""[..]), ("b", b"{}"), ("c", &[0x80; 40])] {
+        set_field(&mut conn, ERRORS, kind.as_bytes(), garbage).await;
+    }
     fleet.restart(0).await;
     judges_on(&mut fleet, &mut traffic, 1).await;
+    assert!(fields(&mut conn, ERRORS).await.is_empty());
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod agree;
 mod api;
 mod deploys;
 mod earlier;
+mod errors;
 mod extremes;
 mod failures;
 mod figures;

@@ -141,7 +141,7 @@ impl Asked<'_> {
             Incident::BadDeploy => {
                 "times web-3 and web-4 in the same minutes; version 1.1, as the change began, "
             }
-            Incident::Errors => "Suspect: its newest failures: 500.",
+            Incident::Errors => "Suspect: 500 rose from ",
             Incident::Surge => {
                 "Its requests: alike on all 4 instances; outcomes as before; latency as before."
             }

@@ -63,14 +63,15 @@ impl TestFolder {
         changes: &[Change],
         removed: &[&str],
     ) -> Result<ConditionalWrite, StoreError> {
-        let (mut tables, detector, _) =
-            JudgementFields::new(read_judgement(self.store.journal()).await?);
+        let judgement = read_judgement(self.store.journal()).await?;
+        let (mut tables, detector, errors, _) = JudgementFields::new(judgement);
         Ok(tables.next(Findings {
             judged: LastJudgement {
                 until,
                 ..LastJudgement::default()
             },
             parts: detector.parts(),
+            errors: errors.parts(),
             changes: changes.iter().collect(),
             removed: removed.iter().map(|id| Arc::from(*id)).collect(),
         }))

@@ -24,6 +24,7 @@ fn change(context: &str) -> Change {
         context: RecordId::new(Kind::Http, context),
         kind: ChangeKind::Slower,
         instance: None,
+        error: None,
         since: NOW - 300,
         detected: NOW,
         then: 0.1,

@@ -17,7 +17,7 @@ named! {
     #[cfg_attr(
         feature = "serde",
         derive(serde::Serialize, serde::Deserialize),
-        serde(rename_all = "lowercase")
+        serde(rename_all = "snake_case")
     )]
     #[non_exhaustive]
     pub enum ChangeKind {
@@ -33,6 +33,10 @@ named! {
         Silent = "silent",
         /// One instance is slower, or fails more often, than the others on the same route.
         Instance = "instance",
+        /// A larger share of the requests is answered with 4xx.
+        Refusing = "refusing",
+        /// A kind of error appears that was not seen for a week.
+        NewError = "new_error",
     }
 }
 
@@ -129,7 +133,8 @@ packed! {
         /// When it ended, in Unix seconds; `None` while it is ongoing.
         pub ended: Option<i64>,
         /// The figure before: seconds per request for slower, faster and a slow instance; the share of errors for
-        /// failing and a failing instance; requests per minute for surging and silent.
+        /// failing and a failing instance; the share of 4xx for refusing; requests per minute for surging and silent;
+        /// 0 for a new error, whose figure is `requests`.
         ///
         /// Seconds are those expected now without the change: the mean before the change, times the shift that all
         /// contexts have had since, such as on a busy host. For an instance, `then` is the figure of the other
@@ -144,7 +149,7 @@ packed! {
         pub is_tail: bool,
         /// 1 minus the probability of such a difference by chance.
         pub confidence: f64,
-        /// Number of requests behind the figure.
+        /// Number of requests behind the figure; for a new error, the page's requests with this kind of error.
         pub requests: u64,
         /// The minutes behind the figures: those since the change, at most the last 76.
         ///
@@ -165,6 +170,9 @@ packed! {
         pub yesterday: Option<Earlier>,
         /// The same time a week ago, if it is retained.
         pub week_ago: Option<Earlier>,
+        +
+        /// The kind of error, for [`ChangeKind::NewError`].
+        pub error: Option<Arc<str>>,
         // Acknowledgements are stored beside the judgements, so the packed form lacks them.
         ;
         /// The person who works on the change; `None` if the change was not acknowledged or has ended.
@@ -194,13 +202,15 @@ impl Change {
         sentences.join(" ")
     }
 
-    /// Orders changes by urgency: ongoing changes first, by the time that they cost; then ended changes, latest end
-    /// first.
+    /// Orders changes by urgency: ongoing changes first, refusing pages and new errors after all others, by the time
+    /// that they cost; then ended changes, latest end first.
     #[doc(hidden)]
     pub fn by_urgency(&self, other: &Self) -> Ordering {
         let ended = |change: &Self| change.ended.unwrap_or(i64::MAX);
         let extra = |change: &Self| change.extra_seconds_per_minute;
+        let is_minor = |of: &Self| matches!(of.kind, ChangeKind::Refusing | ChangeKind::NewError);
         (ended(other).cmp(&ended(self)))
+            .then_with(|| is_minor(self).cmp(&is_minor(other)))
             .then_with(|| extra(other).total_cmp(&extra(self)))
             .then_with(|| self.id.cmp(&other.id))
     }
@@ -225,6 +235,7 @@ impl Change {
         // The sentence is logged, and another program may have written the names.
         let (context, kind) = (escape_hidden(&self.context), self.kind);
         let instance = self.instance.as_deref().map(escape_hidden);
+        let error = escape_hidden(self.error.as_deref().unwrap_or("an error"));
         let is_of_queue = *self.context == *QUEUED;
         if self.ended.is_some() {
             let again = "is like the other instances again on";
@@ -232,11 +243,16 @@ impl Change {
                 _ if is_of_queue => "requests wait in front of the service as before".to_owned(),
                 Some(instance) => format!("{instance} {again} {context}"),
                 None if kind == ChangeKind::Surging => format!("{context} no longer surges"),
+                None if kind == ChangeKind::Refusing => format!("{context} no longer refuses"),
+                None if kind == ChangeKind::NewError => {
+                    format!("{error} is no longer new on {context}")
+                }
                 None => format!("{context} is no longer {kind}"),
             };
         }
         let (then, now) = (self.then, self.now);
         let times = format!("{:.2} times", self.ratio);
+        let shares = || [then, now].map(|share| format!("{:.1} %", 100.0 * share));
         match kind {
             ChangeKind::Slower | ChangeKind::Faster if is_of_queue => {
                 format!("requests wait {times} as long as before in front of the service")
@@ -248,7 +264,7 @@ impl Change {
                 format!("{context} takes {times} as long as before")
             }
             ChangeKind::Failing => {
-                let [then, now] = [then, now].map(|share| format!("{:.1} %", 100.0 * share));
+                let [then, now] = shares();
                 format!("{context} is failing: {now} of its requests are errors, {then} before")
             }
             ChangeKind::Surging => {
@@ -260,6 +276,14 @@ impl Change {
             ChangeKind::Instance => {
                 let instance = instance.as_deref().unwrap_or("an instance");
                 format!("{instance} is worse than the other instances on {context}: {times}")
+            }
+            ChangeKind::Refusing => {
+                let [then, now] = shares();
+                format!("{context} refuses {now} of its requests with 4xx, {then} before")
+            }
+            ChangeKind::NewError => {
+                let (count, s) = (self.requests, if self.requests == 1 { "" } else { "s" });
+                format!("{error} is new on {context}: {count} request{s}")
             }
         }
     }
@@ -309,6 +333,8 @@ mod tests {
         let fails = Suspect::Failures {
             timer: None,
             statuses: Vec::new(),
+            code: None,
+            error: None,
             text: text("its newest failures: 502"),
         };
         slow.suspects = vec![fails, waiting.clone()];
@@ -336,6 +362,22 @@ mod tests {
     }
 
     #[test]
+    fn refusing_pages_and_new_errors_are_less_urgent() {
+        let kinds = [
+            ChangeKind::NewError,
+            ChangeKind::Refusing,
+            ChangeKind::Failing,
+        ];
+        let mut changes = kinds.map(|kind| change(kind, (0.1, 0.2, 2.0), None));
+        for (extra, change) in (1u8..).zip(&mut changes) {
+            change.extra_seconds_per_minute = -f64::from(extra);
+        }
+        changes.sort_by(Change::by_urgency);
+        let order = changes.map(|change| change.kind);
+        assert_eq!(order, [kinds[2], kinds[0], kinds[1]]);
+    }
+
+    #[test]
     fn a_change_is_a_sentence() {
         let sentences = [
             (ChangeKind::Slower, (0.1, 0.258, 2.58), None),
@@ -343,14 +385,21 @@ mod tests {
             (ChangeKind::Surging, (120.0, 721.3, 6.0), None),
             (ChangeKind::Silent, (40.0, 0.0, 0.0), None),
             (ChangeKind::Instance, (0.1, 0.25, 2.5), Some("web-3")),
+            (ChangeKind::Refusing, (0.041, 0.25, 6.1), None),
+            (ChangeKind::NewError, (0.0, 0.25, 1.0), None),
         ]
-        .map(|(kind, values, instance)| change(kind, values, instance));
+        .map(|(kind, values, instance)| Change {
+            error: (kind == ChangeKind::NewError).then(|| "db_\u{202e}timeout".into()),
+            ..change(kind, values, instance)
+        });
         let begun = [
             "GET / takes 2.58 times as long as before",
             "GET / is failing: 25.0 % of its requests are errors, 4.1 % before",
             "GET / surges: 721 requests per minute, 120 before",
             "GET / is silent: it had 40 requests per minute",
             "web-3 is worse than the other instances on GET /: 2.50 times",
+            "GET / refuses 25.0 % of its requests with 4xx, 4.1 % before",
+            "db_\\u{202e}timeout is new on GET /: 90 requests",
         ];
         assert_eq!(sentences.each_ref().map(Change::to_string), begun);
         let ended = [
@@ -359,6 +408,8 @@ mod tests {
             "GET / no longer surges",
             "GET / is no longer silent",
             "web-3 is like the other instances again on GET /",
+            "GET / no longer refuses",
+            "db_\\u{202e}timeout is no longer new on GET /",
         ];
         for (mut change, ended) in sentences.into_iter().zip(ended) {
             change.ended = Some(60);

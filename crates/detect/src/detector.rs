@@ -8,7 +8,7 @@ use super::find;
 use super::history::{Tick, tick};
 use super::instances::InstanceDetector;
 use super::minute::all_id;
-pub use super::minute::{Cost, Coverage, InstanceMinute, Minute, Verdict, Watched};
+pub use super::minute::{Cost, Coverage, InstanceMinute, Minute, Verdict, Watched, failed};
 use super::page::Page;
 pub use super::state::DetectorState;
 use super::state::{Alarm, Ended, SharedMinute, SharedMinutes, hundredths};
@@ -301,13 +301,14 @@ impl Detector {
                 let counts = traffic::recent(&page.history, shared, 3);
                 traffic::surge_is_over(&counts, alarm.past.rate(), effect)
             }
-            ChangeKind::Silent | ChangeKind::Instance => {
+            ChangeKind::Silent | ChangeKind::Instance | ChangeKind::NewError => {
                 let counts = traffic::recent(&page.history, shared, 2);
                 counts.iter().map(|(_, count)| count).sum::<f64>()
                     >= (0.3 * alarm.past.rate()).max(1.0)
             }
-            ChangeKind::Failing => {
-                failing::is_over(&page.history, now, alarm.past.error_share(), effect)
+            ChangeKind::Failing | ChangeKind::Refusing => {
+                let minutes = page.history.failing(alarm.kind);
+                failing::is_over(&minutes, now, alarm.past.error_share(), effect)
             }
         }
     }

@@ -1,11 +1,12 @@
-//! Failing: whether the share of a page's requests that are errors is larger than in its past.
+//! Failing and refusing: whether the share of a page's requests that are errors, or 4xx, is larger than in its past.
 //!
 //! The shares of two binomials are compared by the likelihood ratio (Wilks, 1938), which is valid for rare and frequent
 //! errors, and for a past without errors. As errors come in clusters, the statistic is divided by the overdispersion of
 //! the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
 
+use super::change::ChangeKind;
 use super::figures::turning_point;
-use super::history::{History, PageMinute, Span, Tick, is_in};
+use super::history::{Minutes, PageMinute, Span, Tick, is_in};
 use super::past::{FEWEST_MINUTES, FEWEST_REQUESTS, PAST_ENDS, YOUNG_PAST_ENDS};
 use tower_pulse_model::order::InOrder;
 
@@ -57,22 +58,27 @@ const MIN_MINUTES: usize = 3;
 const MAX_MINUTES: usize = 20;
 /// The least strength of an increase that is reported.
 const MIN_STRENGTH: f64 = 5.5;
-/// The smallest increase of the share.
+/// The smallest increase of the share of errors, and that of 4xx, which clients cause more often.
 const LEAST: f64 = 0.01;
+const LEAST_REFUSED: f64 = 0.05;
 /// The required logarithm of the likelihood ratio, without the two worst minutes.
 const EVIDENCE: f64 = 3.0;
 /// The weight of the usual dispersion, in minutes.
 const USUAL_MINUTES: f64 = 10.0;
 const USUAL_DISPERSION: f64 = 1.3;
 
-/// Searches for an increase that is present at the end of minute `now`.
+/// Searches for an increase that is present at the end of minute `now`. For refusing, the errors of the minutes are 4xx.
 pub(crate) fn search(
-    history: &History,
+    kind: ChangeKind,
+    minutes: &Minutes,
     now: Tick,
     after: Tick,
     excluded: &[Span],
 ) -> Option<Increase> {
-    let minutes = &history.minutes;
+    let least = match kind {
+        ChangeKind::Refusing => LEAST_REFUSED,
+        _ => LEAST,
+    };
     let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors at present, and need no test.
     let mut lately = minutes.iter().rev().take(3);
@@ -112,7 +118,7 @@ pub(crate) fn search(
         window.add(minute);
         let length = index + 1;
         let share = window.share();
-        if length < MIN_MINUTES || share < usual + LEAST || share < 2.0 * usual {
+        if length < MIN_MINUTES || share < usual + least || share < 2.0 * usual {
             continue;
         }
         let strength = (deviance(window, past) / dispersion).max(0.0).sqrt();
@@ -157,9 +163,9 @@ fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -
 }
 
 /// Whether an increase from `then` to `now` has ended.
-pub(crate) fn is_over(history: &History, now_tick: Tick, then: f64, now: f64) -> bool {
+pub(crate) fn is_over(minutes: &Minutes, now_tick: Tick, then: f64, now: f64) -> bool {
     let mut last = Share::default();
-    for minute in history.minutes.iter().rev().take(12) {
+    for minute in minutes.iter().rev().take(12) {
         let enough = last.requests * now >= 12.0;
         if minute.tick < now_tick - 2 && enough {
             break;

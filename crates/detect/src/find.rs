@@ -15,6 +15,7 @@ use super::state::Alarm;
 use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
 use super::{all, failing, speed, step};
+use tower_pulse_model::context::{Kind, UNMATCHED};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
@@ -43,7 +44,7 @@ impl Detector {
         let mut begun = Vec::new();
         let mut silent = Vec::new();
         let mut steady = 0;
-        let queue = queue();
+        let (queue, unmatched) = (queue(), RecordId::new(Kind::Http, UNMATCHED));
         for (id, page) in &self.pages {
             let state = &self.state;
             let seen = page.history.last().is_some_and(|last| last.tick == now);
@@ -77,7 +78,7 @@ impl Detector {
                 let alarm = |kind, change: TrafficChange| {
                     // The rate comes from the traffic, the mean from the sums.
                     let (requests, minutes) = ((traffic.rate * 1_000.0) as u64, 1_000);
-                    let before = Sums::of(&page.history, now - 76, change.since);
+                    let before = Sums::of(&page.history.minutes, now - 76, change.since);
                     let past = Past {
                         minutes,
                         requests,
@@ -97,19 +98,25 @@ impl Detector {
                     silent.extend(silence.map(|silence| alarm(ChangeKind::Silent, silence)));
                 }
             }
-            if seen && !has_ongoing(&[ChangeKind::Failing]) {
-                let excluded = state.excluded(*id, &[ChangeKind::Failing], now);
-                let after = state.last_end(*id, &[ChangeKind::Failing]);
-                let failing = failing::search(&page.history, now, after, &excluded);
-                begun.extend(failing.map(|failing| {
-                    let sums = Sums::of(&page.history, failing.since, now + 1);
-                    let before = Sums::of(&page.history, now - 76, failing.since);
+            for kind in [ChangeKind::Failing, ChangeKind::Refusing] {
+                // Anyone may ask for paths that no route has.
+                let is_judged = kind == ChangeKind::Failing || *id != unmatched;
+                if !seen || !is_judged || has_ongoing(&[kind]) {
+                    continue;
+                }
+                let excluded = state.excluded(*id, &[kind], now);
+                let after = state.last_end(*id, &[kind]);
+                let minutes = page.history.failing(kind);
+                let found = failing::search(kind, &minutes, now, after, &excluded);
+                begun.extend(found.map(|found| {
+                    let sums = Sums::of(&minutes, found.since, now + 1);
+                    let before = Sums::of(&minutes, now - 76, found.since);
                     let past = Past {
-                        errors: (failing.then * before.requests as f64).round() as u64,
+                        errors: (found.then * before.requests as f64).round() as u64,
                         ..before.past()
                     };
-                    let (subject, times) = ((*id, ChangeKind::Failing), (failing.since, now));
-                    Alarm::new(subject, times, (failing.strength, sums.error_share()), past)
+                    let size = (found.strength, sums.error_share());
+                    Alarm::new((*id, kind), (found.since, now), size, past)
                 }));
             }
         }
@@ -154,7 +161,7 @@ impl Detector {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         begun.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
-            let may_pass = alarm.kind.is_speed() || alarm.kind == ChangeKind::Failing;
+            let may_pass = alarm.kind != ChangeKind::Surging;
             if !may_pass || lasts {
                 return true;
             }

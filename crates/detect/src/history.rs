@@ -3,8 +3,11 @@
 //! Histograms are stored at 8 buckets per octave, as variable-length integers: about 80 bytes for a minute of 1,000
 //! requests.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use super::change::ChangeKind;
+use super::minute::failed;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::histogram::Histogram;
 use tower_pulse_model::pack::{Reader, Writer};
@@ -52,16 +55,21 @@ pub(crate) struct PageMinute {
     pub(crate) tick: Tick,
     pub(crate) requests: u32,
     pub(crate) errors: u32,
+    /// 4xx that are no errors.
+    pub(crate) refused: u32,
     /// The time of all requests.
     pub(crate) seconds: f32,
     /// The length of the packed histograms.
     bytes: u16,
 }
 
-/// The last minutes of a page, oldest first.
+/// Minutes of a page, oldest first.
+pub(crate) type Minutes = VecDeque<PageMinute>;
+
+/// The last minutes of a page.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    pub(crate) minutes: VecDeque<PageMinute>,
+    pub(crate) minutes: Minutes,
     packed: Vec<u8>,
 }
 
@@ -85,10 +93,12 @@ impl History {
             self.packed
                 .reserve_exact(packed.len() + self.packed.len() / 16);
         }
+        let failed = |kind| narrow(failed(kind, sums).min(sums.times.count));
         self.minutes.push_back(PageMinute {
             tick,
             requests: narrow(sums.times.count),
-            errors: narrow(sums.outcomes.errors.min(sums.times.count)),
+            errors: failed(ChangeKind::Failing),
+            refused: failed(ChangeKind::Refusing),
             seconds: (sums.times.sum as f64 / 1e9) as f32,
             bytes: packed.len() as u16,
         });
@@ -106,6 +116,18 @@ impl History {
         if self.packed.capacity() > 2 * self.packed.len() + 256 {
             self.packed.shrink_to(self.packed.len() + 128);
         }
+    }
+
+    /// The minutes with the requests that failed, in the sense of a kind of change: for refusing, `errors` are 4xx.
+    pub(crate) fn failing(&self, kind: ChangeKind) -> Cow<'_, Minutes> {
+        if kind != ChangeKind::Refusing {
+            return Cow::Borrowed(&self.minutes);
+        }
+        let minutes = self.minutes.iter().map(|minute| PageMinute {
+            errors: minute.refused,
+            ..*minute
+        });
+        Cow::Owned(minutes.collect())
     }
 
     pub(crate) fn last(&self) -> Option<&PageMinute> {

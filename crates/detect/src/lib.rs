@@ -1,6 +1,6 @@
-//! Change detection for tower-pulse: contexts that are slower, faster, failing, surging or silent compared with their
-//! own past, and instances that are out of line with the others. This crate only depends on the values of
-//! `tower-pulse-model`: it does no I/O, has no clock and no async code, and is independent of stores.
+//! Change detection for tower-pulse: contexts that are slower, faster, failing, refusing, surging or silent compared
+//! with their own past, instances that are out of line with the others, and new kinds of errors. This crate only depends
+//! on the values of `tower-pulse-model`: it does no I/O, has no clock and no async code, and is independent of stores.
 //!
 //! This crate is internal to tower-pulse and changes without notice: depend on `tower-pulse`.
 //!
@@ -13,6 +13,7 @@ mod all;
 pub mod change;
 mod cost;
 pub mod detector;
+pub mod errors;
 mod failing;
 mod figures;
 mod find;

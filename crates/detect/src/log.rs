@@ -110,13 +110,14 @@ impl Log {
 /// Whether a change is ongoing, and has the kind and subject of a verdict.
 fn is_ongoing(change: &Change, context: &str, verdict: &Verdict) -> bool {
     let is_same = change.kind == verdict.kind && change.instance == verdict.instance;
+    let is_same = is_same && change.error == verdict.error;
     change.ended.is_none() && is_same && *change.context == *context
 }
 
 /// The change of a new verdict, without the details that come from the store.
 fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
-    let instance = verdict.instance.as_deref().unwrap_or_default();
-    let subject = [verdict.kind.as_str(), &**context, instance].join("\n");
+    let part = verdict.instance.as_deref().or(verdict.error.as_deref());
+    let subject = [verdict.kind.as_str(), &**context, part.unwrap_or_default()].join("\n");
     let mut change = Change {
         id: format!("{:x}-{:016x}", verdict.detected, fnv1a(subject.bytes())).into(),
         kind: verdict.kind,
@@ -139,6 +140,7 @@ fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
         suspects: Vec::new(),
         yesterday: None,
         week_ago: None,
+        error: verdict.error.clone(),
         acknowledged: None,
     };
     update(&mut change, verdict);
@@ -174,6 +176,7 @@ pub(crate) mod tests {
             context: RecordId::new(Kind::Http, context),
             kind: ChangeKind::Slower,
             instance: None,
+            error: None,
             since: detected - 180,
             detected,
             then: 0.1,
@@ -216,6 +219,25 @@ pub(crate) mod tests {
         // A log that was stored resumes in the same way.
         let mut resumed = Log::new(log.changes.clone());
         assert_eq!(resumed.apply(&[], 840), log.apply(&[], 840));
+    }
+
+    #[test]
+    fn two_new_kinds_of_errors_on_a_page_are_two_changes() {
+        let new = |error: &str, detected| {
+            let (context, mut verdict) = slower("GET /", detected);
+            verdict.kind = ChangeKind::NewError;
+            verdict.error = Some(error.into());
+            (context, verdict)
+        };
+        let mut log = Log::default();
+        let both = log.apply(&[new("a", 600), new("b", 600)], 600).began;
+        let errors = both.iter().filter_map(|id| log.get(id)?.error.as_deref());
+        assert_eq!(errors.collect::<Vec<_>>(), ["a", "b"]);
+        let one = log.apply(&[new("b", 600)], 660);
+        assert_eq!(
+            (one.ongoing, one.ended),
+            (vec![both[1].clone()], vec![both[0].clone()])
+        );
     }
 
     #[test]

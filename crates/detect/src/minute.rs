@@ -39,6 +39,8 @@ pub struct Verdict {
     pub kind: ChangeKind,
     /// The instance, for [`ChangeKind::Instance`].
     pub instance: Option<Arc<str>>,
+    /// The kind of error, for [`ChangeKind::NewError`].
+    pub error: Option<Arc<str>>,
     /// The start of the first minute that is different, in Unix seconds.
     pub since: i64,
     /// The end of the minute in which the change was detected, in Unix seconds.
@@ -91,6 +93,17 @@ packed! {
         pub compared: usize,
         /// Minutes of the last hour without a request.
         pub gaps: usize,
+    }
+}
+
+/// The number of requests that failed, in the sense of a kind of change: for refusing, 4xx that are no errors;
+/// otherwise errors.
+pub fn failed(kind: ChangeKind, sums: &Aggregate) -> u64 {
+    let errors = sums.outcomes.errors;
+    match kind {
+        // The histogram of failures has errors and 4xx.
+        ChangeKind::Refusing => sums.failures.count().saturating_sub(errors),
+        _ => errors,
     }
 }
 

@@ -70,6 +70,7 @@ packed! {
         pub(crate) minutes: u32,
         /// The number of all requests.
         pub(crate) requests: u64,
+        /// The number of errors; before an alarm of refusing, of 4xx.
         pub(crate) errors: u64,
         /// The service time of all requests, in microseconds.
         pub(crate) micros: u64,

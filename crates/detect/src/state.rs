@@ -32,7 +32,7 @@ packed! {
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Alarm {
         pub(crate) context: RecordId,
-        /// Any kind but [`ChangeKind::Instance`].
+        /// Any kind but [`ChangeKind::Instance`] and [`ChangeKind::NewError`].
         pub(crate) kind: ChangeKind,
         /// The first minute that is different.
         pub(crate) since: Tick,

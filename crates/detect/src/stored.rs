@@ -15,7 +15,7 @@ packed_enum!(Suspect {
     5 => Machine { instance, text, delay, cpu },
     6 => Computing { then, now, share, longest, text },
     7 => Waiting { then, now, share, text },
-    8 => Failures { timer, statuses, text },
+    8 => Failures { timer, statuses, text + code, error },
     9 => Traffic { busiest, text },
 });
 
@@ -57,8 +57,9 @@ impl DetectorState {
         for (name, part) in parts {
             match name.first().copied() {
                 Some(ALARM) => {
+                    let of_others = [ChangeKind::Instance, ChangeKind::NewError];
                     let alarm = pack::unpack::<Alarm>(part).filter(|alarm| {
-                        alarm.score_kind < SCORES && alarm.kind != ChangeKind::Instance
+                        alarm.score_kind < SCORES && !of_others.contains(&alarm.kind)
                     });
                     state.alarms.extend(alarm);
                 }
@@ -108,6 +109,8 @@ mod tests {
             Suspect::Failures {
                 timer: Some("payment".into()),
                 statuses: vec!["502".into(), "panicked".into()],
+                code: Some("502".into()),
+                error: Some("gateway".into()),
                 text: "fails".into(),
             },
             Suspect::Traffic {
@@ -138,6 +141,27 @@ mod tests {
     }
 
     #[test]
+    fn fields_that_earlier_versions_lack_may_be_missing() {
+        let mut change = change();
+        let without = pack::pack(&change);
+        change.error = Some("db_timeout".into());
+        let with = pack::pack(&change);
+        assert_eq!(with[..without.len()], without);
+        assert_eq!(pack::unpack::<Change>(&with), Some(change));
+        // The length of the list and of its only suspect, the variant, no timer, no statuses, a text.
+        let earlier = [1, 6, 8, 0, 0, 2, b'4', b'2'];
+        let read: Vec<Suspect> = pack::unpack(&earlier).expect("it is a list");
+        let expected = Suspect::Failures {
+            timer: None,
+            statuses: Vec::new(),
+            code: None,
+            error: None,
+            text: "42".into(),
+        };
+        assert_eq!(read, [expected]);
+    }
+
+    #[test]
     fn a_suspect_of_a_later_version_is_left_out() {
         let suspects = change().suspects;
         // The variant number of the first suspect comes after the number of suspects and the length of the first one.
@@ -151,8 +175,8 @@ mod tests {
     /// A state with numbers that no detector writes.
     fn extreme(number: i32) -> DetectorState {
         let context = crate::minute::all_id();
-        use ChangeKind::{Failing, Faster, Silent, Slower, Surging};
-        let kinds = [Slower, Faster, Failing, Surging, Silent];
+        use ChangeKind::{Failing, Faster, Refusing, Silent, Slower, Surging};
+        let kinds = [Slower, Faster, Failing, Surging, Silent, Refusing];
         let alarm = |kind| Alarm {
             context,
             kind,

@@ -6,7 +6,7 @@ use super::change::ChangeKind;
 use super::detector::{Detector, DetectorState, InstanceMinute, Minute, RECALLED_MINUTES, Verdict};
 use super::minute::all_id;
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::Kind;
+use tower_pulse_model::context::{Kind, UNMATCHED};
 use tower_pulse_model::histogram::{BUCKETS, Histogram, bucket_of};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::records::RecordId;
@@ -26,12 +26,15 @@ struct Load {
     /// The median time, in seconds.
     median: f64,
     error_share: f64,
+    /// The share of the successes that become 4xx.
+    refused_share: f64,
 }
 
 const USUAL: Load = Load {
     requests: 120,
     median: 0.05,
     error_share: 0.0,
+    refused_share: 0.0,
 };
 
 /// Repeats each value as many times as given, one after the other.
@@ -72,14 +75,33 @@ pub(crate) fn sums_of(requests: impl IntoIterator<Item = (u64, bool)>) -> Aggreg
     sums
 }
 
+/// Gives this many of the successes the status 4xx, fast and slow ones alike.
+pub(crate) fn refuse(sums: &mut Aggregate, count: u64) {
+    let counts = &mut sums.outcomes.counts;
+    counts[Outcome::Success as usize] -= count;
+    counts[Outcome::ClientError as usize] += count;
+    let (successes, mut passed) = (sums.successes(), 0);
+    let refused = successes.buckets().iter().map(|(bucket, n)| {
+        let until = |passed: u64| passed * count / successes.count();
+        let before = until(passed);
+        passed += n;
+        (*bucket, until(passed) - before)
+    });
+    let refused = Histogram::new(successes.scale(), refused);
+    sums.failures.merge(&refused);
+}
+
 fn requests(random: &mut fastrand::Rng, load: Load) -> Aggregate {
     let jitter = 0.9 + 0.2 * random.f64();
     let count = (load.requests as f64 * jitter) as u64;
-    sums_of((0..count).map(|_| {
+    let mut sums = sums_of((0..count).map(|_| {
         let failed = random.f64() < load.error_share;
         let nanos = (load.median * (0.5 * normal(random)).exp() * 1e9) as u64;
         (nanos, failed)
-    }))
+    }));
+    let successes = sums.outcomes.count(Outcome::Success) as f64;
+    refuse(&mut sums, (successes * load.refused_share) as u64);
+    sums
 }
 
 fn page(number: usize) -> RecordId {
@@ -259,11 +281,13 @@ fn the_ratio_of_a_mixture_is_not_above_what_any_request_suffered() {
 
 #[test]
 fn errors_surges_and_silence_are_named() {
-    let (mut failing, mut surging) = (USUAL, USUAL);
+    let (mut failing, mut refusing, mut surging) = (USUAL, USUAL, USUAL);
     failing.error_share = 0.2;
+    refusing.refused_share = 0.2;
     surging.requests = 500;
     let cases = [
         (ChangeKind::Failing, Some(failing)),
+        (ChangeKind::Refusing, Some(refusing)),
         (ChangeKind::Surging, Some(surging)),
         (ChangeKind::Silent, None),
     ];
@@ -276,6 +300,46 @@ fn errors_surges_and_silence_are_named() {
         assert!(minute <= 95, "{kind} detected in minute {minute}");
         assert_eq!(verdict.since, START + 60 * 90, "{kind}");
     }
+}
+
+#[test]
+fn a_page_that_refuses_is_named_until_it_answers_again() {
+    let refusing = |share: f64| {
+        watch(10, 120, |number, minute| {
+            let is_changed = number == 0 && (90..105).contains(&minute);
+            Some(Load {
+                refused_share: if is_changed { share } else { 0.03 },
+                ..USUAL
+            })
+        })
+    };
+    let verdicts = refusing(0.3);
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Refusing);
+    assert!((92..=95).contains(&minute), "detected in minute {minute}");
+    assert_close(verdict.then, 0.03, 0.01);
+    assert_close(verdict.now, 0.3, 0.03);
+    assert!(verdicts[104].len() == 1 && verdicts[110].is_empty());
+    // Such a rise of errors would be an alarm.
+    assert_eq!(refusing(0.07).concat(), []);
+}
+
+#[test]
+fn paths_without_a_route_never_refuse() {
+    let (mut random, mut detector) = (fastrand::Rng::with_seed(7), Detector::default());
+    let unmatched = RecordId::new(Kind::Http, UNMATCHED);
+    let mut refusing = Vec::new();
+    for minute in 0..100 {
+        let sums = [unmatched, page(1)].map(|id| {
+            let mut load = USUAL;
+            load.refused_share = if minute < 90 { 0.1 } else { 0.6 };
+            (id, requests(&mut random, load))
+        });
+        let verdicts = judge(&mut detector, minute, sums.into_iter());
+        let verdicts = verdicts.iter().filter(|of| of.kind == ChangeKind::Refusing);
+        refusing.extend(verdicts.map(|of| of.context));
+    }
+    refusing.dedup();
+    assert_eq!(refusing, [page(1)]);
 }
 
 #[test]
@@ -327,7 +391,7 @@ fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
     let mut random = fastrand::Rng::with_seed(seed);
     let changes: [_; 9] = std::array::from_fn(|number| {
         let from = random.i64(20..minutes);
-        (number, random.usize(0..5), from, from + random.i64(1..60))
+        (number, random.usize(0..6), from, from + random.i64(1..60))
     });
     let minute = |minute: i64, random: &mut fastrand::Rng| {
         if random.f64() < 0.03 {
@@ -340,6 +404,7 @@ fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
                 requests: 20 + 15 * *number as u64,
                 median: 0.01 * host,
                 error_share: 0.01,
+                refused_share: 0.02,
             };
             match ((*from..*to).contains(&minute), change) {
                 // In the second half, a further step.
@@ -348,6 +413,7 @@ fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
                 (true, 1) => load.median *= 0.5,
                 (true, 2) => load.requests *= 5,
                 (true, 3) => load.error_share = 0.4,
+                (true, 4) => load.refused_share = 0.4,
                 (true, _) => continue,
                 _ => {}
             }

@@ -3,7 +3,7 @@
 use super::change::ChangeKind;
 use super::cost::{Cost, Pace, Weighted, agreeing, differs, ratio};
 use super::detector::Detector;
-use super::history::{Counts, History, STORED, Tick};
+use super::history::{Counts, Minutes, STORED, Tick};
 use super::minute::{Verdict, all_id};
 use super::reference::{Means, Past};
 use super::scored::Tally;
@@ -38,9 +38,9 @@ pub(crate) struct Sums {
 
 impl Sums {
     /// Adds up a page's minutes from `from` to before `to`.
-    pub(crate) fn of(history: &History, from: Tick, to: Tick) -> Self {
+    pub(crate) fn of(minutes: &Minutes, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
-        let minutes = history.minutes.iter();
+        let minutes = minutes.iter();
         for minute in minutes.filter(|minute| (from..to).contains(&minute.tick)) {
             sums.minutes += 1;
             sums.requests = sums.requests.saturating_add(u64::from(minute.requests));
@@ -118,7 +118,7 @@ impl Detector {
     pub(super) fn verdict(&self, alarm: &Alarm, now: Tick) -> Verdict {
         let from = alarm.since.max(now - STORED + 1);
         let until = now + 1;
-        let since = self.sums(alarm.context, from, until);
+        let since = self.sums(alarm, from, until);
         let judged = self.state.shared.within(from..until).count();
         let minutes = since.minutes.max(judged.try_into().unwrap_or(u32::MAX));
         let per_minute = 1.0 / f64::from(minutes.max(1));
@@ -141,7 +141,7 @@ impl Detector {
                 }
                 (times.then, times.now, 0.0)
             }
-            ChangeKind::Failing => {
+            ChangeKind::Failing | ChangeKind::Refusing => {
                 if has_other_traffic() {
                     then.rate = busy * past.rate();
                 }
@@ -156,7 +156,7 @@ impl Detector {
                 then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context, until));
                 (past.rate(), now.rate, LEAST_RATE)
             }
-            ChangeKind::Silent | ChangeKind::Instance => {
+            ChangeKind::Silent | ChangeKind::Instance | ChangeKind::NewError => {
                 now = Pace::new(0.0, past.mean());
                 then = Pace::new(past.rate(), past.mean());
                 (past.rate(), 0.0, LEAST_RATE)
@@ -166,6 +166,7 @@ impl Detector {
             context: alarm.context,
             kind: alarm.kind,
             instance: None,
+            error: None,
             since: i64::from(alarm.since) * 60,
             detected: (i64::from(alarm.detected) + 1) * 60,
             then: before,
@@ -181,11 +182,11 @@ impl Detector {
         }
     }
 
-    /// The sums of a context between two minutes, the second excluded.
-    fn sums(&self, context: RecordId, from: Tick, to: Tick) -> Sums {
-        match self.pages.get(&context) {
-            Some(page) => Sums::of(&page.history, from, to),
-            None if context == all_id() => Sums::of_all(&self.state.shared, from, to),
+    /// The sums of an alarm's context between two minutes, the second excluded.
+    fn sums(&self, alarm: &Alarm, from: Tick, to: Tick) -> Sums {
+        match self.pages.get(&alarm.context) {
+            Some(page) => Sums::of(&page.history.failing(alarm.kind), from, to),
+            None if alarm.context == all_id() => Sums::of_all(&self.state.shared, from, to),
             None => Sums::default(),
         }
     }

@@ -43,6 +43,7 @@
 //! | `{prefix}pulse:judged1` | HASH `judged` -> packed judgement | the last judgement | 16 days after it |
 //! | `{prefix}pulse:changes1` | HASH number and id -> packed change | the changes, each with the number of the judgement that wrote it | 16 days after the last judgement |
 //! | `{prefix}pulse:detector1` | HASH number and name -> packed part | the detector's state: a field per alarm | 16 days after the last judgement |
+//! | `{prefix}pulse:errors1` | HASH kind -> packed times | the kinds of errors of judged minutes, at most 256, with the first and the last minute of each | 16 days after the last judgement |
 //! | `{prefix}pulse:marks1` | HASH id -> packed mark | the newest 50 marks of versions, and the newest 50 others | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
@@ -153,7 +154,8 @@ impl Keys {
             (
                 _,
                 "state" | "quarantine" | "revisions" | "rankings" | "rankings:specs"
-                | "rankings:dropped" | "history1" | "judged1" | "changes1" | "detector1" | "marks1",
+                | "rankings:dropped" | "history1" | "judged1" | "changes1" | "detector1"
+                | "errors1" | "marks1",
             ) => Some(&["HLEN"]),
             _ if own.starts_with("rows:") => Some(&["HLEN"]),
             _ if own.starts_with("failing:") => Some(&["ZCARD"]),

@@ -4,6 +4,7 @@ use super::MINUTE;
 use crate::error::Result;
 use crate::store::{RecordQuery, Store};
 use tower_pulse_detect::change::{Change, ChangeKind, Earlier};
+use tower_pulse_detect::detector::failed;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::histogram::Histogram;
@@ -21,7 +22,7 @@ pub(super) async fn compare(
     end: i64,
     recorded: &RecordedTime,
 ) -> Result<()> {
-    if change.kind == ChangeKind::Instance {
+    if matches!(change.kind, ChangeKind::Instance | ChangeKind::NewError) {
         return Ok(());
     }
     let [_, half_hours, quarters] = TIERS;
@@ -58,7 +59,9 @@ async fn earlier(
         return Ok(None);
     }
     let (value, error) = match change.kind {
-        ChangeKind::Failing => (sums.outcomes.errors as f64 / requests as f64, 0.0),
+        ChangeKind::Failing | ChangeKind::Refusing => {
+            (failed(change.kind, &sums) as f64 / requests as f64, 0.0)
+        }
         ChangeKind::Surging | ChangeKind::Silent => {
             // `recorded` may begin within the slice, at the store's first sample. Other programs may have counted
             // requests before that, so the slice counts as recorded from its start, except for its gaps.

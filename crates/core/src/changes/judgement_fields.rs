@@ -2,8 +2,8 @@
 //!
 //! The name of a field begins with the number of its judgement. A field counts if the stored judgement has this number
 //! or a higher one. So a large judgement is written in several steps: all but the last add fields that do not count
-//! yet; the last sets the judgement, and removes the fields that the new ones replace. After a crash in between, the
-//! next judge ignores the unfinished fields, and judges the same minute again.
+//! yet; the last sets the judgement and the kinds of errors, and removes the fields that the new ones replace. After a
+//! crash in between, the next judge ignores the unfinished fields, and judges the same minute again.
 
 use std::sync::Arc;
 
@@ -13,10 +13,13 @@ use crate::store::judgement::{
     JUDGED, JUDGEMENT_TTL, Judgement, NumberedFields, StoredJudged, changes_in, field_name,
 };
 use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::Field;
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::DetectorState;
+use tower_pulse_detect::errors::KnownErrors;
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::pack::pack;
+use tower_pulse_model::sorted::Map;
 
 /// The approximate number of bytes that one step writes.
 const STEP_BYTES: usize = 256 * 1024;
@@ -29,6 +32,8 @@ pub struct JudgementFields {
     /// The fields of the changes, without their values.
     changes: NumberedFields,
     detector: NumberedFields,
+    /// The fields of the kinds of errors.
+    errors: Map<Vec<u8>, Vec<u8>>,
 }
 
 /// The results of a judgement.
@@ -36,7 +41,9 @@ pub struct Findings<'a> {
     /// The judgement. Its revision and number are set when it is written.
     pub judged: LastJudgement,
     /// The packed parts of the detector's state.
-    pub parts: Vec<(Vec<u8>, Vec<u8>)>,
+    pub parts: Vec<Field>,
+    /// The packed kinds of errors.
+    pub errors: Vec<Field>,
     /// Changes that are new or different.
     pub changes: Vec<&'a Change>,
     /// The ids of changes that are removed.
@@ -44,13 +51,16 @@ pub struct Findings<'a> {
 }
 
 impl JudgementFields {
-    /// The fields of the last judgement, with the detector's state and the changes that they hold.
-    pub fn new(judgement: Judgement) -> (Self, DetectorState, Vec<Change>) {
+    /// The fields of the last judgement, with the detector's state, the kinds of errors and the changes that they hold.
+    pub fn new(judgement: Judgement) -> (Self, DetectorState, KnownErrors, Vec<Change>) {
         let Judgement {
             mut stored,
             mut changes,
             detector,
+            errors,
         } = judgement;
+        let kinds = errors.iter().map(|(kind, seen)| (&**kind, &**seen));
+        let known = KnownErrors::from_parts(kinds);
         let parts = detector.by_name.iter();
         let parts = parts.map(|(name, (_, part))| (&**name, &**part));
         let (state, log) = (DetectorState::from_parts(parts), changes_in(&changes));
@@ -65,8 +75,9 @@ impl JudgementFields {
             stored,
             changes,
             detector,
+            errors,
         };
-        (fields, state, log)
+        (fields, state, known, log)
     }
 
     /// The last judgement.
@@ -135,13 +146,22 @@ impl JudgementFields {
             }
             step.set(table, field);
         }
+        let mut errors = std::mem::take(&mut self.errors);
+        for (kind, seen) in findings.errors {
+            if errors.remove(&kind).is_none_or(|old| old != seen) {
+                step.set(Table::Errors, (kind.clone(), seen.clone()));
+            }
+            self.errors.insert(kind, seen);
+        }
+        let gone = errors.into_iter().map(|(kind, _)| (Table::Errors, kind));
+        removals.extend(gone);
         for (table, field) in removals {
             step.writes_of(table).removed.push(field);
         }
         let value = pack(&judged);
         step.set(Table::Judgement, (JUDGED.to_vec(), value.clone()));
         // All tables get the same time to live, even those that do not change.
-        for table in [Table::Changes, Table::Detector] {
+        for table in [Table::Changes, Table::Detector, Table::Errors] {
             step.writes_of(table);
         }
         steps.push(step.writes);
@@ -157,7 +177,7 @@ impl JudgementFields {
     }
 }
 
-fn size((name, value): &(Vec<u8>, Vec<u8>)) -> usize {
+fn size((name, value): &Field) -> usize {
     name.len() + value.len()
 }
 
@@ -179,7 +199,7 @@ impl Step {
         &mut self.writes[place]
     }
 
-    fn set(&mut self, table: Table, field: (Vec<u8>, Vec<u8>)) {
+    fn set(&mut self, table: Table, field: Field) {
         self.bytes += size(&field);
         self.writes_of(table).set.push(field);
     }

@@ -11,6 +11,7 @@ use crate::store::journal::Journal;
 use crate::store::judgement::{StoredJudged, read_judgement};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::{Coverage, Detector, InstanceMinute, Minute, RECALLED_MINUTES};
+use tower_pulse_detect::errors::KnownErrors;
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_detect::log::Log;
 use tower_pulse_model::aggregate::Aggregate;
@@ -25,6 +26,9 @@ const SUSPECTS_FOR: i64 = 15;
 
 /// The most changes of a minute whose suspects are looked for. The search for each change reads records.
 const MAX_EXAMINED: usize = 20;
+
+/// A kind of error is new only if at least a day of the last week was recorded.
+const DAY: i64 = 86_400;
 
 /// A last judgement that is ahead of the clock by more than this many seconds was made under a wrong clock.
 const MAX_AHEAD: i64 = 3_600;
@@ -41,6 +45,7 @@ pub(super) struct Session {
     detector: Detector,
     /// The coverage of the detector in the last judged minute.
     pub coverage: Coverage,
+    errors: KnownErrors,
     log: Log,
     contexts: HashMap<RecordId, ContextId>,
     /// The spans of time for which the store has recorded data.
@@ -117,7 +122,8 @@ impl Session {
         (end, now): (i64, i64),
         scope: JudgedScope,
     ) -> Result<Self> {
-        let (fields, detector, changes) = JudgementFields::new(read_judgement(journal).await?);
+        let (fields, detector, errors, changes) =
+            JudgementFields::new(read_judgement(journal).await?);
         let judged = fields.judged();
         let is_usable = |until: i64| until > 0 && !is_ahead(until, now);
         let detector = Some(detector).filter(|state| is_usable(state.judged_until));
@@ -130,6 +136,7 @@ impl Session {
             until: until.max(end - RECALLED_MINUTES * MINUTE),
             detector: Detector::new(detector.unwrap_or_default()),
             coverage: judged.sight,
+            errors,
             fields,
             log: Log::new(changes),
             contexts: HashMap::new(),
@@ -241,12 +248,18 @@ impl Session {
         self.refresh_contexts(store, now).await?;
         let mut records = MinuteRecords::read(store, start, &self.contexts).await?;
         let refused = self.admit(&mut records);
-        let (mut session, (verdicts, watched, parts)) = self
+        let has_history = self.recorded.seconds(minute_end - 7 * DAY, minute_end) >= DAY;
+        let mut errors = std::mem::take(&mut self.errors);
+        let (mut session, (verdicts, watched, parts, errors)) = self
             .with_detector(move |detector| {
-                let verdicts = detector.judge(&records.minute());
-                (verdicts, detector.watched(), detector.state().parts())
+                let minute = records.minute();
+                let mut verdicts = detector.judge(&minute);
+                verdicts.extend(errors.judge(&minute, has_history));
+                let parts = detector.state().parts();
+                (verdicts, detector.watched(), parts, errors)
             })
             .await?;
+        session.errors = errors;
         let (mut named, mut asked) = (Vec::new(), 0);
         for verdict in verdicts {
             let Some(context) = session.name(verdict.context) else {
@@ -283,6 +296,7 @@ impl Session {
                 ..LastJudgement::default()
             },
             parts,
+            errors: session.errors.parts(),
             changes: written.filter_map(|id| session.log.get(id)).collect(),
             removed: difference.removed,
         });

@@ -29,8 +29,9 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 /// Sets the suspects of an ongoing change at `end`, most likely first.
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
     // Only a change of a page has suspects among the instances and timers of that page. A change of one instance, of
-    // all pages, or of the queue in front of the service has no such suspects.
-    let is_of_a_page = is_page(change) && change.kind != ChangeKind::Instance;
+    // all pages, or of the queue in front of the service has no such suspects. A new kind of error names its cause.
+    let of_others = [ChangeKind::Instance, ChangeKind::NewError];
+    let is_of_a_page = is_page(change) && !of_others.contains(&change.kind);
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)
         .collect();
@@ -52,7 +53,7 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
     // Timers are no suspects if one instance or a machine is: on a slow instance, all timers take longer.
     let may_be_timers = !add_machines(change, &mut suspects, &reports) && !is_of_one;
     match change.kind {
-        ChangeKind::Failing if is_of_a_page => {
+        ChangeKind::Failing | ChangeKind::Refusing if is_of_a_page => {
             timers.extend(failures(store, change, &sides, end).await?);
         }
         ChangeKind::Slower | ChangeKind::Faster if is_of_a_page && may_be_timers => {
@@ -189,7 +190,8 @@ async fn names(store: &dyn Store, now: i64) -> Result<HashMap<RecordId, Arc<str>
     Ok(names.collect())
 }
 
-/// The timer that fails within the requests of a failing page, and the newest failed requests since the change began.
+/// The causes of the failures of a page: kinds of errors, status codes, the timer that fails within the requests, and
+/// the newest failed requests since the change began.
 async fn failures(
     store: &dyn Store,
     change: &Change,
@@ -210,7 +212,9 @@ async fn failures(
         of_timers = names.into_iter().zip(sides).collect();
     }
     let mut failed = Vec::new();
-    for hour in [hour_of(end), hour_of(end) - HOUR] {
+    let hours = [hour_of(end), hour_of(end) - HOUR].into_iter();
+    // Refused requests are no errors, so they are not listed.
+    for hour in hours.filter(|_| change.kind == ChangeKind::Failing) {
         let query = SlowRequestQuery {
             contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
             hour,
@@ -220,5 +224,5 @@ async fn failures(
             failed.extend(list.failed().filter(is_since).cloned());
         }
     }
-    Ok(suspects::failures(&of_timers, failed))
+    Ok(suspects::failures(change.kind, page, &of_timers, failed))
 }

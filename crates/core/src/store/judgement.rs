@@ -1,13 +1,16 @@
 //! The result of the last judgement: the changes and the state of the detector, in fields of tables.
 //!
 //! The name of a field begins with the number of the judgement that wrote it. A field with a higher number than the
-//! last judgement's is from an unfinished judgement, and does not count.
+//! last judgement's is from an unfinished judgement, and does not count. The few fields of [`Table::Errors`] have no
+//! numbers, as only the last step of a judgement changes them.
 
 use std::sync::Arc;
 
 use super::acknowledgements::{ACKNOWLEDGED_FIELD, Acknowledgements};
 use super::table::Table;
-use super::table_reads::{Purpose, TableRead, TableReader, read_pages, read_table, read_value};
+use super::table_reads::{
+    Field, Purpose, TableRead, TableReader, read_pages, read_table, read_value,
+};
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::task::boxed;
 use tower_pulse_detect::change::Change;
@@ -84,6 +87,8 @@ pub struct Judgement {
     pub changes: NumberedFields,
     /// The fields of the detector's state.
     pub detector: NumberedFields,
+    /// The fields of [`Table::Errors`].
+    pub errors: Map<Vec<u8>, Vec<u8>>,
 }
 
 /// The fields of a table that count.
@@ -96,6 +101,15 @@ pub struct NumberedFields {
 }
 
 impl NumberedFields {
+    /// The fields of a table that count after the judgement with the number `last`; all if it is unknown.
+    fn new(fields: Vec<Field>, last: Option<u64>) -> Self {
+        let mut counting = Self::default();
+        for (field, value) in fields {
+            counting.add(field, value, last);
+        }
+        counting
+    }
+
     /// Adds a field. A field whose number is higher than `last` does not count.
     fn add(&mut self, field: Vec<u8>, value: Vec<u8>, last: Option<u64>) {
         let Some((number, name)) = split(&field) else {
@@ -158,7 +172,10 @@ async fn read_state(reader: &dyn TableReader) -> Result<(StoredJudged, Acknowled
 /// Reads the changes. Fields without a change are left out.
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
     let (stored, acknowledged, fields) = boxed(read_all(reader, &[Table::Changes])).await?;
-    let mut changes: Vec<_> = fields.iter().flat_map(changes_in).collect();
+    let last = stored.number();
+    let fields = fields.into_iter();
+    let fields = fields.map(|fields| NumberedFields::new(fields, last));
+    let mut changes: Vec<_> = fields.flat_map(|fields| changes_in(&fields)).collect();
     acknowledged.attach_to(&mut changes);
     Ok(ChangeLog {
         changes,
@@ -197,14 +214,15 @@ pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
 
 /// Reads the result of the last judgement.
 pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
-    let (stored, _, fields) = boxed(read_all(reader, &[Table::Changes, Table::Detector])).await?;
-    let mut fields = fields.into_iter();
+    let tables = [Table::Changes, Table::Detector, Table::Errors];
+    let (stored, _, fields) = boxed(read_all(reader, &tables)).await?;
+    let (last, mut fields) = (stored.number(), fields.into_iter());
     let mut next = || fields.next().unwrap_or_default();
-    let (changes, detector) = (next(), next());
     Ok(Judgement {
         stored,
-        changes,
-        detector,
+        changes: NumberedFields::new(next(), last),
+        detector: NumberedFields::new(next(), last),
+        errors: next().into_iter().collect(),
     })
 }
 
@@ -212,19 +230,13 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
 async fn read_all(
     reader: &dyn TableReader,
     tables: &[Table],
-) -> Result<(StoredJudged, Acknowledgements, Vec<NumberedFields>)> {
+) -> Result<(StoredJudged, Acknowledgements, Vec<Vec<Field>>)> {
     let mut stored = read_judged(reader).await?;
     for _ in 0..MAX_READS {
-        let last = stored.number();
         let mut read = Vec::with_capacity(tables.len());
         for table in tables {
             // A query would leave out a table that is too large, and all its changes would seem to have ended.
-            let fields = boxed(read_pages(reader, Purpose::Fold, table, usize::MAX)).await?;
-            let mut counting = NumberedFields::default();
-            for (field, value) in fields {
-                counting.add(field, value, last);
-            }
-            read.push(counting);
+            read.push(boxed(read_pages(reader, Purpose::Fold, table, usize::MAX)).await?);
         }
         let (after, acknowledged) = read_state(reader).await?;
         if after == stored {

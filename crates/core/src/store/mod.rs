@@ -9,6 +9,7 @@ pub mod acknowledgements;
 pub mod additions;
 mod append;
 pub mod conditional_write;
+pub mod errors;
 pub mod exports;
 pub mod history;
 pub mod in_process;

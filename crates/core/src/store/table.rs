@@ -100,6 +100,9 @@ tables! {
     /// The parts of the detector's state, packed. A field is the number of the judgement that wrote the part, followed
     /// by the name of the part.
     14 Detector = "pulse:detector1";
+    /// The kinds of errors that judged minutes had, packed, by their names. Only the last step of a judgement changes the
+    /// fields.
+    19 Errors = "pulse:errors1";
     /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. A step raises the
     /// fields without reading them. The table does not have [`ALL`](tower_pulse_model::context::ALL).
     15 Contexts = "pulse:contexts";
@@ -213,6 +216,7 @@ mod tests {
             Table::Timers,
             Table::History,
             Table::Profiles { start: 3_024_000 },
+            Table::Errors,
         ];
         for table in &tables {
             let name = pack(table);
@@ -223,7 +227,7 @@ mod tests {
             }
         }
         let codes: Vec<u8> = tables.iter().map(|table| pack(table)[0]).collect();
-        assert_eq!(codes, [&[1][..], &(1..=18).collect::<Vec<_>>()].concat());
+        assert_eq!(codes, [&[1][..], &(1..=19).collect::<Vec<_>>()].concat());
         assert_eq!(unpack::<Table>(&[200, 1]), None);
     }
 }

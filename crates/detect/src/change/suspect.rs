@@ -112,13 +112,17 @@ pub enum Suspect {
         /// The suspect in words.
         text: Arc<str>,
     },
-    /// The failed requests since the change began.
+    /// The failed or refused requests since the change began.
     #[non_exhaustive]
     Failures {
         /// The timer within the requests that fails more often than before, if there is one.
         timer: Option<Arc<str>>,
         /// The statuses of the newest failed requests, or the outcomes of those without a response: at most 3.
         statuses: Vec<Arc<str>>,
+        /// The status code that at least 80 % of the additional failures have, if there is one.
+        code: Option<Arc<str>>,
+        /// The kind of error that at least half of the additional failures have, if there is one.
+        error: Option<Arc<str>>,
         /// The suspect in words.
         text: Arc<str>,
     },

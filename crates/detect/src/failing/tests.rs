@@ -1,6 +1,9 @@
 use super::*;
+use crate::change::ChangeKind::{Failing, Refusing};
+use crate::history::History;
 use crate::tests::{assert_close, repeated};
 use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::histogram::{Histogram, SCALE};
 
 /// Minutes with these numbers of requests and errors, from minute 0 on.
 fn history(minutes: impl IntoIterator<Item = (u64, u64)>) -> History {
@@ -20,7 +23,7 @@ const USUAL: (usize, (u64, u64)) = (50, (100, 1));
 fn found(parts: &[(usize, (u64, u64))]) -> Option<Increase> {
     let minutes = repeated(parts);
     let now = minutes.len() as Tick - 1;
-    search(&history(minutes), now, 0, &[])
+    search(Failing, &history(minutes).minutes, now, 0, &[])
 }
 
 fn share(errors: f64, requests: f64) -> Share {
@@ -90,6 +93,26 @@ fn an_increase_is_at_least_a_hundredth_and_a_doubling() {
 }
 
 #[test]
+fn an_increase_of_refused_requests_is_at_least_a_twentieth() {
+    let found = |then: u64, now: u64| {
+        let refused = repeated(&[(50, then), (5, now)]);
+        let mut history = History::default();
+        for (tick, refused) in (0..).zip(refused) {
+            let mut sums = Aggregate::default();
+            (sums.times.count, sums.outcomes.errors) = (10_000, 10);
+            // Errors are failures, too.
+            sums.failures = Histogram::new(SCALE, [(100, refused + 10)]);
+            history.push(tick, &sums);
+        }
+        assert_eq!(search(Failing, &history.minutes, 54, 0, &[]), None);
+        search(Refusing, &history.failing(Refusing), 54, 0, &[])
+    };
+    assert_eq!(found(100, 590), None);
+    let increase = found(100, 610).expect("it is large");
+    assert_eq!((increase.since, increase.then), (50, 0.01));
+}
+
+#[test]
 fn a_few_minutes_with_errors_are_no_increase() {
     assert!(found(&[USUAL, (3, (100, 30))]).is_some());
     for (parts, why) in [
@@ -108,7 +131,7 @@ fn a_few_minutes_with_errors_are_no_increase() {
 fn times_of_alarms_are_no_past() {
     let of = |excluded: &[(Tick, Tick)]| {
         let history = history(repeated(&[(20, (100, 30)), (30, (100, 1)), (5, (100, 30))]));
-        search(&history, 54, 0, excluded)
+        search(Failing, &history.minutes, 54, 0, excluded)
     };
     assert_eq!(of(&[]), None, "half of the past failed");
     let increase = of(&[(0, 19)]).expect("the rest is the past");
@@ -119,10 +142,10 @@ fn times_of_alarms_are_no_past() {
 fn an_increase_is_over_when_less_than_half_of_it_is_left() {
     let over = |errors: u64| {
         let history = history(repeated(&[(2, (100, 50)), (3, (100, errors))]));
-        is_over(&history, 4, 0.1, 0.5)
+        is_over(&history.minutes, 4, 0.1, 0.5)
     };
     assert!(over(10) && over(27) && !over(28 + 1) && !over(50));
     // For a page with few requests, earlier minutes are needed too.
     let few = history((0..12).map(|minute| (2, u64::from(minute < 9))));
-    assert!(!is_over(&few, 11, 0.0, 0.5));
+    assert!(!is_over(&few.minutes, 11, 0.0, 0.5));
 }

@@ -91,6 +91,7 @@ impl InstanceDetector {
             context,
             kind: ChangeKind::Instance,
             instance: parts.first().map(|part| part.instance.clone()),
+            error: None,
             since: i64::from(since) * 60,
             detected: (i64::from(detected) + 1) * 60,
             then,

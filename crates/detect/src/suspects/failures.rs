@@ -1,15 +1,17 @@
-//! Timers that fail, and the statuses of failed requests.
+//! Timers, status codes and kinds of errors that failures come from, and the statuses of failed requests.
 
 use std::sync::Arc;
 
 use super::Sides;
-use crate::change::Suspect;
+use crate::change::{ChangeKind, Suspect};
+use crate::minute;
 use crate::words::percent;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slow_request::SlowRequest;
+use tower_pulse_model::tally::Tally;
 
 /// The fewest samples on each side with which shares of errors are compared.
 const MIN_SAMPLES: u64 = 10;
@@ -36,9 +38,45 @@ pub fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (u64, u6
 /// The most statuses of failed requests that are named.
 const MAX_STATUSES: usize = 3;
 
-/// The timer that fails more often since a change, and the statuses of the newest failed requests. `timers` has the
-/// runs of the timers within the requests.
-pub fn failures(timers: &[(Arc<str>, Sides)], mut failed: Vec<SlowRequest>) -> Option<Suspect> {
+/// The smallest part of the additional failures that a status code, or a kind of error, must have to be named.
+const MIN_OF_CODE: f64 = 0.8;
+const MIN_OF_KIND: f64 = 0.5;
+
+/// The code or the kind of error whose share of a page's requests has risen most, with the shares before a change and
+/// since; `None` if the share has risen by less than `least`.
+fn risen<K: Ord + Clone + ToString>(
+    page: &Sides,
+    counts: fn(&Aggregate) -> &Tally<K>,
+    is_wanted: fn(&K) -> bool,
+    least: f64,
+) -> Option<(Arc<str>, String, String)> {
+    let share = |of: &Aggregate, key: &K| counts(of).get(key) as f64 / of.times.count.max(1) as f64;
+    let keys = counts(&page.now).iter().map(|(key, _)| key);
+    let shares = keys.filter(|key| is_wanted(key));
+    let shares = shares.map(|key| (share(&page.then, key), share(&page.now, key), key));
+    let (then, now, key) = shares.max_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)))?;
+    (least > 0.0 && now - then >= least)
+        .then(|| (key.to_string().into(), percent(then), percent(now)))
+}
+
+/// The causes of the failures of a page: the kind of error, the timer and the status code that fail more often since a
+/// change, and the statuses of the newest failed requests. `timers` has the runs of the timers within the requests.
+pub fn failures(
+    kind: ChangeKind,
+    page: &Sides,
+    timers: &[(Arc<str>, Sides)],
+    mut failed: Vec<SlowRequest>,
+) -> Option<Suspect> {
+    let share = |of: &Aggregate| minute::failed(kind, of) as f64 / of.times.count.max(1) as f64;
+    let rise = share(&page.now) - share(&page.then);
+    let code = |is_wanted| risen(page, |of| &of.codes, is_wanted, MIN_OF_CODE * rise);
+    let is_refused = |code: &u16| (400..500).contains(code);
+    let code = match kind {
+        ChangeKind::Refusing => code(is_refused),
+        // The application may count some 4xx as errors.
+        _ => code(|code| *code >= 500).or_else(|| code(is_refused)),
+    };
+    let error = risen(page, |of| &of.kinds, |_| true, MIN_OF_KIND * rise);
     let errors = |of: &Aggregate| (of.outcomes.errors, of.times.count);
     let is_failing = |(_, of): &&(_, Sides)| fails_more(errors(&of.now), errors(&of.then));
     let share = |of: &Aggregate| of.outcomes.errors as f64 / of.times.count.max(1) as f64;
@@ -61,12 +99,23 @@ pub fn failures(timers: &[(Arc<str>, Sides)], mut failed: Vec<SlowRequest>) -> O
         let [then, now] = [&of.then, &of.now].map(|of| percent(share(of)));
         format!("{name}, which fails in {now} of its runs instead of {then}")
     });
+    let of_kind = error.as_ref().map(|(error, then, now)| {
+        let error = escape_hidden(error);
+        format!("{error} in {now} of requests instead of {then}")
+    });
+    let of_code = code.as_ref();
+    let of_code = of_code.map(|(code, then, now)| format!("{code} rose from {then} to {now}"));
     let newest = statuses.join(", ");
-    let of_requests = (!newest.is_empty()).then(|| format!("its newest failures: {newest}"));
-    let parts: Vec<String> = [of_timer, of_requests].into_iter().flatten().collect();
+    let has_cause = of_kind.is_some() || of_code.is_some();
+    let of_requests =
+        (!newest.is_empty() && !has_cause).then(|| format!("its newest failures: {newest}"));
+    let parts = [of_kind, of_timer, of_code, of_requests];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| Suspect::Failures {
         timer: failing.map(|(timer, _)| timer.clone()),
         statuses,
+        code: code.map(|(code, ..)| code),
+        error: error.map(|(error, ..)| error),
         text: parts.join("; ").into(),
     })
 }

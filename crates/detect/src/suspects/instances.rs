@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{MIN_REQUESTS, Sides};
 use crate::change::{ChangeKind, Suspect};
+use crate::minute::failed;
 use crate::words::{NAMED, against, names, percent};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::order::InOrder;
@@ -30,8 +31,8 @@ impl Counted {
     fn of(kind: ChangeKind, sums: &Aggregate) -> Option<Self> {
         let (count, mean) = match kind {
             ChangeKind::Slower => (sums.successes().count(), sums.successes().mean()?),
-            ChangeKind::Failing => {
-                let share = sums.outcomes.errors as f64 / sums.times.count.max(1) as f64;
+            ChangeKind::Failing | ChangeKind::Refusing => {
+                let share = failed(kind, sums) as f64 / sums.times.count.max(1) as f64;
                 (sums.times.count, share)
             }
             _ => return None,
@@ -91,7 +92,7 @@ pub fn instances(
     let ratio_of = |these: Counted, others: Counted| {
         let least = match kind {
             // Half an error stands for no error.
-            ChangeKind::Failing => 0.5 / (these.requests + others.requests),
+            ChangeKind::Failing | ChangeKind::Refusing => 0.5 / (these.requests + others.requests),
             _ => f64::MIN_POSITIVE,
         };
         these.mean() / others.mean().max(least)
@@ -124,9 +125,10 @@ pub fn instances(
         more => format!("the other {more}"),
     };
     let compared = match kind {
-        ChangeKind::Failing => {
+        ChangeKind::Failing | ChangeKind::Refusing => {
             let (now, then) = (percent(own.mean()), percent(others.mean()));
-            format!("{now} fail, {then} on {well}")
+            let verb = ["fail", "get 4xx"][usize::from(kind == ChangeKind::Refusing)];
+            format!("{now} {verb}, {then} on {well}")
         }
         _ => against(ratio, &well),
     };

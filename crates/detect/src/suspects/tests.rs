@@ -1,5 +1,5 @@
 use super::*;
-use crate::tests::sums_of;
+use crate::tests::{refuse, sums_of};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slow_request::{RequestParts, SlowRequest};
@@ -346,7 +346,13 @@ fn a_failing_timer_and_the_newest_statuses_are_named() {
     let (payment, wrapper) = (timer("payment", 4, 25), timer("whole", 3, 21));
     let (well, always) = (timer("db", 1, 2), timer("flaky", 40, 45));
     let text = |timers: &[_], failed: &[SlowRequest]| {
-        failures(timers, failed.to_vec()).map(|one| (one.timer().cloned(), one.text().to_owned()))
+        let found = failures(
+            ChangeKind::Failing,
+            &Sides::default(),
+            timers,
+            failed.to_vec(),
+        );
+        found.map(|one| (one.timer().cloned(), one.text().to_owned()))
     };
     let gateway = |ended| failed(ended, Outcome::ServerError, Some(502));
     let requests = [
@@ -371,6 +377,106 @@ fn a_failing_timer_and_the_newest_statuses_are_named() {
     let alone = text(&[well, always], &[gateway(10), gateway(20)]);
     assert_eq!(alone, Some((None, "its newest failures: 502".to_owned())));
     assert_eq!(text(&[], &[]), None);
+}
+
+/// A hundred requests, of which some failed. These have the status codes and the kinds of errors.
+fn answered(failed: u64, codes: &[(u16, u64)], kinds: &[(&str, u64)]) -> Aggregate {
+    let mut sums = requests(100, failed);
+    codes.iter().for_each(|(code, n)| sums.codes.add(*code, *n));
+    kinds
+        .iter()
+        .for_each(|(kind, n)| sums.kinds.add((*kind).into(), *n));
+    sums
+}
+
+/// The code, the kind and the text of a page's failures.
+fn of_page(
+    kind: ChangeKind,
+    then: Aggregate,
+    now: Aggregate,
+) -> (Option<Arc<str>>, Option<Arc<str>>, String) {
+    let timer = (
+        "db".into(),
+        Sides {
+            then: requests(100, 0),
+            now: requests(100, 40),
+        },
+    );
+    let newest = failed(10, Outcome::ServerError, Some(502));
+    let found = failures(kind, &Sides { then, now }, &[timer], vec![newest]);
+    let Some(Suspect::Failures {
+        code, error, text, ..
+    }) = found
+    else {
+        panic!("the timer fails: {found:?}");
+    };
+    (code, error, text.to_string())
+}
+
+#[test]
+fn the_code_and_the_kind_of_most_further_failures_are_named() {
+    let then = || answered(2, &[(200, 98), (500, 2)], &[("db_timeout", 1)]);
+    let timer = "db, which fails in 40 % of its runs instead of 0 %";
+    let now = answered(
+        32,
+        &[(200, 68), (500, 30), (503, 2)],
+        &[("db_timeout", 20), ("full", 9)],
+    );
+    let (code, error, text) = of_page(ChangeKind::Failing, then(), now);
+    assert_eq!(
+        (code.as_deref(), error.as_deref()),
+        (Some("500"), Some("db_timeout"))
+    );
+    let kind = "db_timeout in 20 % of requests instead of 1.0 %";
+    assert_eq!(
+        text,
+        format!("{kind}; {timer}; 500 rose from 2.0 % to 30 %")
+    );
+    // Neither half of the errors has a kind, nor four fifths a code.
+    let now = answered(
+        32,
+        &[(200, 68), (500, 16), (503, 16)],
+        &[("db_timeout", 10)],
+    );
+    let (code, error, text) = of_page(ChangeKind::Failing, then(), now);
+    assert_eq!((code, error), (None, None));
+    assert_eq!(text, format!("{timer}; its newest failures: 502"));
+    // The application counts 429 as an error.
+    let now = answered(32, &[(200, 68), (429, 30), (500, 2)], &[]);
+    let (code, ..) = of_page(ChangeKind::Failing, then(), now);
+    assert_eq!(code.as_deref(), Some("429"));
+}
+
+#[test]
+fn the_code_of_refused_requests_is_named() {
+    let mut now = answered(2, &[(200, 66), (429, 30), (404, 2), (500, 2)], &[]);
+    refuse(&mut now, 32);
+    let then = answered(2, &[(200, 98), (500, 2)], &[]);
+    let (code, _, text) = of_page(ChangeKind::Refusing, then, now);
+    assert_eq!(code.as_deref(), Some("429"));
+    assert!(text.ends_with("; 429 rose from 0 % to 30 %"), "{text}");
+    // Errors that have become more do not refuse.
+    let then = answered(0, &[(200, 100)], &[]);
+    let (code, ..) = of_page(
+        ChangeKind::Refusing,
+        then,
+        answered(9, &[(200, 91), (500, 9)], &[]),
+    );
+    assert_eq!(code, None);
+}
+
+#[test]
+fn an_instance_is_suspected_of_refusing() {
+    let now = [1, 40].map(|refused| {
+        let mut sums = requests(100, 0);
+        refuse(&mut sums, refused);
+        sums
+    });
+    let text = suspected(ChangeKind::Refusing, &requests(300, 0), &now).expect("it is one");
+    assert!(
+        text.starts_with("web-2: 40 % get 4xx, 1.0 % on web-1"),
+        "{text}"
+    );
 }
 
 /// What is said about a surge, in one minute. Each instance gets these requests, errors and 4xx.

@@ -29,7 +29,7 @@ pub struct FixFirst {
     /// The largest relative error of the percentiles.
     pub error: f64,
     /// The rows, in this order: an instance that is out of line; silent and failing pages; slower and busier pages, by
-    /// cost; pages that take most time.
+    /// cost; refusing pages; pages that take most time.
     pub rows: Vec<FixRow>,
 }
 
@@ -80,6 +80,8 @@ pub enum FixReason {
     Failing,
     /// One instance is slower than the others on all pages.
     Instance,
+    /// The context answers more of its requests with 4xx than before.
+    Refusing,
 }
 
 impl FixReason {
@@ -87,7 +89,7 @@ impl FixReason {
     fn rank(self) -> u8 {
         match self {
             Self::MostTime => 0,
-            Self::Surging | Self::Slower => 1,
+            Self::Surging | Self::Slower | Self::Refusing => 1,
             Self::Silent | Self::Failing => 2,
             Self::Instance => 3,
         }
@@ -114,6 +116,8 @@ impl<'a> Candidate<'a> {
             (ChangeKind::Silent, ..) => (FixReason::Silent, 1.0),
             (ChangeKind::Slower, ..) => (FixReason::Slower, change.from_code),
             (ChangeKind::Surging, ..) => (FixReason::Surging, extra),
+            // Less than 0, so that slower and busier pages come first.
+            (ChangeKind::Refusing, ..) => (FixReason::Refusing, change.now - 1.0),
             _ => return None,
         };
         Some(Self {
