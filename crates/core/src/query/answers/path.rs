@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::changes::{ChangeRow, changes_of};
 use super::compared::ComparedWindow;
 use super::hanging::in_flight_of;
-use super::measured::{ContextName, Outcomes, Times};
+use super::measured::{CodeCount, ContextName, KindCount, Outcomes, Times};
 use super::path_targets::{TargetBudget, target_of};
 use super::slow_requests::{BothHours, both_hours};
 use super::timers::{RequestTimers, TimerPath};
@@ -40,6 +40,12 @@ pub struct Path {
     pub histogram: Vec<(f64, f64, u64)>,
     /// Counts by outcome in the hour of `histogram`.
     pub outcomes: Outcomes,
+    /// Counts by status code in the hour of `histogram`, at most 16 codes, largest first.
+    ///
+    /// The counts add up to those of `outcomes`; timers have no codes.
+    pub codes: Vec<CodeCount>,
+    /// Counts by kind of error in the hour of `histogram`, at most 8 kinds, largest first.
+    pub kinds: Vec<KindCount>,
     /// The 5 slowest requests of each hour, slowest first.
     slowest_requests: BothHours,
     /// The 5 newest failed requests of each hour, newest first.
@@ -80,6 +86,12 @@ pub struct PathWindow {
     pub histogram: Vec<(f64, f64, u64)>,
     /// The non-empty buckets of the window before.
     pub histogram_before: Vec<(f64, f64, u64)>,
+    /// Counts by status code, at most 16 codes, largest first.
+    ///
+    /// The counts add up to those of `outcomes`; timers have no codes.
+    pub codes: Vec<CodeCount>,
+    /// Counts by kind of error, at most 8 kinds, largest first.
+    pub kinds: Vec<KindCount>,
     /// The timers within the requests.
     #[serde(flatten)]
     timers: RequestTimers,
@@ -177,6 +189,8 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                 window: window_of,
                 histogram: now.histogram.ranges().collect(),
                 histogram_before: before.histogram.ranges().collect(),
+                codes: CodeCount::all(id.kind, &now.codes, &now.outcomes),
+                kinds: KindCount::all(&now.kinds),
                 timers,
                 timers_before,
                 run_by: match id.kind {
@@ -204,6 +218,10 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
         last_hour: snapshot.last_hour.as_ref().map(ContextHour::new),
         histogram: aggregate.map_or_else(Vec::new, |of| of.histogram.ranges().collect()),
         outcomes: Outcomes::new(snapshot.kind, of_hour),
+        codes: aggregate.map_or_else(Vec::new, |hour| {
+            CodeCount::all(id.kind, &hour.codes, &hour.outcomes)
+        }),
+        kinds: aggregate.map_or_else(Vec::new, |hour| KindCount::all(&hour.kinds)),
         advice: match id.kind {
             Kind::Http => Advice::about(&outcomes, context == UNMATCHED),
             _ => Vec::new(),

@@ -387,7 +387,7 @@ impl WindowState {
     ) -> PartSums {
         let held = &self.held[ready.at];
         let mut summaries = HashMap::with_capacity(self.groups.contexts());
-        let mut error = 0f64;
+        let (mut error, mut tally_bytes) = (0f64, 0);
         let has_exact_bounds = held.sums[part].has_exact_bounds();
         for (number, group) in self.groups.groups.iter().enumerate() {
             let settled = ready.parts[part].starts(ready.now);
@@ -406,6 +406,7 @@ impl WindowState {
                         let longest = longest.fold(open, u32::max);
                         summary.polls = PollSums::new(&sums, Some(longest));
                     }
+                    tally_bytes += summary.codes.bytes() + summary.kinds.bytes();
                     summaries.insert(*id, summary);
                 }
                 budget.yield_if_spent().await;
@@ -415,6 +416,7 @@ impl WindowState {
             covered: self.covered(ready, part, until),
             error,
             summaries,
+            tally_bytes,
         }
     }
 
