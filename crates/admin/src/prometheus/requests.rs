@@ -52,13 +52,12 @@ impl Text {
         self.begin(name, help);
         for (context, totals) in of(Kind::Http, totals) {
             let codes = totals.codes.iter();
-            let codes: Vec<_> = codes.map(|(code, n)| (code.to_string(), n)).collect();
-            let (named, further) = codes.split_at(codes.len().min(MAX_CODES - 1));
-            let further = further.iter().map(|(_, n)| n).sum::<u64>();
-            let other = Some(("other", further + totals.codes.other()));
-            let counts = named.iter().map(|(code, n)| (&**code, *n));
-            let counts = counts.chain(other.filter(|(_, n)| *n > 0));
-            let counts = counts.map(|(code, n)| (code, n, None));
+            let mut codes: Vec<_> = codes.map(|(code, n)| (code.to_string(), n)).collect();
+            let further = codes.drain(codes.len().min(MAX_CODES - 1)..);
+            let other = further.map(|(_, n)| n).sum::<u64>() + totals.codes.other();
+            codes.push(("other".to_owned(), other));
+            let counts = codes.iter().filter(|(_, n)| *n > 0);
+            let counts = counts.map(|(code, n)| (&**code, *n, None));
             self.samples(name, &names.labels(context), "code", counts);
         }
     }

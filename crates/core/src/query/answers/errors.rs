@@ -99,35 +99,32 @@ pub(in crate::query) async fn errors(
     let span = source.recorded_span().await?;
     let (seen, marks) = (source.errors().await?, source.marks().await?);
     let mut budget = CoopBudget::new(&source.clock);
-    let mut paths: HashMap<&str, Vec<CountedPath<'_>>> = HashMap::new();
+    let mut kinds: HashMap<&str, (u64, Vec<CountedPath<'_>>)> = HashMap::new();
     for (id, summary) in &sums.now.summaries {
         budget.yield_if_spent().await;
         let path = sums.contexts.get(id);
         let Some(path) = path.filter(|path| path.kind == Kind::Http) else {
             continue;
         };
-        let named = summary.kinds.iter().map(|(kind, count)| (&**kind, count));
-        let others = Some((OTHER, summary.kinds.other()));
-        for (kind, count) in named.chain(others.filter(|(_, count)| *count > 0)) {
-            let counted = (count, path, summary.outcomes.total());
-            paths.entry(kind).or_default().push(counted);
+        let counts = summary.kinds.iter().map(|(kind, count)| (&**kind, count));
+        let counts = counts.chain([(OTHER, summary.kinds.other())]);
+        for (kind, count) in counts.filter(|(_, count)| *count > 0) {
+            let (sum, paths) = kinds.entry(kind).or_default();
+            *sum += count;
+            paths.push((count, path, summary.outcomes.total()));
         }
     }
-    let mut kinds = Vec::with_capacity(paths.len());
-    for (kind, paths) in paths {
-        let count: u64 = paths.iter().map(|(count, ..)| count).sum();
-        kinds.push((count, kind, paths));
-    }
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
     let total = kinds.len();
-    keep_first(&mut kinds, limit, |(a, of_a, _), (b, of_b, _)| {
-        b.cmp(a).then_with(|| of_a.cmp(of_b))
+    keep_first(&mut kinds, limit, |(a, (of_a, _)), (b, (of_b, _))| {
+        of_b.cmp(of_a).then_with(|| a.cmp(b))
     });
     let all = sums.now.get(&ContextId::all());
     let all = all.map_or(0.0, |all| all.times.count);
     let seen = seen.iter().map(|(kind, seen)| (&**kind, seen));
     let seen: HashMap<&str, &SeenError> = seen.collect();
     let mut rows = Vec::with_capacity(kinds.len());
-    for (count, kind, paths) in kinds {
+    for (kind, (count, paths)) in kinds {
         budget.yield_if_spent().await;
         let seen = seen.get(kind);
         let origin = seen.map(|seen| origin(seen.first, &span, &marks));

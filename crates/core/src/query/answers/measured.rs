@@ -187,30 +187,25 @@ pub struct CodeCount {
     pub count: u64,
 }
 
-impl CodeCount {
-    /// The codes with the most requests, most first, then `none` and `other`. They add up to `outcomes`. Timers have no
-    /// codes.
-    pub(super) fn all(kind: Kind, codes: &Codes, outcomes: &OutcomeCounts) -> Vec<Self> {
-        if kind == Kind::Timer {
-            return Vec::new();
-        }
-        let mut codes = codes.clone();
-        codes.limit(MAX_CODES);
-        let uncounted = outcomes.total().saturating_sub(codes.total());
-        let without_response = [Outcome::Failed, Outcome::Cancelled, Outcome::Panicked];
-        let without_response = without_response.map(|outcome| outcomes.count(outcome));
-        let none = uncounted.min(without_response.iter().sum());
-        // A record of another version may lack the codes of its responses.
-        let other = codes.other() + (uncounted - none);
-        let named = codes.largest().into_iter();
-        let named = named.map(|(code, count)| (code.to_string(), count));
-        let last = [("none", none), ("other", other)].into_iter();
-        let last = last.map(|(code, count)| (code.to_owned(), count));
-        named
-            .chain(last.filter(|(_, count)| *count > 0))
-            .map(|(code, count)| Self { code, count })
-            .collect()
+/// The codes with the most requests, most first, then `none` and `other`. They add up to `outcomes`. Timers have no
+/// codes.
+pub(super) fn code_counts(kind: Kind, codes: &Codes, outcomes: &OutcomeCounts) -> Vec<CodeCount> {
+    if kind == Kind::Timer {
+        return Vec::new();
     }
+    let mut codes = codes.clone();
+    codes.limit(MAX_CODES);
+    let uncounted = outcomes.total().saturating_sub(codes.total());
+    let none = [Outcome::Failed, Outcome::Cancelled, Outcome::Panicked];
+    let none = none.map(|outcome| outcomes.count(outcome));
+    let none = uncounted.min(none.iter().sum());
+    // A record of another version may lack the codes of its responses.
+    let other = codes.other() + (uncounted - none);
+    let named = codes.largest().into_iter();
+    let named = named.map(|(code, count)| (code.to_string(), count));
+    let last = [("none".to_owned(), none), ("other".to_owned(), other)];
+    let all = named.chain(last).filter(|(_, count)| *count > 0);
+    all.map(|(code, count)| CodeCount { code, count }).collect()
 }
 
 /// Number of requests with a kind of error.
@@ -223,17 +218,15 @@ pub struct KindCount {
     pub count: u64,
 }
 
-impl KindCount {
-    /// The kinds with the most requests, most first, then `<other>`.
-    pub(super) fn all(kinds: &Kinds) -> Vec<Self> {
-        let mut kinds = kinds.clone();
-        kinds.limit(MAX_KINDS);
-        let named = kinds.largest().into_iter();
-        let named = named.map(|(kind, count)| (kind.clone(), count));
-        let other = Some((OTHER.into(), kinds.other())).filter(|(_, count)| *count > 0);
-        let all = named.chain(other);
-        all.map(|(kind, count)| Self { kind, count }).collect()
-    }
+/// The kinds with the most requests, most first, then `<other>`.
+pub(super) fn kind_counts(kinds: &Kinds) -> Vec<KindCount> {
+    let mut kinds = kinds.clone();
+    kinds.limit(MAX_KINDS);
+    let named = kinds.largest().into_iter();
+    let named = named.map(|(kind, count)| (kind.clone(), count));
+    let last = [(OTHER.into(), kinds.other())];
+    let all = named.chain(last).filter(|(_, count)| *count > 0);
+    all.map(|(kind, count)| KindCount { kind, count }).collect()
 }
 
 /// The samples of a context within a window.

@@ -8,7 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::changes::urgencies;
 use super::compared::{Compared, Ratios};
-use super::measured::{CodeCount, ContextName, KindCount, Measured, share};
+use super::measured::{
+    CodeCount, ContextName, KindCount, Measured, code_counts, kind_counts, share,
+};
 use super::path_targets::{TargetBurn, burning};
 use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
 use super::{NameFilter, check_limit, check_points};
@@ -341,9 +343,8 @@ pub(in crate::query) async fn paths(
             name: ContextName::of(&context),
             path_target: targets.remove(&context),
             is_new: measured.before.is_none() && sums.before.covered.complete >= WHOLE,
-            codes: has_text
-                .then(|| CodeCount::all(context.kind, &summary.codes, &summary.outcomes)),
-            kinds: has_text.then(|| KindCount::all(&summary.kinds)),
+            codes: has_text.then(|| code_counts(context.kind, &summary.codes, &summary.outcomes)),
+            kinds: has_text.then(|| kind_counts(&summary.kinds)),
             share: (measured.now.as_ref()).and_then(|now| share(now.total, whole)),
             now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
             before: measured.before,

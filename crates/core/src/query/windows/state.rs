@@ -39,6 +39,9 @@ const UNKNOWN_RECORD_BYTES: usize = 1_024;
 /// Approximate bytes of a context's name, which is stored twice.
 const PER_NAME: usize = 120;
 
+/// Approximate bytes of the name of a kind of error.
+const PER_KIND: usize = 80;
+
 /// A window after its slices were read, as far as time allows.
 pub(super) struct Ready {
     /// The index of the window in the cache.
@@ -407,6 +410,7 @@ impl WindowState {
                         summary.polls = PollSums::new(&sums, Some(longest));
                     }
                     tally_bytes += summary.codes.bytes() + summary.kinds.bytes();
+                    tally_bytes += summary.kinds.iter().len() * PER_KIND;
                     summaries.insert(*id, summary);
                 }
                 budget.yield_if_spent().await;
