@@ -73,12 +73,13 @@ const SPANS: [&str; 12] = [
 ];
 
 /// Questions about a span of time.
-const OF_SPANS: [&str; 8] = [
+const OF_SPANS: [&str; 9] = [
     "overview?",
     "paths?series=hits&limit=100&",
     "paths?series=p95&kind=all&limit=100&offset=1&",
     "paths?limit=1000&sort=context&order=asc&",
     "path?context=GET+/api/v1/things-7/%7Bid%7D&",
+    "errors?limit=1000&",
     "instances?limit=1000&",
     "counters?series=true&limit=100&",
     "counters?series=true&precision=1&limit=100&",

@@ -11,12 +11,13 @@ use crate::admin::client_of;
 use crate::rig::http::{Client, Response};
 
 /// Questions to every endpoint, all of which are answered, and the highest `limit` of each.
-const QUESTIONS: [(&str, Option<usize>); 26] = [
+const QUESTIONS: [(&str, Option<usize>); 27] = [
     ("api/overview", None),
     ("api/paths", Some(1_000)),
     ("api/paths?series=hits", Some(100)),
     ("api/path?context=GET+/ping", None),
     ("api/outcome?outcome=4xx", Some(1_000)),
+    ("api/errors", Some(1_000)),
     ("api/profile", None),
     ("api/fix_first", Some(100)),
     ("api/changes", Some(1_000)),

@@ -16,6 +16,7 @@ macro_rules! each_test_of_the_suite {
             a_page_and_a_timer_of_one_name_are_two_contexts,
             a_batch_of_other_precisions_is_refused,
             failures_and_cut_off_requests_are_told_apart,
+            codes_and_kinds_beyond_their_limits_count_as_others,
             counters_are_stored_at_all_precisions,
             new_slices_push_old_ones_out,
             slices_that_have_ended_are_rolled_up,

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::routing::get;
+use axum::{Extension, Router};
+use http::StatusCode;
 use serde_json::{Value, json};
 use tower_pulse::admin::Access;
-use tower_pulse::{Builder, Clock, Pulse};
+use tower_pulse::{Builder, Clock, Failure, Pulse};
 
 use crate::rig::asking;
 use crate::rig::process::TempDir;
@@ -27,6 +28,11 @@ async fn send(app: &Router, uri: &str) -> (u16, Value) {
     (answer.status.as_u16(), answer.json())
 }
 
+async fn fails() -> (StatusCode, Extension<Failure>) {
+    let failure = Failure::new("db_timeout").with_message("no answer in 3 s");
+    (StatusCode::SERVICE_UNAVAILABLE, Extension(failure))
+}
+
 async fn are_told_over_http(builder: Builder) {
     let (clock, hand) = Clock::manual(NOW);
     let builder = builder.clock(clock).keep_trace_ids(true);
@@ -43,13 +49,15 @@ async fn are_told_over_http(builder: Builder) {
     };
     let app = Router::new()
         .route("/users/{id}", get(handler))
+        .route("/orders", get(fails))
         .layer(pulse.layer())
         .merge(pulse.mount("/pulse", Access::open()));
     assert_eq!(send(&app, "/users/7?token=secret").await.0, 200);
+    assert_eq!(send(&app, "/orders").await.0, 503);
     // Much slower requests, of another context.
     for seconds in 1..=120 {
         let duration = Duration::from_secs(seconds);
-        let status = http::StatusCode::BAD_GATEWAY;
+        let status = StatusCode::BAD_GATEWAY;
         pulse.record("POST /report", duration, status);
         if seconds % 10 == 0 {
             pulse.flush().await.unwrap();
@@ -72,6 +80,7 @@ async fn are_told_over_http(builder: Builder) {
     let expected = json!({
         "context": "POST /report", "kind": "http", "method": "POST", "path": "/report",
         "duration": 120.0, "ended": null, "status": 502, "outcome": "5xx", "error": true,
+        "error_kind": null, "message": null,
         "instance": pulse.health().instance, "trace_id": null, "request_path": null,
         "queue": null, "computing": null, "longest_poll": null, "untimed": 120.0, "timers": [],
     });
@@ -91,6 +100,7 @@ async fn are_told_over_http(builder: Builder) {
     let expected = json!({
         "context": "GET /users/{id}", "kind": "http", "method": "GET", "path": "/users/{id}",
         "duration": 0.02, "ended": null, "status": 200, "outcome": "2xx", "error": false,
+        "error_kind": null, "message": null,
         "instance": pulse.health().instance, "trace_id": TRACE, "request_path": "/users/7",
         "queue": 0.093, "computing": 0.02, "longest_poll": 0.02, "untimed": 0.008,
         "timers": [{ "timer": "db:find", "count": 3, "seconds": 0.012 }],
@@ -106,6 +116,23 @@ async fn are_told_over_http(builder: Builder) {
     assert_eq!(failed["last_hour"], json!([]));
     let none = json!({ "hour": [], "last_hour": [] });
     assert_eq!(users["failed_requests"], none);
+    assert_eq!(users["codes"], json!([{ "code": "200", "count": 1 }]));
+    assert_eq!(users["kinds"], json!([]));
+    let orders = get("path?context=GET+/orders").await;
+    assert_eq!(orders["codes"], json!([{ "code": "503", "count": 1 }]));
+    let kinds = json!([{ "kind": "db_timeout", "count": 1 }]);
+    assert_eq!(orders["kinds"], kinds);
+    let failed = &orders["failed_requests"]["hour"][0];
+    let failure = json!([failed["error_kind"], failed["message"]]);
+    assert_eq!(failure, json!(["db_timeout", "no answer in 3 s"]));
+    let errors = get("errors?window=1h").await;
+    let row = &errors["kinds"][0];
+    assert_eq!(
+        (&errors["total"], &row["kind"]),
+        (&json!(1), &kinds[0]["kind"])
+    );
+    assert_eq!(row["paths"][0]["context"], "GET /orders");
+    assert_eq!(row["paths"][0]["share"], 1.0);
 
     // An hour later, these requests are in the last hour. Two hours later, they are in neither hour.
     hand.advance(Duration::from_secs(3_600));

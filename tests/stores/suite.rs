@@ -21,6 +21,7 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::snapshot::{AliveInstance, PathInFlight};
+use tower_pulse_model::tally::{MAX_CODES, MAX_KINDS};
 use tower_pulse_model::tier::{FINEST, WIDTHS};
 
 use crate::rig::reads::{self, StoreReads, pairs_of};
@@ -664,6 +665,49 @@ pub async fn failures_and_cut_off_requests_are_told_apart(fixture: &mut Fixture)
     let (_, wide) = records(21_600).await;
     assert_eq!(parts(&wide), [(2, 6), (2, 6), (2, 3)]);
     assert_eq!(parts(&expected), [(4, 6), (4, 6), (4, 3)]);
+}
+
+pub async fn codes_and_kinds_beyond_their_limits_count_as_others(fixture: &mut Fixture) {
+    let mut sums = aggregate_of(&[MS; 210], Outcome::ClientError);
+    (sums.codes, sums.kinds) = Default::default();
+    for n in 1..=20u16 {
+        sums.codes.add(400 + n, n.into());
+        sums.kinds.add(format!("kind {n}").into(), n.into());
+    }
+    for minute in [0, 1, 0] {
+        let mut batch = fixture.batch(&[]);
+        for (name, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
+            batch.add(&name.into(), kind, LAST_HOUR + 60 * minute, &sums);
+        }
+        fixture.merge_all_used(batch).await;
+    }
+    let (first_code, first_kind) = (21 - MAX_CODES as u64, 21 - MAX_KINDS as u64);
+    // The sum of the numbers from 1 up to `end`, which is excluded.
+    let below = |end: u64| end * (end - 1) / 2;
+    for (name, width, calls) in [
+        ("GET /", 60, &[2u64, 1][..]),
+        (ALL, 60, &[2, 1]),
+        ("GET /", 3_600, &[3]),
+        (ALL, 3_600, &[3]),
+        ("GET /", 21_600, &[3]),
+    ] {
+        let records = fixture.records(name, width).await;
+        assert_eq!(records.len(), calls.len(), "{name} {width}");
+        for ((_, sums), calls) in records.iter().zip(calls) {
+            let (codes, kinds) = (&sums.codes, &sums.kinds);
+            let named = codes.iter().map(|(code, count)| (u64::from(*code), count));
+            let expected = (first_code..=20).map(|n| (400 + n, calls * n));
+            assert!(named.eq(expected), "{name} {width}: {codes:?}");
+            let mut named: Vec<u64> = kinds.iter().map(|(_, count)| count).collect();
+            named.sort_unstable();
+            let expected = (first_kind..=20).map(|n| calls * n);
+            assert!(expected.eq(named), "{name} {width}: {kinds:?}");
+            assert_eq!(kinds.get("kind 20"), calls * 20);
+            let others = [codes.other(), kinds.other()];
+            assert_eq!(others, [first_code, first_kind].map(|n| calls * below(n)));
+            assert_eq!([codes.total(), kinds.total()], [calls * 210; 2]);
+        }
+    }
 }
 
 /// An instance may have recorded before the store's generation began: while the store was away, or before it was

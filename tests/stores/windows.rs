@@ -1,6 +1,8 @@
 //! The answers about windows, in each store, against a plain list of all requests: counts, sums, outcomes, polls,
 //! timers and coverage are exact, and percentiles are within the stated error.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -14,6 +16,7 @@ use tower_pulse_model::context::{ALL, Kind, RecordId};
 use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slices::Merge;
+use tower_pulse_model::tally::{MAX_KINDS, MAX_WINDOW_KINDS};
 use tower_pulse_model::timer_sums::TimerSums;
 
 use crate::rig::asking;
@@ -92,8 +95,37 @@ impl Served {
         (timer_id(self.nanos as usize % TIMERS), timer)
     }
 
+    /// The status code of the response.
+    fn code(&self) -> u16 {
+        let codes = match self.outcome {
+            Outcome::Success => [200, 200, 201],
+            Outcome::ClientError => [401, 404, 429],
+            _ => [500, 502, 503],
+        };
+        codes[self.choice()]
+    }
+
+    /// The kind of error that the service names. A success may have one as well.
+    fn kind(&self) -> Option<&'static str> {
+        let kinds = match self.outcome {
+            Outcome::Success => [Some("stale"), None, None],
+            Outcome::ClientError => [Some("no_token"), None, Some("rate_limit")],
+            _ => [Some("db_timeout"), Some("panic at src/orders.rs:88"), None],
+        };
+        kinds[self.choice()]
+    }
+
+    fn choice(&self) -> usize {
+        self.nanos as usize / 1_000 % 3
+    }
+
     fn aggregate(&self, has_timer: bool) -> Aggregate {
         let mut sums = aggregate_of(&[self.nanos], self.outcome);
+        sums.codes = Default::default();
+        sums.codes.add(self.code(), 1);
+        if let Some(kind) = self.kind() {
+            sums.kinds.add(kind.into(), 1);
+        }
         let [longest, computed, waited] = self.polls();
         sums.measures.add(Measure::LongestPoll, longest);
         sums.measures.add(Measure::PollTime, computed);
@@ -106,6 +138,31 @@ impl Served {
         }
         sums
     }
+}
+
+/// Counts requests by a key: the largest count first, then by key.
+fn tally(served: &[Served], key: impl Fn(&Served) -> Option<String>) -> Vec<(String, u64)> {
+    let mut counts = BTreeMap::new();
+    for key in served.iter().filter_map(key) {
+        *counts.entry(key).or_insert(0) += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    counts
+}
+
+/// Checks the counts by status code and by kind of error.
+fn check_tallies(answer: &Value, served: &[Served]) {
+    let codes = tally(served, |one| Some(one.code().to_string()));
+    let codes = codes
+        .iter()
+        .map(|(code, count)| json!({ "code": code, "count": count }));
+    assert_eq!(answer["codes"], Value::from_iter(codes));
+    let kinds = tally(served, |one| one.kind().map(str::to_owned));
+    let kinds = kinds
+        .iter()
+        .map(|(kind, count)| json!({ "kind": kind, "count": count }));
+    assert_eq!(answer["kinds"], Value::from_iter(kinds));
 }
 
 fn timer_id(timer: usize) -> RecordId {
@@ -259,8 +316,8 @@ impl Page {
         }
     }
 
-    /// Checks the timers of a context in a window.
-    async fn check_timers(&self, context: usize, query: &str) {
+    /// Checks the codes, the kinds of errors and the timers of a context in a window.
+    async fn check_path(&self, context: usize, query: &str) {
         let uri = format!("/api/path?context=GET+/{context}&{query}");
         let (status, answer) = self.answer(&uri).await;
         if status == StatusCode::NOT_FOUND {
@@ -269,8 +326,15 @@ impl Page {
         }
         let window = &answer["window"];
         let (from, to) = range(window);
+        let expected = self.expected(Some(context), from, to);
+        check_tallies(window, &expected);
+        let mut hours = [&answer["hour"], &answer["last_hour"]].into_iter();
+        if let Some(hour) = hours.find(|hour| hour.is_object()) {
+            let start = number(hour, "start");
+            check_tallies(&answer, &self.expected(Some(context), start, start + 3_600));
+        }
         let mut sums = Aggregate::default();
-        for served in self.expected(Some(context), from, to) {
+        for served in expected {
             sums.merge(&served.aggregate(true));
         }
         let requests = sums.times.count;
@@ -301,7 +365,7 @@ impl Page {
 
     /// Checks the answers about a window, with a series of one of [`METRICS`].
     pub async fn check_window(&self, query: &str, metric: &str) {
-        let uri = format!("/api/paths?{query}&limit=100&series={metric}");
+        let uri = format!("/api/paths?{query}&limit=100&series={metric}&q=get+/");
         let paths = self.get(&uri).await;
         let (now, before) = (range(&paths), range(&paths["before"]));
         assert_eq!((before.1, before.1 - before.0), (now.0, now.1 - now.0));
@@ -318,6 +382,7 @@ impl Page {
                 continue;
             };
             self.check(row, Some(context), now, error);
+            check_tallies(row, &self.expected(Some(context), now.0, now.1));
             assert!(row["count"] == 0 || row["polls"]["longest"].is_number());
             self.check_series(row, context, (&paths["series"], metric), error);
             match &row["before"] {
@@ -372,6 +437,7 @@ impl Page {
             let row = row.unwrap();
             self.check(row, Some(context), now, error);
             self.check(&row["before"], Some(context), before, error);
+            assert_eq!((row.get("codes"), row.get("kinds")), (None, None));
             let ratio = per_second(row, &paths) / per_second(&row["before"], &paths["before"]);
             // The service began within the six hours around a week ago.
             match paths["before"]["complete"].as_f64().unwrap() > 0.5 {
@@ -420,6 +486,31 @@ impl Page {
             let fields = (&row["context"], &row["count"]);
             assert_eq!(fields, (&json!(name), &json!(failed)), "{uri}");
             near(&row["share"], failed as f64 / requests as f64, 1e-9);
+        }
+    }
+
+    /// Checks the kinds of errors, and the paths of each.
+    async fn check_errors(&self, query: &str) {
+        let answer = self.get(&format!("/api/errors?limit=3&{query}")).await;
+        let (from, to) = range(&answer);
+        let all = self.expected(None, from, to);
+        let kinds = tally(&all, |one| one.kind().map(str::to_owned));
+        assert_eq!(answer["total"], kinds.len(), "{query}");
+        let rows = answer["kinds"].as_array().unwrap();
+        assert_eq!(rows.len(), kinds.len().min(3), "{query}");
+        for (row, (kind, count)) in rows.iter().zip(kinds) {
+            let fields = (&row["kind"], &row["count"]);
+            assert_eq!(fields, (&json!(kind), &json!(count)), "{query}");
+            near(&row["share"], count as f64 / all.len() as f64, 1e-9);
+            let is_of = |one: &Served| one.kind() == Some(&*kind);
+            let paths = tally(&all, |one| is_of(one).then(|| name(one.context)));
+            let listed = row["paths"].as_array().unwrap().iter();
+            let listed = listed.map(|path| json!([path["context"], path["count"]]));
+            let expected = paths
+                .iter()
+                .take(3)
+                .map(|(name, count)| json!([name, count]));
+            assert!(listed.eq(expected), "{query}: {row}");
         }
     }
 
@@ -494,8 +585,9 @@ async fn windows_show_what_was_served(
         if has_series {
             series::check(&page, &fixture, &mut rng).await;
         }
-        page.check_timers(step % CONTEXTS, &window).await;
+        page.check_path(step % CONTEXTS, &window).await;
         page.check_outcome(&window).await;
+        page.check_errors(&window).await;
     }
     for (window, metric) in WINDOWS.into_iter().zip(METRICS.into_iter().cycle()) {
         page.check_window(&format!("window={window}"), metric).await;
@@ -583,6 +675,41 @@ async fn a_window_that_does_not_fit_by_itself_names_the_setting() {
     for large in &large {
         assert_eq!(count(large, "5m").await, 5_000);
         assert_eq!(count(large, "7d").await, 5_000);
+    }
+}
+
+#[tokio::test]
+async fn a_window_with_many_kinds_names_some_and_counts_all() {
+    let mut fixture = Fixture::memory();
+    let page = Page::new(&fixture);
+    for minute in 0..40i64 {
+        let mut sums = aggregate_of(&[1_000_000; 10], Outcome::ServerError);
+        // Each minute has a kind of all minutes, and eight others.
+        sums.kinds.add("lasting".into(), 2);
+        for n in 0..8 {
+            sums.kinds.add(format!("{minute} {n}").into(), 1);
+        }
+        let mut batch = Batch::new(fixture.precisions.clone());
+        batch.add(&"GET /0".into(), Kind::Http, fixture.now(), &sums);
+        batch.add(&ALL.into(), Kind::All, fixture.now(), &sums);
+        fixture.merge(batch).await;
+        fixture.advance(60);
+        let path = page.get("/api/path?context=GET+/0&window=15m").await;
+        let (window, errors) = (&path["window"], page.get("/api/errors?window=15m").await);
+        let (from, to) = range(window);
+        let minutes = (0..=minute).filter(|at| (from..to).contains(&(NOW + 60 * at)));
+        let requests = 10 * minutes.count() as i64;
+        let code = json!([{ "code": "500", "count": requests }]);
+        assert_eq!(window["codes"], code, "{minute}");
+        for (kinds, most) in [
+            (&window["kinds"], MAX_KINDS),
+            (&errors["kinds"], MAX_WINDOW_KINDS),
+        ] {
+            let kinds = kinds.as_array().unwrap();
+            let counted: i64 = kinds.iter().map(|row| number(row, "count")).sum();
+            assert_eq!(counted, requests, "{minute}");
+            assert!(kinds.len() <= most + 1, "{minute}: {}", kinds.len());
+        }
     }
 }
 

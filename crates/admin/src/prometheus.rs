@@ -108,9 +108,9 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     Ok(response)
 }
 
-/// The approximate bytes of a context's lines: those of its histogram and five others.
+/// The approximate bytes of a context's lines: those of its histogram and seven others.
 fn capacity((context, _): &Row) -> usize {
-    const LINES: usize = 22;
+    const LINES: usize = 24;
     LINES * (context.len() + 70)
 }
 

@@ -8,6 +8,9 @@ use tower_pulse_core::targets::PathTarget;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 
+/// The maximum number of values of `code` of a context, including `other`.
+const MAX_CODES: usize = 10;
+
 /// The contexts of a kind, in the order of their names.
 fn of(kind: Kind, totals: &[Row]) -> impl Iterator<Item = &Row> {
     totals.iter().filter(move |(_, totals)| totals.kind == kind)
@@ -25,6 +28,7 @@ impl Text {
             let counts = counts.into_iter().filter(|(_, n, _)| *n > 0);
             self.samples(name, &names.labels_with_parts(context), "outcome", counts);
         }
+        self.responses(totals, names);
         let help = "Requests of this instance that count as errors.";
         self.errors("pulse_errors_total", help, Kind::Http, totals, names);
         let help = "Durations of the requests of this instance.";
@@ -38,6 +42,24 @@ impl Text {
         let help = "Durations of timed code of this instance.";
         let name = "pulse_timer_duration_seconds";
         self.histogram(name, help, Kind::Timer, totals, names);
+    }
+
+    /// Responses by status code. The codes that a context answered first have lines of their own, so that no code moves
+    /// to another line.
+    fn responses(&mut self, totals: &[Row], names: Names) {
+        let name = "pulse_responses_total";
+        let help = "Responses of this instance by status code.";
+        self.begin(name, help);
+        for (context, totals) in of(Kind::Http, totals) {
+            let codes = totals.codes.iter();
+            let mut codes: Vec<_> = codes.map(|(code, n)| (code.to_string(), n)).collect();
+            let further = codes.drain(codes.len().min(MAX_CODES - 1)..);
+            let other = further.map(|(_, n)| n).sum::<u64>() + totals.codes.other();
+            codes.push(("other".to_owned(), other));
+            let counts = codes.iter().filter(|(_, n)| *n > 0);
+            let counts = counts.map(|(code, n)| (&**code, *n, None));
+            self.samples(name, &names.labels(context), "code", counts);
+        }
     }
 
     fn errors(&mut self, name: &str, help: &str, kind: Kind, totals: &[Row], names: Names) {

@@ -103,7 +103,7 @@ async fn invalid_parameters_are_named() {
 proptest! {
     #[test]
     fn garbage_is_answered(
-        endpoint in prop::sample::select(vec!["overview", "paths", "path", "slowest", "rankings", "counters", "series", "health"]),
+        endpoint in prop::sample::select(vec!["overview", "paths", "path", "errors", "slowest", "rankings", "counters", "series", "health"]),
         names in prop::collection::vec(prop::sample::select(vec!["limit", "offset", "q", "context", "name", "precision", "metric", "sort", "window", "kind", "order", "from", "to", "status", "", "%"]), 0..4),
         values in prop::collection::vec("[!-~&&[^#<>`]]{0,12}", 4),
     ) {

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use super::store::FaultMode;
 use super::*;
 use tower_pulse_core::health::{Health, JournalHealth};
+use tower_pulse_model::aggregate::Aggregate;
 
 #[tokio::test]
 async fn without_the_store_the_fleet_is_left_out() {
@@ -50,6 +51,13 @@ fn various_totals() -> Vec<(Arc<str>, Totals)> {
             }
         }
         totals.outcomes.errors = at as u64;
+        // More codes than have lines, and more than the totals have.
+        let codes = [503, 200, 404].into_iter().chain(410..426);
+        for code in codes.take([19, 2, 10].get(at).copied().unwrap_or(0)) {
+            let mut aggregate = Aggregate::default();
+            aggregate.codes.add(code, u64::from(code));
+            totals.add(&aggregate);
+        }
         totals.nanos = 1_234_567_891u128.pow(at as u32 % 4) / 3;
         for (number, place) in PLACES_OF_PULSE.into_iter().enumerate() {
             totals.buckets[place] = 10u64.pow((number % 4) as u32) * at as u64;

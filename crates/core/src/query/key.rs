@@ -37,6 +37,7 @@ pub(super) enum Key {
     Tiers,
     Status,
     Changes,
+    Errors,
     Marks,
     Versions(Arc<str>, Vec<i64>),
     Instances(Range<i64>, Option<RecordId>, Option<Arc<str>>),

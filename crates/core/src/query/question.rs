@@ -60,6 +60,7 @@ macro_rules! questions {
             };
             "path" => PathQuery, path::path, Path, less "window" "leave the window out";
             "outcome" => OutcomeQuery, outcome::outcome, OutcomePaths;
+            "errors" => ErrorsQuery, errors::errors, Errors;
             "profile" => ProfileQuery, profile::profile, Profile, less "context" "ask for one context at a time";
             "fix_first" => FixFirstQuery, fix_first::fix_first, FixFirst;
             "changes" => ChangesQuery, changes::changes, Changes;

@@ -20,6 +20,7 @@ use crate::error::StoreError;
 use crate::query::window::{Window, WindowSlices, recorded_until};
 #[cfg(feature = "row-cache")]
 use crate::row_lists::{ListRows, RowList, RowsQuery};
+use crate::store::errors::{self, SeenError};
 use crate::store::judgement::{ChangeLog, read_changes_after};
 use crate::store::table_reads::Purpose;
 use crate::store::{
@@ -393,6 +394,12 @@ impl Source {
             Ok::<_, StoreError>(log)
         };
         self.reads.get(Key::Changes, |_| 0, read).await
+    }
+
+    /// The known kinds of errors, and when each was first and last seen.
+    pub async fn errors(&self) -> Shared<Vec<(Arc<str>, SeenError)>> {
+        let read = boxed(errors::read(self.store.journal()));
+        self.reads.list(Key::Errors, |_| 0, read).await
     }
 
     /// The marks, including removed ones.

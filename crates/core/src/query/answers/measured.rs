@@ -1,5 +1,8 @@
 //! The measurements of a context in a window.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use serde::{Serialize, Serializer};
 
 use crate::query::span::Covered;
@@ -9,6 +12,8 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, method_and_path};
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 use tower_pulse_model::sorted;
+use tower_pulse_model::tally::{Codes, Kinds, MAX_CODES, MAX_KINDS};
+use tower_pulse_model::timer_sums::OTHER;
 
 /// `part / whole`; `None` if `whole` is zero.
 pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
@@ -172,6 +177,58 @@ impl Serialize for Outcomes {
     }
 }
 
+/// Number of requests with a status code.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct CodeCount {
+    /// The status code, such as `429`; `none` for requests without a response, and `other` for all further codes.
+    pub code: String,
+    /// Number of requests.
+    pub count: u64,
+}
+
+/// The codes with the most requests, most first, then `none` and `other`. They add up to `outcomes`. Timers have no
+/// codes.
+pub(super) fn code_counts(kind: Kind, codes: &Codes, outcomes: &OutcomeCounts) -> Vec<CodeCount> {
+    if kind == Kind::Timer {
+        return Vec::new();
+    }
+    let mut codes = codes.clone();
+    codes.limit(MAX_CODES);
+    let uncounted = outcomes.total().saturating_sub(codes.total());
+    let none = [Outcome::Failed, Outcome::Cancelled, Outcome::Panicked];
+    let none = none.map(|outcome| outcomes.count(outcome));
+    let none = uncounted.min(none.iter().sum());
+    // A record of another version may lack the codes of its responses.
+    let other = codes.other() + (uncounted - none);
+    let named = codes.largest().into_iter();
+    let named = named.map(|(code, count)| (code.to_string(), count));
+    let last = [("none".to_owned(), none), ("other".to_owned(), other)];
+    let all = named.chain(last).filter(|(_, count)| *count > 0);
+    all.map(|(code, count)| CodeCount { code, count }).collect()
+}
+
+/// Number of requests with a kind of error.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct KindCount {
+    /// The kind of error, as the service names it; `<other>` for all further kinds.
+    pub kind: Arc<str>,
+    /// Number of requests, or of runs of a timer.
+    pub count: u64,
+}
+
+/// The kinds with the most requests, most first, then `<other>`.
+pub(super) fn kind_counts(kinds: &Kinds) -> Vec<KindCount> {
+    let mut kinds = kinds.clone();
+    kinds.limit(MAX_KINDS);
+    let named = kinds.largest().into_iter();
+    let named = named.map(|(kind, count)| (kind.clone(), count));
+    let last = [(OTHER.into(), kinds.other())];
+    let all = named.chain(last).filter(|(_, count)| *count > 0);
+    all.map(|(kind, count)| KindCount { kind, count }).collect()
+}
+
 /// The samples of a context within a window.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
@@ -238,9 +295,10 @@ impl Measured {
         part: &PartSums,
         added: Option<&AccessTimeStats>,
     ) -> Option<Self> {
-        let mut summary = part.get(context).copied();
+        let mut summary = part.get(context).map(Cow::Borrowed);
         if let Some(added) = added {
-            summary.get_or_insert_default().times.merge(added);
+            let summary = summary.get_or_insert_default();
+            summary.to_mut().times.merge(added);
         }
         let summary = summary.filter(|summary| summary.times.count >= 1.0)?;
         Some(Self::new(context.kind, &summary, &part.covered))

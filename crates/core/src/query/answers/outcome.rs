@@ -6,7 +6,7 @@ use super::measured::{ContextName, share};
 use super::{MAX_ROWS, check_limit};
 use crate::query::coop_budget::CoopBudget;
 use crate::query::{Covered, QueryError, Source, Window};
-use tower_pulse_model::context::Kind;
+use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::keep_first;
 use tower_pulse_model::outcome::Outcome;
 
@@ -39,17 +39,33 @@ pub struct OutcomePaths {
     pub paths: Vec<OutcomeRow>,
 }
 
-/// A path with requests of an outcome.
+/// A path with requests of an outcome, or of a kind of error.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct OutcomeRow {
     /// The path.
     #[serde(flatten)]
     pub name: ContextName,
-    /// Number of its requests with the outcome.
+    /// Number of its requests with the outcome or the kind.
     pub count: u64,
-    /// The share of its requests that have the outcome, 0 to 1.
+    /// The share of its requests that have the outcome or the kind, 0 to 1.
     pub share: Option<f64>,
+}
+
+/// The counted requests of a path, and all its requests.
+pub(super) type CountedPath<'a> = (u64, &'a ContextId, u64);
+
+/// The paths with the most counted requests, most first.
+pub(super) fn most_counted(mut paths: Vec<CountedPath<'_>>, limit: usize) -> Vec<OutcomeRow> {
+    keep_first(&mut paths, limit, |(a, of_a, _), (b, of_b, _)| {
+        b.cmp(a).then_with(|| of_a.name.cmp(&of_b.name))
+    });
+    let row = |(count, context, requests)| OutcomeRow {
+        name: ContextName::of(context),
+        count,
+        share: share(count as f64, requests as f64),
+    };
+    paths.into_iter().map(row).collect()
 }
 
 pub(in crate::query) async fn outcome(
@@ -75,18 +91,9 @@ pub(in crate::query) async fn outcome(
             rows.push((counts.count(outcome), context, counts.total()));
         }
     }
-    let total = rows.len();
-    keep_first(&mut rows, limit, |(a, of_a, _), (b, of_b, _)| {
-        b.cmp(a).then_with(|| of_a.name.cmp(&of_b.name))
-    });
-    let row = |(count, context, requests)| OutcomeRow {
-        name: ContextName::of(context),
-        count,
-        share: share(count as f64, requests as f64),
-    };
     Ok(OutcomePaths {
         covered: sums.now.covered,
-        total,
-        paths: rows.into_iter().map(row).collect(),
+        total: rows.len(),
+        paths: most_counted(rows, limit),
     })
 }

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::changes::{ChangeRow, changes_of};
 use super::compared::ComparedWindow;
 use super::hanging::in_flight_of;
-use super::measured::{ContextName, Outcomes, Times};
+use super::measured::{
+    CodeCount, ContextName, KindCount, Outcomes, Times, code_counts, kind_counts,
+};
 use super::path_targets::{TargetBudget, target_of};
 use super::slow_requests::{BothHours, both_hours};
 use super::timers::{RequestTimers, TimerPath};
@@ -17,7 +19,6 @@ use crate::query::question::or_any;
 use crate::query::{Against, QueryError, Source, Window};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
-use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::snapshot::HourSnapshot;
 
@@ -40,6 +41,12 @@ pub struct Path {
     pub histogram: Vec<(f64, f64, u64)>,
     /// Counts by outcome in the hour of `histogram`.
     pub outcomes: Outcomes,
+    /// Counts by status code in the hour of `histogram`, at most 16 codes, largest first.
+    ///
+    /// The counts add up to those of `outcomes`; timers have no codes.
+    pub codes: Vec<CodeCount>,
+    /// Counts by kind of error in the hour of `histogram`, at most 8 kinds, largest first.
+    pub kinds: Vec<KindCount>,
     /// The 5 slowest requests of each hour, slowest first.
     slowest_requests: BothHours,
     /// The 5 newest failed requests of each hour, newest first.
@@ -80,6 +87,12 @@ pub struct PathWindow {
     pub histogram: Vec<(f64, f64, u64)>,
     /// The non-empty buckets of the window before.
     pub histogram_before: Vec<(f64, f64, u64)>,
+    /// Counts by status code, at most 16 codes, largest first.
+    ///
+    /// The counts add up to those of `outcomes`; timers have no codes.
+    pub codes: Vec<CodeCount>,
+    /// Counts by kind of error, at most 8 kinds, largest first.
+    pub kinds: Vec<KindCount>,
     /// The timers within the requests.
     #[serde(flatten)]
     timers: RequestTimers,
@@ -153,8 +166,9 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     let snapshot = snapshot.ok_or(QueryError::NotFound("no path or timer has this name"))?;
     let id = ContextId::new(snapshot.kind, context);
     let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
-    let of_hour = aggregate.map_or_else(OutcomeCounts::default, |hour| hour.outcomes);
-    let mut outcomes = of_hour;
+    let nothing = Aggregate::default();
+    let of_hour = aggregate.unwrap_or(&nothing);
+    let mut outcomes = of_hour.outcomes;
     let window = match query.window {
         Some(window) => {
             let sums = source.compared(window, query.against).await?;
@@ -177,6 +191,8 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                 window: window_of,
                 histogram: now.histogram.ranges().collect(),
                 histogram_before: before.histogram.ranges().collect(),
+                codes: code_counts(id.kind, &now.codes, &now.outcomes),
+                kinds: kind_counts(&now.kinds),
                 timers,
                 timers_before,
                 run_by: match id.kind {
@@ -192,18 +208,16 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
         None => None,
     };
     let listed = both_hours(source, &id).await?;
-    let timers = match aggregate {
-        Some(aggregate) => RequestTimers::new(source, snapshot.kind, aggregate).await?,
-        None => RequestTimers::default(),
-    };
     Ok(Path {
         window,
-        timers,
+        timers: RequestTimers::new(source, snapshot.kind, of_hour).await?,
         name: ContextName::of(&id),
         hour: snapshot.hour.as_ref().map(ContextHour::new),
         last_hour: snapshot.last_hour.as_ref().map(ContextHour::new),
-        histogram: aggregate.map_or_else(Vec::new, |of| of.histogram.ranges().collect()),
-        outcomes: Outcomes::new(snapshot.kind, of_hour),
+        histogram: of_hour.histogram.ranges().collect(),
+        outcomes: Outcomes::new(snapshot.kind, of_hour.outcomes),
+        codes: code_counts(id.kind, &of_hour.codes, &of_hour.outcomes),
+        kinds: kind_counts(&of_hour.kinds),
         advice: match id.kind {
             Kind::Http => Advice::about(&outcomes, context == UNMATCHED),
             _ => Vec::new(),

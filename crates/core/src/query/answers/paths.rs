@@ -8,14 +8,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::changes::urgencies;
 use super::compared::{Compared, Ratios};
-use super::measured::{ContextName, Measured, share};
+use super::measured::{
+    CodeCount, ContextName, KindCount, Measured, code_counts, kind_counts, share,
+};
 use super::path_targets::{TargetBurn, burning};
 use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
 use super::{NameFilter, check_limit, check_points};
 use crate::query::book::Book;
 use crate::query::coop_budget::CoopBudget;
 use crate::query::question::{kind_or_all, or_any, or_none};
-use crate::query::windows::sums::WindowSums;
+use crate::query::windows::sums::{Summary, WindowSums};
 use crate::query::{Against, Covered, QueryError, Source, Window};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::{InOrder, keep_first};
@@ -179,6 +181,12 @@ pub struct PathRow {
     pub change: Option<Ratios>,
     /// Whether the window before was recorded, and has no samples of the context.
     pub is_new: bool,
+    /// Counts by status code, at most 16 codes, largest first, if the question has `q`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub codes: Option<Vec<CodeCount>>,
+    /// Counts by kind of error, at most 8 kinds, largest first, if the question has `q`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Vec<KindCount>>,
     /// The context's own target, if it has one.
     path_target: Option<TargetBurn>,
     /// For a path, the timer that it runs more than 20 times per request; for a timer, the path that runs it this
@@ -325,14 +333,18 @@ pub(in crate::query) async fn paths(
     }
     let mut values = values.into_iter();
     let mut targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
-    let repeated = repeated(&sums);
+    let (repeated, none) = (repeated(&sums), Summary::default());
     let row = |row: Row| {
         let (context, measured) = (row.context, row.measured);
+        let summary = sums.now.get(&context).unwrap_or(&none);
+        let has_text = !query.contains.is_empty();
         PathRow {
             repeated: repeated.get(&id_of(&context)).cloned(),
             name: ContextName::of(&context),
             path_target: targets.remove(&context),
             is_new: measured.before.is_none() && sums.before.covered.complete >= WHOLE,
+            codes: has_text.then(|| code_counts(context.kind, &summary.codes, &summary.outcomes)),
+            kinds: has_text.then(|| kind_counts(&summary.kinds)),
             share: (measured.now.as_ref()).and_then(|now| share(now.total, whole)),
             now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
             before: measured.before,

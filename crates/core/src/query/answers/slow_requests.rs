@@ -29,6 +29,10 @@ pub struct ListedRequest {
     pub outcome: &'static str,
     /// Whether the request counts as an error.
     pub error: bool,
+    /// The kind of error that the service gave; `None` if it gave none.
+    pub error_kind: Option<String>,
+    /// The message of the error, at most 200 bytes; `None` if the service gave none, or if messages are not recorded.
+    pub message: Option<String>,
     /// The instance that answered the request.
     pub instance: String,
     /// The trace id, if the request had one.
@@ -76,7 +80,7 @@ impl ListedRequest {
     }
 
     fn new(request: &SlowRequest, names: Option<&Names>) -> Self {
-        let parts = &request.parts;
+        let (parts, failure) = (&request.parts, request.failure.as_ref());
         let seconds = |nanos: u64| nanos as f64 / 1e9;
         let timers = parts.timers.iter().map(|part| ListedTimer {
             timer: timer_name(names, part.timer),
@@ -91,6 +95,8 @@ impl ListedRequest {
             status: request.status,
             outcome: request.outcome.as_str(),
             error: request.is_error,
+            error_kind: failure.map(|failure| failure.kind().to_owned()),
+            message: failure.and_then(|failure| Some(failure.message()?.to_owned())),
             instance: request.instance.to_string(),
             trace_id: text(&request.trace_id),
             request_path: text(&request.path),

@@ -39,6 +39,9 @@ const UNKNOWN_RECORD_BYTES: usize = 1_024;
 /// Approximate bytes of a context's name, which is stored twice.
 const PER_NAME: usize = 120;
 
+/// Approximate bytes of the name of a kind of error.
+const PER_KIND: usize = 80;
+
 /// A window after its slices were read, as far as time allows.
 pub(super) struct Ready {
     /// The index of the window in the cache.
@@ -387,7 +390,7 @@ impl WindowState {
     ) -> PartSums {
         let held = &self.held[ready.at];
         let mut summaries = HashMap::with_capacity(self.groups.contexts());
-        let mut error = 0f64;
+        let (mut error, mut tally_bytes) = (0f64, 0);
         let has_exact_bounds = held.sums[part].has_exact_bounds();
         for (number, group) in self.groups.groups.iter().enumerate() {
             let settled = ready.parts[part].starts(ready.now);
@@ -406,6 +409,8 @@ impl WindowState {
                         let longest = longest.fold(open, u32::max);
                         summary.polls = PollSums::new(&sums, Some(longest));
                     }
+                    tally_bytes += summary.codes.bytes() + summary.kinds.bytes();
+                    tally_bytes += summary.kinds.iter().len() * PER_KIND;
                     summaries.insert(*id, summary);
                 }
                 budget.yield_if_spent().await;
@@ -415,6 +420,7 @@ impl WindowState {
             covered: self.covered(ready, part, until),
             error,
             summaries,
+            tally_bytes,
         }
     }
 

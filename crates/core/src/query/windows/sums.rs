@@ -12,6 +12,7 @@ use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::records::RecordId;
+use tower_pulse_model::tally::{Codes, Kinds, MAX_CODES, MAX_WINDOW_KINDS};
 use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
 
 /// The measurements of all contexts in a window, and in the window that it is compared with.
@@ -33,6 +34,8 @@ pub struct PartSums {
     pub error: f64,
     /// The measurements of each context that had samples.
     pub summaries: HashMap<RecordId, Summary>,
+    /// Bytes of the codes and the kinds of errors in `summaries`.
+    pub tally_bytes: usize,
 }
 
 /// The request counts of each target of a single context, in some slices.
@@ -68,7 +71,7 @@ impl TargetCounts {
 
 /// The measurements of a context. A window caches the measurements of all its contexts for a second, because these are
 /// smaller than the sums.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The access times. Minimum and maximum are exact, or come from the histogram if slices were subtracted from the
     /// sums.
@@ -84,6 +87,10 @@ pub struct Summary {
     pub repeated: Option<(RecordId, u64)>,
     /// The polls of the requests; `None` if no polls were measured.
     pub polls: Option<PollSums>,
+    /// Counts by status code.
+    pub codes: Codes,
+    /// Counts by kind of error.
+    pub kinds: Kinds,
 }
 
 /// The polls of requests.
@@ -128,6 +135,9 @@ impl Summary {
             times.min = sums.histogram.quantile(0.0).unwrap_or(times.min);
             times.max = sums.histogram.quantile(1.0).unwrap_or(times.max);
         }
+        let (mut codes, mut kinds) = (sums.codes.clone(), sums.kinds.clone());
+        codes.limit(MAX_CODES);
+        kinds.limit(MAX_WINDOW_KINDS);
         Self {
             percentiles: sums.percentiles(&times),
             times,
@@ -135,6 +145,8 @@ impl Summary {
             below_target: target.and_then(|target| sums.share_below(target)),
             repeated: most_repeated(sums),
             polls: PollSums::new(sums, has_exact_bounds.then(|| longest_poll(sums))),
+            codes,
+            kinds,
         }
     }
 }
@@ -161,7 +173,8 @@ impl WindowSums {
     /// Approximate bytes in memory, without the names of the contexts.
     pub fn bytes(&self) -> usize {
         let entries = self.now.summaries.capacity() + self.before.summaries.capacity();
-        entries * (size_of::<(RecordId, Summary)>() + 1)
+        let tallies = self.now.tally_bytes + self.before.tally_bytes;
+        entries * (size_of::<(RecordId, Summary)>() + 1) + tallies
     }
 
     /// Whether a context had samples in either part.
