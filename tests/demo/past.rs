@@ -154,10 +154,7 @@ async fn how_it_failed_is_named_in_a_file_and_in_redis() {
     let file = directory.path().join("pulse.redb");
     let redis = RedisServer::start().await;
     let url = redis.url();
-    for store in [
-        ("PULSE_FILE", file.to_str().unwrap()),
-        ("REDIS_URL", &*url),
-    ] {
+    for store in [("PULSE_FILE", file.to_str().unwrap()), ("REDIS_URL", &*url)] {
         let (_demo, mut client) = start(&[store, ("DEMO_INCIDENT", "errors")]).await;
         let path = ask(&mut client, "path?context=POST%20/checkout&window=1h").await;
         let change = &path["changes"][0];
@@ -173,7 +170,10 @@ async fn how_it_failed_is_named_in_a_file_and_in_redis() {
         assert_eq!(newest["error_kind"], "payment_timeout");
         assert_eq!(newest["message"], "pay.example.com: no answer within 2 s");
         let codes = path["window"]["codes"].as_array().unwrap();
-        let sum: u64 = codes.iter().map(|code| code["count"].as_u64().unwrap()).sum();
+        let sum: u64 = codes
+            .iter()
+            .map(|code| code["count"].as_u64().unwrap())
+            .sum();
         assert_eq!(path["window"]["count"], sum);
     }
 }
