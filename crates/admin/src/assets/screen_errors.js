@@ -18,7 +18,7 @@ export const kindTable = (more = []) =>
 		name: 'kinds',
 		caption: 'Kinds of errors',
 		key: (row) => row.kind,
-		figures: ['count', 'share'],
+		figures: more.length ? ['count', 'share'] : null,
 		columns: [
 			{
 				id: 'kind',

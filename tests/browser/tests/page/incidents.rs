@@ -322,14 +322,14 @@ async fn failures_are_explained() {
 /// Reads the kind of error and its message on the screen of the failing path, and opens the codes and all kinds.
 async fn how_it_failed(shop: &Shop, page: &Page) {
     const FIRST: &str = "[data-panel=change] li[data-kind=failing] .change";
-    const TIMER: &str = r"/^[23]\d% fail: payment_timeout \(timer payment\)$/";
+    const NAMES: &str = r"/^[23]\d% fail: payment_timeout \(timer payment\)$/";
     const MESSAGE: &str = "pay.example.com: no answer within 2 s";
     const SAID: &str = "[data-panel=change] .message";
     const CODES: &str = "[data-panel=outcomes] li";
     const FAILURE: &str = "[data-table=slow-requests] .failure";
     for size in [Size::USUAL, Size::PHONE] {
         page.resize(size).await;
-        let names = format!("{TIMER}.test($('{FIRST}').innerText)");
+        let names = format!("{NAMES}.test($('{FIRST}').innerText)");
         seen(page, FIRST, &names).await;
         let says = format!("$('{SAID}').innerText === '“{MESSAGE}”'");
         seen(page, SAID, &says).await;
