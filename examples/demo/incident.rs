@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use tower_pulse::Failure;
+
 use crate::catalogue::{ADD_TO_CART, CART, CHECKOUT, PRODUCT, Page, SEARCH, Work};
 use crate::fleet::INSTANCES;
 
@@ -81,7 +83,7 @@ impl Incident {
                 "web-1 and web-2 get version 1.4.2, in which GET /products/{id} is twice as slow"
             }
             Self::BadInstance => "every request takes 2.5 times as long on web-3",
-            Self::Errors => "a quarter of POST /checkout fails",
+            Self::Errors => "a quarter of POST /checkout fails, as payments time out",
             Self::Surge => "GET /products/{id} gets six times the requests",
             Self::BusyHost => {
                 "the machine of web-3 is busy: what is ready there waits for 40 ms, and all takes 2.5 times as long"
@@ -142,6 +144,19 @@ impl Incident {
 /// The version of the shop on an instance with this incident, or without one.
 pub(crate) fn version(incident: Option<Incident>) -> &'static str {
     VERSIONS[usize::from(incident == Some(Incident::BadDeploy))]
+}
+
+/// The failure of a payment on an instance with this incident, or without one.
+pub(crate) fn payment_failure(incident: Option<Incident>) -> Failure {
+    match incident {
+        Some(Incident::Errors) => {
+            Failure::new("payment_timeout").with_message("pay.example.com: no answer within 2 s")
+        }
+        _ => {
+            let message = "pay.example.com: 503 Service Unavailable";
+            Failure::new("payment_unavailable").with_message(message)
+        }
+    }
 }
 
 fn is(page: &Page, other: &Page) -> bool {

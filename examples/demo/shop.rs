@@ -18,7 +18,7 @@ use tower_pulse::{BuildError, Counter, Pulse, Ranking};
 use crate::catalogue::{
     ADD_TO_CART, CART, CHECKOUT, HOME, PRODUCT, Page, REPORT, SEARCH, USER, Work, draw_duration,
 };
-use crate::incident::Incident;
+use crate::incident::{Incident, payment_failure};
 use crate::offers;
 use crate::pace::{Course, Pace};
 
@@ -84,7 +84,7 @@ impl Shop {
     }
 
     /// Does the work of a page. Returns whether the request fails. The failure happens in the last part of the work
-    /// that has a timer.
+    /// that has a timer, and names its kind.
     async fn work(&self, page: &Page) -> bool {
         let fails = self.fails(page);
         let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
@@ -100,9 +100,11 @@ impl Shop {
                         spending.await;
                         if has_failed { Err(Failed) } else { Ok(()) }
                     };
+                    let incident = self.incident;
+                    let failure = move |_: &Failed| payment_failure(incident);
                     // The result is ignored: the timer has counted the failure, and `fails` decides the answer of the
                     // page.
-                    let _ = self.pulse.try_time(timer, outcome).await;
+                    let _ = self.pulse.try_time_as(timer, outcome, failure).await;
                 }
                 None => spending.await,
             }

@@ -29,6 +29,7 @@
 )]
 //! | [What has changed](changes) | which pages are slower than before, since when, and which deploy did it |
 //! | [Where the time goes](request_timers) | how much of a request's time each timer takes |
+//! | [How did it fail?](failures) | status codes, and kinds and messages of errors and panics |
 //! | [The slowest requests](slow_requests) | slow and failed requests, their trace ids, and privacy |
 //! | [Your own log](https://github.com/tower-pulse/tower-pulse/blob/main/docs/examples.md#your-own-log) | a dashboard of the past, from an access log |
 //! | [Counters, rankings, cached rows](counters_rankings_rows) | counting anything, ranking ids within a moving window, rows of a database in Redis |
@@ -97,6 +98,9 @@ pub mod changes {}
 
 #[doc = include_str!("request_timers.md")]
 pub mod request_timers {}
+
+#[doc = include_str!("failures.md")]
+pub mod failures {}
 
 #[doc = include_str!("slow_requests.md")]
 pub mod slow_requests {}

@@ -147,6 +147,37 @@ async fn an_incident_and_nothing_else_is_named_in_redis() {
     }
 }
 
+/// The change names the kind of error, the timer and the code, and the newest failed request has the message.
+#[tokio::test]
+async fn how_it_failed_is_named_in_a_file_and_in_redis() {
+    let directory = TempDir::new("demo-errors");
+    let file = directory.path().join("pulse.redb");
+    let redis = RedisServer::start().await;
+    let url = redis.url();
+    for store in [("PULSE_FILE", file.to_str().unwrap()), ("REDIS_URL", &*url)] {
+        let (_demo, mut client) = start(&[store, ("DEMO_INCIDENT", "errors")]).await;
+        let path = ask(&mut client, "path?context=POST%20/checkout&window=1h").await;
+        let change = &path["changes"][0];
+        assert_eq!(change["kind"], "failing", "{change:#}");
+        let mut suspects = change["suspects"].as_array().unwrap().iter();
+        let failures = suspects.find(|suspect| suspect["kind"] == "failures");
+        let failures = failures.unwrap_or_else(|| panic!("{change:#}"));
+        let named = ["error", "timer", "code"].map(|field| &failures[field]);
+        assert_eq!(named, ["payment_timeout", "payment", "502"]);
+        let hours = ["hour", "last_hour"].map(|hour| &path["failed_requests"][hour]);
+        let mut failed = hours.iter().flat_map(|hour| hour.as_array().unwrap());
+        let newest = failed.next().unwrap();
+        assert_eq!(newest["error_kind"], "payment_timeout");
+        assert_eq!(newest["message"], "pay.example.com: no answer within 2 s");
+        let codes = path["window"]["codes"].as_array().unwrap();
+        let sum: u64 = codes
+            .iter()
+            .map(|code| code["count"].as_u64().unwrap())
+            .sum();
+        assert_eq!(path["window"]["count"], sum);
+    }
+}
+
 #[tokio::test]
 async fn a_past_is_not_added_to_what_a_service_has_recorded_nor_without_a_store() {
     let redis = RedisServer::start().await;

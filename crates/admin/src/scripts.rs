@@ -30,11 +30,11 @@ pub(super) const FIRST_MODULES: &[&str] = &[
 /// The modules that are loaded on demand.
 #[rustfmt::skip]
 pub(super) const LATER_MODULES: &[&str] = &[
-    "acknowledge.js", "advice.js", "against.js", "burning.js", "chart_controls.js", "chart_pointer.js", "chart_readout.js",
-    "chart_table.js", "choice.js", "empty.js", "export.js", "filter.js", "heatmap.js", "hist.js", "instances.js", "keys.js",
-    "outcomes.js", "overview_more.js", "pager.js", "path_target.js", "requests.js", "run_by.js", "screen_counters.js",
-    "screen_deploy.js", "screen_health.js", "screen_instance.js", "screen_path.js", "screen_paths.js",
-    "screen_slowest.js", "screen_timers.js", "send.js", "spark.js", "time_goes.js", "trace.js", "verdict.js", "week.js",
+    "acknowledge.js", "against.js", "chart_controls.js", "chart_pointer.js", "chart_readout.js", "export.js", "heatmap.js",
+    "hist.js", "instances.js", "keys.js", "overview_more.js", "pager.js", "path_target.js", "requests.js",
+    "screen_counters.js", "screen_deploy.js", "screen_errors.js", "screen_health.js", "screen_instance.js",
+    "screen_path.js", "screen_paths.js", "screen_slowest.js", "spark.js", "time_goes.js", "trace.js", "verdict.js",
+    "week.js",
 ];
 
 /// The end of the last line of an import.

@@ -16,11 +16,12 @@ const fn screen(name: &'static str, fragment: &'static str) -> Screen {
 }
 
 /// All screens, with the contexts of the demo.
-pub const SCREENS: [Screen; 9] = [
+pub const SCREENS: [Screen; 10] = [
     screen("overview", "overview?range=1h"),
     screen("paths", "paths?range=1h"),
     screen("path", "path?context=GET%20%2Fproducts%2F%7Bid%7D&range=1h"),
     screen("slowest", "slowest?range=1h"),
+    screen("errors", "errors?range=1h"),
     screen("timers", "timers?range=1h"),
     screen("counters", "counters?range=1h"),
     screen("health", "health"),

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Path, Request};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
+use axum::{Extension, Router};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tower_pulse::admin::Access;
 use tower_pulse::layer::Head;
-use tower_pulse::{Builder, Clock, Outcome, Pulse};
+use tower_pulse::{Builder, Clock, Failure, Outcome, Pulse};
 use tower_pulse_core::store::in_process;
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_model::slice::Precisions;
@@ -336,15 +336,17 @@ impl Service {
         service
     }
 
-    /// A service in which all names are from [`HOSTILE`].
+    /// A service in which all names are from [`HOSTILE`], and all requests fail with such kinds and messages.
     pub async fn hostile() -> Self {
         let named = builder().service(HOSTILE[0]).instance(HOSTILE[1]);
         let pulse = built(named.app_version(HOSTILE[2]));
         let timing = pulse.clone();
-        let handler = move || async move {
+        let handler = move |Path(number): Path<usize>| async move {
             for name in HOSTILE {
                 timing.time(name, std::future::ready(())).await;
             }
+            let failure = Failure::new(HOSTILE[number]).with_message(HOSTILE[number]);
+            (StatusCode::BAD_GATEWAY, Extension(failure))
         };
         let app = Router::new()
             .route("/{number}", get(handler))

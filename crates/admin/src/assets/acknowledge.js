@@ -1,7 +1,8 @@
 // The button that acknowledges a change, or withdraws the acknowledgement, and the person who has acknowledged it.
 
+import { send } from './api.js';
 import { acknowledgedBy, headline } from './change.js';
-import { attr, el, labelled, retried, show, text } from './dom.js';
+import { attr, el, labelled, show, text } from './dom.js';
 import { config } from './state.js';
 
 const STORED_NAME = 'tower-pulse-name';
@@ -63,8 +64,6 @@ export function acknowledgement(page) {
 		redraw();
 		try {
 			const by = asks ? { by: ownName() } : {};
-			// A failed load of this module must not keep it from the screens that import it.
-			const { send } = await retried((retry) => import('./send.js' + retry));
 			const answer = await send('POST', 'changes', { id: change.id, acknowledged, ...by });
 			if (change.acknowledged?.by === ownName()) {
 				// The person may want to correct the name, so it is asked for again.

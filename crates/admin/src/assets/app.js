@@ -3,7 +3,7 @@
 import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
 import { $, all, attr, button, el, retried, say, show, sync, text } from './dom.js';
-import { keepStanding } from './change.js';
+import { keepStanding, level } from './change.js';
 import { moment, percent, plural, shortened, span, time, usePerSecond, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
 import { Poller } from './poll.js';
@@ -21,6 +21,7 @@ import {
 	read,
 	recordedFor,
 	REFRESH,
+	SCREENS,
 	seconds,
 	settled,
 	state,
@@ -186,17 +187,18 @@ function setStatus(status) {
 	attr($('status'), 'data-status', status);
 }
 
-/** Shows the problems of the service in the header, in the title and in the icon: amber if all are acknowledged. */
-function showProblems({ changes, problems: n, acknowledged, judged_until: until, sight }) {
+/** Shows the problems of the service in the header, in the title and in the icon: in red if one of them is red. */
+function showProblems({ changes, hanging, problems: n, acknowledged, judged_until: until, sight }) {
+	const isBad = hanging?.length > 0 || changes.some((one) => one.stands && level(one) === 'bad');
 	const isSeen = until > 0 && sight?.compared > 0;
 	show($('problems'), n > 0 || isSeen);
 	const people = new Set(changes.flatMap(({ acknowledged: one }) => (one ? [visible(one.by)] : [])));
 	const by = acknowledged < n ? `${acknowledged} acknowledged` : `acknowledged by ${[...people].join(' and ')}`;
 	text($('problems'), (n > 0 ? plural(n, 'problem') : 'no problem') + (acknowledged > 0 ? `, ${by}` : ''));
-	attr($('problems'), 'data-status', n > acknowledged ? 'down' : n > 0 ? 'degraded' : 'ok');
+	attr($('problems'), 'data-status', isBad ? 'down' : n > 0 ? 'degraded' : 'ok');
 	attr($('problems'), 'href', link({ screen: 'overview' }));
 	view.problems = n;
-	const color = n > acknowledged ? '%23e5383b' : 'orange';
+	const color = isBad ? '%23e5383b' : 'orange';
 	const dot = n > 0 ? `%3Ccircle cx='25' cy='7' r='7' fill='${color}' stroke='%23fff' stroke-width='2'/%3E` : '';
 	attr($('icon'), 'href', icon.replace('%3C/svg%3E', `${dot}%3C/svg%3E`));
 }
@@ -317,7 +319,8 @@ async function mountScreen() {
 	const { name, context } = view;
 	try {
 		// Screens other than the overview are loaded when they are opened.
-		const load = (retry) => (name === 'overview' ? { mount } : import(`./screen_${name}.js${retry}`));
+		const file = name === 'timers' ? 'paths' : name;
+		const load = (retry) => (name === 'overview' ? { mount } : import(`./screen_${file}.js${retry}`));
 		const module = await retried(load);
 		if (name !== 'overview') await style();
 		if (view.name !== name || view.context !== context || view.mounted) return true;
@@ -380,6 +383,11 @@ function connect() {
 	$('export').addEventListener('toggle', async () => {
 		if ($('export').open) (await import('./export.js')).list($('export').lastElementChild, offered);
 	});
+	for (const name of SCREENS) {
+		const entry = el('a', '', name === 'deploy' ? 'Deploys' : name[0].toUpperCase() + name.slice(1));
+		entry.dataset.screen = name;
+		$('nav').append(entry);
+	}
 	for (const precision of config.precisions ?? []) $('precision').append(new Option(span(precision), precision));
 	for (const value of Object.keys(RANGES)) {
 		const radio = Object.assign(el('input'), { type: 'radio', name: 'range', value });

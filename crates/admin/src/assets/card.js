@@ -1,6 +1,6 @@
-// Cards: the titled sections of a screen, and the data that the screen's menu can export.
+// Cards: the titled sections of a screen, advice, and the data that the screen's menu can export.
 
-import { el } from './dom.js';
+import { el, show, sync } from './dom.js';
 
 /** A section with a heading. `parts` follow the heading; those in `head` are beside it. */
 export function card(panel, title, { head = [], parts = [] } = {}) {
@@ -26,4 +26,22 @@ export function anchor(href, ...parts) {
 	const node = el('a', '', ...parts);
 	node.href = href;
 	return node;
+}
+
+/**
+ * Adds cards with advice on where the layer belongs before a node: the reason, and the lines that fix it.
+ * @param {HTMLElement} before
+ * @returns {(list: { text: string, code: string }[]) => void} draws the advice
+ */
+export function adviceCards(before) {
+	const node = el('div', 'stack');
+	before.before(node);
+	return (list) => {
+		show(node, list.length > 0);
+		sync(node, list, 'text', (one) => {
+			const advice = el('section', 'card nothing', el('p', '', `${one.text}:`), el('pre', '', one.code));
+			advice.dataset.panel = 'advice';
+			return advice;
+		});
+	};
 }

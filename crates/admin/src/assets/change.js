@@ -1,10 +1,10 @@
 // A change in words: its size, its start, its confidence, and its suspects.
 
-import { delta, duration, moment, percent, perUnit, rateOf, span, visible } from './format.js';
+import { delta, duration, moment, percent, perUnit, plural, rateOf, shortened, span, visible } from './format.js';
 
-const LEVELS = { faster: 'good', 'maybe slower': 'maybe' };
+const LEVELS = { faster: 'good', 'maybe slower': 'maybe', refusing: 'maybe', new_error: 'maybe' };
 
-/** The colour of a change: red for a problem, or amber once a person works on it. */
+/** The colour of a change: red for a problem, or amber if it weighs less, or once a person works on it. */
 export const level = ({ kind, acknowledged }) => (acknowledged ? 'acknowledged' : (LEVELS[kind] ?? 'bad'));
 
 /** A ratio, and the noun that it is relative to: 2.4× the others, +40% over the others */
@@ -22,13 +22,15 @@ const figures = (change) => {
 	return { then, now, ratio };
 };
 
-/** +48% slower, 2.6× slower, 20% faster, 24% failing, silent */
+/** +48% slower, 2.6× slower, 20% faster, 24% failing, 31% refused, new error db_timeout, silent */
 export function headline(change) {
 	const { context, kind, is_tail: isTail } = change;
 	const { now, ratio } = figures(change);
 	const by = delta(ratio).replace('−', '');
 	if (context === '<queue>') return `${by} ${kind === 'faster' ? 'shorter' : 'longer'} wait`;
 	if (kind === 'failing') return `${percent(now, 1)} failing`;
+	if (kind === 'refusing') return `${percent(now, 1)} refused`;
+	if (kind === 'new_error') return `new error ${shortened(visible(change.error), 32)}`;
 	if (kind === 'silent' || !(ratio > 0)) return visible(kind);
 	if (kind === 'surging') return against(ratio, 'the traffic');
 	if (kind === 'instance') return against(ratio, 'the others');
@@ -66,14 +68,16 @@ export const isOfAll = (change) => ['<all>', '<queue>'].includes(change.context)
 export const longerWait = (changes) =>
 	changes.find(({ context, kind, stands }) => stands && kind === 'slower' && context === '<queue>');
 
-/** 26 ms → 40 ms, 2% → 25% errors */
+/** 26 ms → 40 ms, 2% → 25%, 12 requests */
 export function values(change) {
 	const { kind, requests, minutes, seconds_per_minute: taken } = change;
+	if (kind === 'new_error') return plural(requests, 'request');
 	const { then, now } = figures(change);
 	const [perMinute, share] = [(v) => perUnit(rateOf(v, 60)), (v) => percent(v, 1)];
 	// The figures of a slow instance are mean times, those of a failing one shares of errors.
 	const fails = kind === 'instance' && Math.abs((taken * minutes) / requests / now - 1) > 1e-6;
-	const format = { failing: share, surging: perMinute, silent: perMinute }[kind] ?? (fails ? share : duration);
+	const formats = { failing: share, refusing: share, surging: perMinute, silent: perMinute };
+	const format = formats[kind] ?? (fails ? share : duration);
 	return `${format(then)} → ${format(now)}${fails ? ' errors' : ''}`;
 }
 

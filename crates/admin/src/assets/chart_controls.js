@@ -17,7 +17,7 @@ export function addControls(chart, { caption, plot, table }) {
 	}
 	chart.follow = async ({ tables }) => {
 		if (tables.has(name) === Boolean(chart.drawTable)) return;
-		chart.drawTable = tables.has(name) ? (await import('./chart_table.js')).drawTable : null;
+		chart.drawTable = tables.has(name) ? (await import('./chart_readout.js')).drawTable : null;
 		show(plot, !chart.drawTable);
 		show(table, Boolean(chart.drawTable));
 		chart.update(chart.state);

@@ -12,6 +12,7 @@ function why({ reason, cause, instance, window: { from, to } }) {
 	const words = {
 		instance: () => `${visible(instance)} is out of line${part}`,
 		failing: () => `${percent(cause.now, 1)} failing`,
+		refusing: () => `${percent(cause.now, 1)} refused`,
 		silent: () => `silent, ${perUnit(rateOf(cause.then, 60))} before`,
 		surging: () => `${delta(cause.ratio)} the traffic`,
 		slower: () => (cause.is_tail ? 'its slowest tenth is slower' : 'slower'),

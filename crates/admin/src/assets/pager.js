@@ -1,10 +1,11 @@
-// The pages of a long table: the range of rows that is shown, and the buttons to the other pages.
+// The rows of a long table that are shown: the filter by name, the range of rows, and the buttons to the other pages.
 
 import { ApiError, ask } from './api.js';
 import { attr, button, el, labelled, show, text } from './dom.js';
 import { grouped } from './format.js';
 import { state } from './state.js';
 
+const TYPING = 30; // milliseconds from the last key until the filter applies
 const LIMITS = [10, 25, 50, 100];
 const ALL_ROWS = 1000; // the most rows of an answer
 const MAX_OFFSET = 1e9; // the largest offset of a question; a link may have a larger one
@@ -66,4 +67,23 @@ export async function allRows(query, field) {
 		rows.push(...part.body[field]);
 		if (part.body[field].length === 0 || rows.length >= part.body.total) return rows;
 	}
+}
+
+/** A field whose text becomes the filter of the state. */
+export function filterField(page) {
+	const field = labelled(el('input'), 'Filter by name');
+	const placeholder = 'Filter by name ( / )';
+	Object.assign(field, { id: 'filter', type: 'search', placeholder, autocomplete: 'off', maxLength: 256 });
+	field.value = state.q;
+	let typing = 0;
+	field.addEventListener('input', () => {
+		clearTimeout(typing);
+		typing = setTimeout(() => page.go({ q: field.value, offset: 0 }, true), TYPING);
+	});
+	return field;
+}
+
+/** Shows the filter of the state, unless the user is typing. */
+export function showFilter(field) {
+	if (document.activeElement !== field && field.value !== state.q) field.value = state.q;
 }

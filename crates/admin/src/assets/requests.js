@@ -1,7 +1,7 @@
 // A table of single requests. A click on a duration shows the parts of the request.
 
 import { serverNow } from './api.js';
-import { attr, el, fill, meter, text } from './dom.js';
+import { attr, el, fill, meter, show, text } from './dom.js';
 import { duration, grouped, isNumber, time, visible } from './format.js';
 import { instanceLink } from './instances.js';
 import { contextColumn, numberColumn, ratioColumn, Table } from './table.js';
@@ -13,12 +13,26 @@ const instant = (unix, now) =>
 
 const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.context} ${row.trace_id}`;
 
+/** The requests of both hours of a list in `api/path`. */
+export const ofBothHours = ({ hour, last_hour: lastHour }) => [...hour, ...lastHour];
+
 /** The requests in an answer of `api/path` that are kept one by one. A request that is slow and failed appears once. */
 export function keptRequests({ slowest_requests: slowest, failed_requests: failed }) {
-	const both = ({ hour, last_hour: lastHour }) => [...hour, ...lastHour];
-	const slow = both(slowest);
+	const slow = ofBothHours(slowest);
 	const keys = new Set(slow.map(requestKey));
-	return [...slow, ...both(failed).filter((request) => !keys.has(requestKey(request)))];
+	return [...slow, ...ofBothHours(failed).filter((request) => !keys.has(requestKey(request)))];
+}
+
+/** Draws the error of a request, and its parts while it is open. */
+function drawDetails(cell, request, isOpen) {
+	const { error_kind: kind, message } = request;
+	if (!cell.firstChild) {
+		const said = message ? ` ${visible(message)}` : '';
+		if (kind) cell.append(el('p', 'failure', el('bdi', 'bad-text', visible(kind)), said));
+		cell.append(el('div'));
+	}
+	if (isOpen) drawParts(cell.lastChild, request);
+	show(cell.lastChild, isOpen);
 }
 
 /** Draws the parts of a request: its wait in front of the service, its timers, and the time outside of them. */
@@ -46,7 +60,8 @@ function drawParts(cell, { queue, computing, longest_poll: longest, untimed, tim
 export function requestTable(withContext, options) {
 	const figures = ['duration', withContext ? 'ended' : 'status'];
 	const columns = requestColumns(withContext);
-	return new Table({ key: requestKey, columns, figures, details: drawParts, ...options });
+	const hasDetails = (row) => Boolean(row.error_kind);
+	return new Table({ key: requestKey, columns, figures, details: drawDetails, hasDetails, ...options });
 }
 
 function requestColumns(withContext) {
@@ -101,5 +116,6 @@ function requestColumns(withContext) {
 			value: (row) => row.trace_id,
 			draw: (cell, row) => drawTrace(cell, row.trace_id),
 		},
+		...['error_kind', 'message'].map((id) => ({ id, value: (row) => row[id] })),
 	];
 }

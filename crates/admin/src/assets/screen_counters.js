@@ -3,9 +3,8 @@
 import { question } from './api.js';
 import { card } from './card.js';
 import { attr, button, el, fill, labelled, meter, show, text } from './dom.js';
-import { filterField, showFilter } from './filter.js';
 import { count, duration, grouped, moment, percent, plural, rate, span, visible } from './format.js';
-import { Pager, allRows } from './pager.js';
+import { Pager, allRows, filterField, showFilter } from './pager.js';
 import { ended, sparkColumn } from './spark.js';
 import { range, state } from './state.js';
 import { Table, numberColumn } from './table.js';

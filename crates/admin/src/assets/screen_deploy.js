@@ -1,11 +1,10 @@
 // A deploy, or another mark: each path before and after it, and the new version beside the old one.
 
-import { question } from './api.js';
+import { question, send } from './api.js';
 import { card } from './card.js';
 import { button, el, labelled, show, sync, text } from './dom.js';
 import { duration, moment, perUnit, percent, plural, rateOf, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
-import { send } from './send.js';
 import { isZoomed, seconds, state } from './state.js';
 import { Table, contextColumn, numberColumn, ratioColumn } from './table.js';
 

@@ -1,8 +1,7 @@
 // One path or timer: since when it has changed and why, where its time goes, its slowest requests, its instances.
 
-import { adviceCards } from './advice.js';
 import { question, serverNow } from './api.js';
-import { anchor, card, offerExport } from './card.js';
+import { adviceCards, anchor, card, offerExport } from './card.js';
 import { isOfAll, longerWait } from './change.js';
 import { contextParts } from './context.js';
 import { attr, el, say, show, text } from './dom.js';
@@ -10,13 +9,12 @@ import { moment } from './format.js';
 import { drawHistogram, histogramRows, histogramTable } from './hist.js';
 import { AROUND_QUEUE, drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
-import { drawOutcomes } from './outcomes.js';
 import { pathTarget } from './path_target.js';
-import { keptRequests, requestTable } from './requests.js';
-import { runBy } from './run_by.js';
+import { keptRequests, ofBothHours, requestTable } from './requests.js';
+import { drawOutcomes, kindTable } from './screen_errors.js';
 import { againstName, compared, isInRange, isZoomed, link, range, state } from './state.js';
 import { Tiles } from './tiles.js';
-import { timeGoes } from './time_goes.js';
+import { runBy, timeGoes } from './time_goes.js';
 import { Trends } from './trends.js';
 import { changePanel } from './verdict.js';
 import { week } from './week.js';
@@ -38,7 +36,7 @@ export function mount(root, page) {
 	const times = ['requests', 'mean', 'p50', 'p95', 'p99'];
 	const tiles = new Tiles(isQueue ? times : isTimer ? [...times, 'errors', 'target'] : undefined);
 	if (isTimer && !isQueue) tiles.name('Calls');
-	const outcomes = el('div', 'tile outcomes');
+	const outcomes = el('details', 'tile outcomes');
 	outcomes.dataset.panel = 'outcomes';
 	if (!isQueue) tiles.node.append(outcomes);
 	const trends = new Trends(page, name, context.kind, isQueue ? ['Requests', 'Wait'] : undefined);
@@ -59,6 +57,11 @@ export function mount(root, page) {
 	listed.className = 'button quiet';
 	show(listed, !isTimer);
 	const instances = instanceTable('instances', isQueue ? AROUND_QUEUE : undefined);
+	const kinds = kindTable();
+	const kindNote = el('span', 'muted');
+	const allKinds = anchor(link({ screen: 'errors' }), 'All kinds');
+	allKinds.className = 'button quiet';
+	const errors = card('kinds', 'Kinds of errors', { head: [kindNote, allKinds], parts: [kinds.node] });
 	const usual = week();
 	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
@@ -69,7 +72,8 @@ export function mount(root, page) {
 		el('div', 'pair uneven', slow, others),
 	];
 	const around = isQueue ? [others] : [];
-	const body = el('div', 'stack', change.node, tiles.node, ...around, trends.node, ...pairs, target.node, usual.node);
+	const below = [...pairs, errors, target.node, usual.node];
+	const body = el('div', 'stack', change.node, tiles.node, ...around, trends.node, ...below);
 	change.node.append(target.line);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	const advise = adviceCards(change.node);
@@ -137,7 +141,11 @@ export function mount(root, page) {
 				sinceChange() && since?.window?.count > 0
 					? { ...since.window, label: `since ${moment(standing.since, now)}`, old: 'before' }
 					: { ...window, label: inRange, old: againstName('the one before') };
-			change.draw(changes, marked, now, all);
+			change.draw(changes, marked, now, all, ofBothHours(path.failed_requests));
+			const named = shown.kinds ?? [];
+			kinds.draw(named.map((row) => ({ ...row, share: row.count / shown.count })));
+			show(errors, named.length > 0);
+			text(kindNote, shown.label);
 			text(compare, `filled: ${shown.label}; outline: ${shown.old}`);
 			const { histogram: times, histogram_before: before, p50, p95 } = shown;
 			shape = { now: times, before: before?.length ? before : null, p50, p95, target: limit };

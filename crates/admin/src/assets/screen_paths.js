@@ -3,12 +3,11 @@
 import { question } from './api.js';
 import { card } from './card.js';
 import { attr, button, el, say } from './dom.js';
-import { filterField, showFilter } from './filter.js';
 import { count, delta, duration, visible } from './format.js';
 import { standingOn } from './change.js';
 import { ended, sparkColumn } from './spark.js';
 import { lengthName } from './overview.js';
-import { Pager, allRows } from './pager.js';
+import { Pager, allRows, filterField, showFilter } from './pager.js';
 import { compared, state } from './state.js';
 import { contextColumn, errorColumn, numberColumn, ratioColumn, requestsColumn, shareColumn } from './table.js';
 import { statistic, Table } from './table.js';
@@ -61,50 +60,47 @@ const columns = (kind) => [
 	}),
 ];
 
-/** A screen of the contexts of a kind: "http" or "timer". */
-export function contexts(kind) {
-	return (root, page) => {
-		const [name, title, noun] = kind === 'timer' ? ['timers', 'Timers', 'timer'] : ['paths', 'Paths', 'path'];
-		const sorted = () => ({ sort: state.sort || 'share', order: state.order || 'desc' });
-		const table = new Table({
-			name,
-			caption: title,
-			href: true,
-			figures: ['count', 'p95'],
-			columns: columns(kind),
-			key: (row) => row.context,
-			allRows: () => allRows(query, 'paths'),
-			onSort(sort) {
-				const old = sorted();
-				page.go({ sort, order: old.sort === sort && old.order === 'desc' ? 'asc' : '', offset: 0 });
-			},
-		});
-		const filter = filterField(page);
-		const pager = new Pager(page, ROWS);
-		const query = (more) => question('paths', { ...compared(), kind, ...sorted(), q: state.q, ...more });
-		const changedFirst = button('Changed first', () =>
-			page.go({ sort: state.sort === 'changed' ? '' : 'changed', order: '', offset: 0 }),
-		);
-		root.append(card(name, title, { head: [changedFirst, filter], parts: [table.node, pager.node] }));
-		if (page.focusFilter) filter.focus();
-		page.focusFilter = false;
-		return {
-			questions: () => ({ paths: query({ ...pager.parameters(), series: 'hits' }) }),
-			draw({ paths }, now, { asOf, refused }) {
-				showFilter(filter);
-				attr(changedFirst, 'aria-pressed', state.sort === 'changed');
-				if (!paths && !refused.paths) return;
-				const { paths: rows, total: all, series } = paths ?? { paths: [], total: 0 };
-				const shown = ended(rows, series, asOf);
-				if (paths && !pager.draw(shown.length, all)) return;
-				const where = state.q ? `contains “${visible(state.q)}”` : `in the last ${lengthName()}`;
-				const empty = `No ${noun} ${where}`;
-				table.draw(shown, refused.paths ?? (shown.length ? '' : empty));
-				table.markSort(sorted().sort, sorted().order, state.sort !== '');
-				if (paths) page.complete(paths, all > 0);
-			},
-		};
+/** Mounts the screen of all paths, or that of all timers. */
+export function mount(root, page) {
+	const kind = state.screen === 'timers' ? 'timer' : 'http';
+	const [name, title, noun] = kind === 'timer' ? ['timers', 'Timers', 'timer'] : ['paths', 'Paths', 'path'];
+	const sorted = () => ({ sort: state.sort || 'share', order: state.order || 'desc' });
+	const table = new Table({
+		name,
+		caption: title,
+		href: true,
+		figures: ['count', 'p95'],
+		columns: columns(kind),
+		key: (row) => row.context,
+		allRows: () => allRows(query, 'paths'),
+		onSort(sort) {
+			const old = sorted();
+			page.go({ sort, order: old.sort === sort && old.order === 'desc' ? 'asc' : '', offset: 0 });
+		},
+	});
+	const filter = filterField(page);
+	const pager = new Pager(page, ROWS);
+	const query = (more) => question('paths', { ...compared(), kind, ...sorted(), q: state.q, ...more });
+	const changedFirst = button('Changed first', () =>
+		page.go({ sort: state.sort === 'changed' ? '' : 'changed', order: '', offset: 0 }),
+	);
+	root.append(card(name, title, { head: [changedFirst, filter], parts: [table.node, pager.node] }));
+	if (page.focusFilter) filter.focus();
+	page.focusFilter = false;
+	return {
+		questions: () => ({ paths: query({ ...pager.parameters(), series: 'hits' }) }),
+		draw({ paths }, now, { asOf, refused }) {
+			showFilter(filter);
+			attr(changedFirst, 'aria-pressed', state.sort === 'changed');
+			if (!paths && !refused.paths) return;
+			const { paths: rows, total: all, series } = paths ?? { paths: [], total: 0 };
+			const shown = ended(rows, series, asOf);
+			if (paths && !pager.draw(shown.length, all)) return;
+			const where = state.q ? `contains “${visible(state.q)}”` : `in the last ${lengthName()}`;
+			const empty = `No ${noun} ${where}`;
+			table.draw(shown, refused.paths ?? (shown.length ? '' : empty));
+			table.markSort(sorted().sort, sorted().order, state.sort !== '');
+			if (paths) page.complete(paths, all > 0);
+		},
 	};
 }
-
-export const mount = contexts('http');

@@ -2,10 +2,9 @@
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { choice } from './choice.js';
-import { attr, button, el, labelled, show, text } from './dom.js';
-import { filterField, showFilter } from './filter.js';
+import { attr, button, el, labelled, show, sync, text } from './dom.js';
 import { duration, moment, plural, visible } from './format.js';
+import { filterField, showFilter } from './pager.js';
 import { requestTable } from './requests.js';
 import { isZoomed, range, seconds, state } from './state.js';
 import { contextColumn, numberColumn, requestsColumn, statistic, Table } from './table.js';
@@ -102,4 +101,29 @@ function summary({ requests, total, lists, lists_in_all: listsInAll }) {
 	const more = total > requests.length;
 	const shown = more ? `the ${requests.length} slowest of ${total} listed` : plural(requests.length, 'request');
 	return lists < listsInAll ? `${shown}, of the ${ROWS} slowest paths of each hour` : shown;
+}
+
+/**
+ * A select that sets a field of the state.
+ * @param {{go(values: object): void}} page the functions that screens call
+ * @param {string} field of the state
+ * @param {string} label the accessible name
+ * @returns {{node: HTMLSelectElement, draw(options: string[][]): void}} `draw` shows options, each a value and
+ * its label. The value of the state is always one of them.
+ */
+function choice(page, field, label) {
+	const node = labelled(el('select'), label);
+	node.addEventListener('change', () => page.go({ [field]: node.value, offset: 0 }));
+	return {
+		node,
+		draw(options) {
+			const chosen = state[field];
+			const all = options.some(([value]) => value === chosen) ? options : [...options, [chosen, chosen]];
+			sync(node, all, 0, 'option', (option, [value, name]) => {
+				option.value = value;
+				text(option, name);
+			});
+			node.value = chosen;
+		},
+	};
 }

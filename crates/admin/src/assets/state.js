@@ -7,7 +7,9 @@ export const RANGES = Object.fromEntries(
 	['5m', '15m', '1h', '6h', '24h', '7d', '30d', '90d'].map((name) => [name, parseInt(name) * UNITS[name.at(-1)]]),
 );
 const ALWAYS_KEPT = RANGES['7d'];
-const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'health', 'deploy', 'instance'];
+/** The screens of the navigation. */
+export const SCREENS = ['overview', 'paths', 'slowest', 'errors', 'timers', 'counters', 'deploy', 'health'];
+const NAMES = [...SCREENS, 'path', 'instance'];
 // The fields that all screens share, and those of single screens.
 const SHARED = {
 	range: '',
@@ -39,7 +41,7 @@ const OWN = {
 	per: '',
 };
 const FIELDS = { ...SHARED, ...OWN };
-const ALIASES = { deploys: 'deploy', instances: 'health', errors: 'paths' }; // what people type
+const ALIASES = { deploys: 'deploy', instances: 'health' }; // what people type
 export const REFRESH = [1, 2, 5, 10, 30, 60];
 const MAX_UNIX = 1e11;
 const MAX_SLICES = 800;

@@ -11,9 +11,10 @@ import { ENOUGH } from './tiles.js';
 
 /**
  * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is the exported value; `sort`
- * makes the heading a button; `title` explains it. The first column names the row. `href` makes a click on a row open
- * its link. `details(cell, row)` draws what the button `.opener` opens below its row. `allRows()` resolves to the rows
- * of all pages, for a file. `figures`: the two columns that matter most. On a phone, a button shows the others.
+ * makes the heading a button; `title` explains it. The first column names the row. A column with only a `value` is for
+ * files. `href` makes a click on a row open its link. `details(cell, row, isOpen)` draws below a row what its button
+ * `.opener` opens, and always if `hasDetails(row)`. `allRows()` resolves to the rows of all pages, for a file.
+ * `figures`: the two columns that matter most. On a phone, a button shows the others.
  */
 export class Table {
 	#columns;
@@ -26,7 +27,8 @@ export class Table {
 	#chosen = []; // the column of the chosen order, unless it names the rows
 	#more = button('', () => attr(this.#more, 'aria-pressed', this.table.classList.toggle('wide')), 'button more');
 
-	constructor({ name, caption, columns, ...options }) {
+	constructor({ name, caption, ...options }) {
+		const columns = options.columns.filter((column) => column.draw ?? column.text);
 		this.#columns = columns;
 		this.#options = options;
 		this.name = name;
@@ -87,12 +89,13 @@ export class Table {
 	/** Draws the rows, at most `most` of them, or `note` instead. */
 	draw(rows, note = '', most = rows.length) {
 		this.#rows = rows;
-		const { key, mark, details } = this.#options;
+		const { key, mark, details, hasDetails } = this.#options;
 		const isOpen = (row) => this.#opened.has(key(row));
-		const shown = rows.slice(0, most).flatMap((row) => (isOpen(row) ? [row, { detailsOf: row }] : [row]));
+		const hasMore = (row) => isOpen(row) || hasDetails?.(row);
+		const shown = rows.slice(0, most).flatMap((row) => (hasMore(row) ? [row, { detailsOf: row }] : [row]));
 		const keyOf = (row) => (row.detailsOf ? `${key(row.detailsOf)} details` : key(row));
 		const update = (node, row) => {
-			if (row.detailsOf) return details(node.firstChild, row.detailsOf);
+			if (row.detailsOf) return details(node.firstChild, row.detailsOf, isOpen(row.detailsOf));
 			attr(node, 'data-key', key(row));
 			mark?.(node, row);
 			this.#columns.forEach(({ draw, text: words }, at) => {
@@ -123,7 +126,7 @@ export class Table {
 
 	/** The content of an exported file of these rows. */
 	exported(rows = this.#rows) {
-		const columns = this.#columns.filter((column) => column.value);
+		const columns = this.#options.columns.filter((column) => column.value);
 		return {
 			name: this.name,
 			columns: columns.map((column) => column.id),

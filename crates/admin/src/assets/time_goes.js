@@ -1,18 +1,21 @@
-// The parts of a path's request time: in each timer, and outside of all.
+// The parts of a path's request time, in each timer and outside of all; and the paths that run a timer.
 
 import { card } from './card.js';
 import { el, say, text } from './dom.js';
-import { delta, duration, isNumber, percent, times, visible } from './format.js';
-import { numberColumn, ratioColumn, shareColumn, Table } from './table.js';
+import { count, delta, duration, isNumber, percent, plural, times, visible } from './format.js';
+import { contextColumn, numberColumn, ratioColumn, shareColumn, Table } from './table.js';
 
 const NO_TIMERS =
 	'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
+
+const NONE_RUN =
+	'No request ran this timer in this range: it runs outside of requests, or 16 other timers take more time';
 
 /** db:find_user 41× per request */
 export const repetition = ({ timer, per_request: calls }) => `${visible(timer)} ${times(calls)} per request`;
 
 /** The text and the colour of calls per request: more than 20 are red. */
-export const perRequest = {
+const perRequest = {
 	words: (row) => times(row.per_request).replace('×', ''),
 	level: (row) => (row.repeated ? 'bad' : null),
 };
@@ -94,6 +97,41 @@ export function timeGoes(noTimers = NO_TIMERS) {
 			text(note, rows.length ? label : '');
 			const repeated = now.filter((timer) => timer.repeated).map(repetition);
 			say(repeats, repeated.length ? `${repeated.join('; ')}: probably one query per row of another query` : '');
+		},
+	};
+}
+
+/** The paths that run a timer: the calls per request, and the share of the path's time; or the waits of the paths. */
+export function runBy(isQueue = false) {
+	const table = new Table({
+		name: 'run-by',
+		caption: 'The paths that run this timer',
+		key: (row) => row.context,
+		href: true,
+		figures: ['share_of_timer', 'mean'],
+		columns: [
+			contextColumn(),
+			numberColumn('share_of_timer', isQueue ? 'Of all waits' : 'Share of timer', (part) => percent(part, 1), {
+				title: isQueue
+					? 'The share of the time that all requests wait'
+					: 'The share of the timer’s time that is within this path',
+			}),
+			numberColumn('count', isQueue ? 'Requests' : 'Calls', count),
+			ratioColumn('per_request', 'Per request', { title: 'Calls per request of the path', ...perRequest }),
+			numberColumn('mean', 'Mean', duration, { title: 'The mean of the timer within this path' }),
+			shareColumn('Share of path', { title: 'The share of the path’s time during which it runs' }),
+		].filter(({ id }) => !isQueue || !['per_request', 'share'].includes(id)),
+	});
+	const note = el('span', 'muted');
+	const node = card('run-by', isQueue ? 'The wait of each path' : 'Run by', { head: [note], parts: [table.node] });
+	return {
+		node,
+		/** `calls`: all calls of the timer, within requests and outside. */
+		draw(paths, calls, label) {
+			table.draw(paths, paths.length ? '' : NONE_RUN);
+			const within = paths.reduce((sum, row) => sum + row.count, 0);
+			const part = within < calls ? `${count(within)} of ${plural(calls, 'call')} within requests, ` : '';
+			text(note, paths.length ? `${part}${label}` : '');
 		},
 	};
 }

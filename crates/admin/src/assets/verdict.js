@@ -19,22 +19,26 @@ export function changePanel(page, { isTimer = false } = {}) {
 	node.dataset.panel = 'change';
 	return {
 		node,
-		draw(changes, marks, now, log) {
+		/** `failed`: failed requests, newest first, of which one may have the message of an error. */
+		draw(changes, marks, now, log, failed = []) {
 			const stand = changes.filter((one) => one.stands);
 			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
 			const shown = stand.length ? stand : last ? [last] : [];
 			const create = () => line(page);
 			sync(lines, shown, 'id', create, (node, one) => {
-				const [label, start, figures, certainty, , suspect, links] = node.children;
+				const [label, start, message, figures, certainty, , suspect, links] = node.children;
 				node.form.draw(one, now);
 				const isNamed = (isTimer || state.screen === 'instance') && !isOfAll(one);
 				const path = isNamed ? `${visible(one.context)}: ` : '';
 				const pages = isOfAll(one) ? ', all pages' : '';
-				text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${pages}${where(one)}`);
+				text(label, `${path}${firstWords(one)}${pages}${where(one)}`);
 				attr(label, 'data-level', level(one));
 				node.classList.toggle('ended', !one.stands);
 				const during = `from ${moment(one.since, now)} to ${moment(one.ended, now)}`;
 				text(start, one.ended ? during : since(one, now));
+				const kind = one.error ?? failuresOf(one).error;
+				const said = failed.find((request) => request.error_kind === kind && request.message)?.message;
+				say(message, said ? `“${visible(said)}”` : '');
 				text(figures, figuresOf(one));
 				text(certainty, sure(one));
 				text(suspect, explanation(one));
@@ -61,13 +65,24 @@ export function changePanel(page, { isTimer = false } = {}) {
 	};
 }
 
+/** The suspected causes of failures: a kind of error, a code, a timer. */
+const failuresOf = ({ suspects }) => suspects.find(({ kind }) => kind === 'failures') ?? {};
+
+/** 31% fail: db_timeout (timer db:orders); for other changes the headline. */
+function firstWords(one) {
+	const { error, code, timer } = failuresOf(one);
+	if (!one.stands) return `Was ${headline(one)}`;
+	const cause = error ?? code;
+	const words = cause ? `: ${visible(cause)}` : '';
+	return `${headline(one).replace('failing', 'fail')}${words}${timer ? ` (timer ${visible(timer)})` : ''}`;
+}
+
 /** The sentences of a change, empty at first, with the button that acknowledges it. */
 function line(page) {
 	const form = acknowledgement(page);
-	const [start, figures, certainty, ...rest] = ['since', 'values', 'sure', 'suspect', 'links'].map((name) =>
-		el('span', name),
-	);
-	const node = el('li', '', el('strong', 'change'), start, figures, certainty, form, ...rest);
+	const names = ['since', 'message', 'values', 'sure', 'suspect', 'links'];
+	const parts = names.map((name) => el('span', name));
+	const node = el('li', '', el('strong', 'change'), ...parts.slice(0, 4), form, ...parts.slice(4));
 	return Object.assign(node, { form });
 }
 

@@ -6,8 +6,8 @@ use pulse_browser::service::{HOSTILE, Service};
 
 use crate::{keys, save};
 
-const SCREENS: [&str; 7] = [
-    "overview", "paths", "slowest", "timers", "counters", "deploy", "health",
+const SCREENS: [&str; 8] = [
+    "overview", "paths", "slowest", "errors", "timers", "counters", "deploy", "health",
 ];
 
 #[tokio::test]
@@ -80,6 +80,26 @@ async fn each_name_is_shown_and_opens_its_own_screen_and_is_text_in_a_file() {
         assert_eq!(page.eval::<String>(context).await, name);
         page.until("!$('#banner').checkVisibility() && $('[data-tile=requests] .value')?.checkVisibility()")
             .await;
+    }
+}
+
+#[tokio::test]
+async fn kinds_and_messages_of_errors_are_text() {
+    let service = Service::hostile().await;
+    let page = Page::empty().await;
+    let kind = HOSTILE[0];
+    for (screen, text) in [
+        ("errors?range=1h".to_owned(), "th .path"),
+        (format!("path?context={}", encoded(kind)), ".failure"),
+        (
+            format!("path?context={}", encoded(kind)),
+            "[data-panel=kinds] th .path",
+        ),
+    ] {
+        page.go(&service.screen(&screen)).await;
+        let shown = format!("$$('{text}').some((one) => one.innerText.startsWith('{kind}'))");
+        page.until(&shown).await;
+        assert_eq!(page.count("main img").await, 0, "{screen}");
     }
 }
 

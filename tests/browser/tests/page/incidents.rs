@@ -5,6 +5,7 @@
 use pulse_browser::emulation::Size;
 use pulse_browser::input::in_view;
 use pulse_browser::page::Page;
+use pulse_browser::proxy::ReverseProxy;
 use pulse_browser::rig::http::Client;
 use pulse_browser::shop::Shop;
 use serde_json::Value;
@@ -300,7 +301,7 @@ async fn failures_are_explained() {
     let incident = Incident {
         kind: "failing",
         context: Some("POST /checkout"),
-        cause: r"payment, which fails in [23]\d\s% of its runs instead of [345]\.\d\s%; its newest failures: 502\.",
+        cause: r"payment_timeout in [23]\d\s% of requests instead of [\d.]+\s%; payment, which fails in [23]\d\s% of its runs instead of [345]\.\d\s%; 502 rose from [345]\.\d\s% to [23]\d\s%",
         timer: "payment",
         ..Incident::default()
     };
@@ -315,6 +316,63 @@ async fn failures_are_explained() {
         format!("$$('{REQUEST} td[data-column=status]').every((one) => /^5/.test(one.innerText))");
     let are_new = format!("((ages) => ages.length && ages.every((age) => age < 3600))({ages})");
     seen(&page, REQUEST, &format!("{fail} && {are_new}")).await;
+    how_it_failed(&shop, &page).await;
+}
+
+/// Reads the kind of error and its message on the screen of the failing path, and opens the codes and all kinds.
+async fn how_it_failed(shop: &Shop, page: &Page) {
+    const FIRST: &str = "[data-panel=change] li[data-kind=failing] .change";
+    const NAMES: &str = r"/^[23]\d% fail: payment_timeout \(timer payment\)$/";
+    const MESSAGE: &str = "pay.example.com: no answer within 2 s";
+    const SAID: &str = "[data-panel=change] .message";
+    const CODES: &str = "[data-panel=outcomes] li";
+    const FAILURE: &str = "[data-table=slow-requests] .failure";
+    for size in [Size::USUAL, Size::PHONE] {
+        page.resize(size).await;
+        let names = format!("{NAMES}.test($('{FIRST}').innerText)");
+        seen(page, FIRST, &names).await;
+        let says = format!("$('{SAID}').innerText === '“{MESSAGE}”'");
+        seen(page, SAID, &says).await;
+        let is_listed = format!("$('{FAILURE}').innerText === 'payment_timeout {MESSAGE}'");
+        page.until(&is_listed).await;
+    }
+    let is_first = format!("{}[0] === 'payment_timeout'", keys("kinds"));
+    page.until(&is_first).await;
+    let shown =
+        "[...$('[data-table=kinds] tbody tr').cells].filter((cell) => cell.checkVisibility())";
+    let shown: usize = page.eval(&format!("{shown}.length")).await;
+    assert_eq!(shown, 3, "the kind and two figures on a phone");
+    page.resize(Size::DESKTOP).await;
+    assert!(!page.is_shown(CODES).await);
+    page.click("[data-panel=outcomes] summary").await;
+    let codes = format!("$$('{CODES}').map((row) => row.firstChild.innerText).join()");
+    page.until(&format!("{codes} === '201,502'")).await;
+    assert_eq!(page.violations(None).await, [""; 0]);
+
+    page.click("[data-panel=kinds] .bar a").await;
+    page.until_screen("errors").await;
+    page.until(&format!(
+        "{}.sort().join() === 'payment_timeout,payment_unavailable'",
+        keys("kinds")
+    ))
+    .await;
+    let times = column(page, "kinds", "first_seen").await;
+    assert!(times.iter().all(|time| time.contains(':')), "{times:?}");
+    page.click("tr[data-key=payment_timeout] td[data-column=paths] a")
+        .await;
+    page.until_fragment_has("context=POST+/checkout").await;
+
+    // The page escapes a text by itself, as a store may have another text than the crate writes.
+    let proxy = ReverseProxy::start(shop.demo().address()).await;
+    proxy.alter(|_, body| body.replace(MESSAGE, r"<img src=x onerror=alert(1)>\u202egpj\u0007"));
+    let hostile = Page::open(&proxy.screen("path?context=POST%20%2Fcheckout")).await;
+    for text in [SAID, FAILURE] {
+        let escaped = r"'<img src=x onerror=alert(1)>\\u{202e}gpj\u2407'";
+        hostile
+            .until(&format!("$('{text}')?.innerText.includes({escaped})"))
+            .await;
+    }
+    assert_eq!(hostile.count("main img").await, 0);
 }
 
 #[tokio::test]

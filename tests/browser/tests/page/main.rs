@@ -79,7 +79,7 @@ async fn rows(page: &Page, name: &str) -> Vec<Value> {
 
 /// A JavaScript expression for the keys of a table's rows, in their order.
 fn keys(table: &str) -> String {
-    format!("$$('table[data-table={table}] tbody tr').map((row) => row.dataset.key)")
+    format!("$$('table[data-table={table}] tbody tr[data-key]').map((row) => row.dataset.key)")
 }
 
 /// The texts of a column of a table.

@@ -107,6 +107,7 @@ async fn every_table_is_saved_as_csv_and_json() {
         (format!("timers?{range}"), "timers"),
         (format!("path?{context}&{range}"), "instances"),
         ("slowest".to_owned(), "slowest-requests"),
+        (format!("errors?{range}"), "kinds"),
         (format!("path?{context}&range=1h"), "slow-requests"),
         ("counters".to_owned(), "counters"),
         ("health".to_owned(), "instances"),

@@ -16,7 +16,7 @@ const IS_WELL: &str = "$('#status').dataset.status === 'ok' && $('#banner').hidd
 const RETRY: &str = "#banner button";
 
 /// The screens, each with a question and a field of its answer that the screen needs.
-const NEEDED: [(&str, &str, &str); 10] = [
+const NEEDED: [(&str, &str, &str); 11] = [
     ("overview?range=1h", "overview", "window"),
     ("overview?range=1h&utc=1", "series", "points"),
     ("paths?range=1h", "paths", "paths"),
@@ -26,6 +26,7 @@ const NEEDED: [(&str, &str, &str); 10] = [
         "window",
     ),
     ("slowest", "slowest_requests", "requests"),
+    ("errors?range=1h", "errors", "kinds"),
     ("timers?range=1h", "paths", "paths"),
     ("counters?range=1h", "counters", "counters"),
     ("counters?range=1h&utc=1", "rows", "rows"),
