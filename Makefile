@@ -1,12 +1,12 @@
 # A newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
-.PHONY: test check setup fmt scripts lint check-sets lint-sets unit repeat browser screenshots page-figures loom surface objects instructions deny chaos soak mutants lua-breaks bench bench-peers demo
+.PHONY: mixed test check setup fmt scripts lint check-sets lint-sets unit repeat browser screenshots page-figures loom surface objects instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
 # The format, the lints with all features, and all tests.
 test: setup fmt scripts lint check-sets unit
 
 # Checks that few changes fail, which CI runs after the tests: in parallel, as they compile most of the time.
 check:
-	@$(MAKE) --no-print-directory --jobs lint-sets instructions
+	@$(MAKE) --no-print-directory --jobs lint-sets instructions mixed
 
 # Installs the programs of the tests on Debian. CHROMIUM and PULSE_REDIS_SERVER name programs outside of PATH.
 setup:
@@ -45,17 +45,19 @@ lint-sets:
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features $(PUBLISHED:%=-p %)
 
+# Runs a fleet in which an instance has fewer features than the others.
+mixed: setup
+	cargo test --locked -p tower-pulse --no-default-features --features redis --test mixed
+
 PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard crates/*/Cargo.toml))
 
-# Runs all tests of all packages in one debug build, and then a fleet in which an instance has fewer features. JOBS
-# suites run at a time, with TEST_THREADS tests each: most tests wait for a server or a page, so two cores are enough.
+# Runs all tests of all packages in one debug build. JOBS suites run at a time, with TEST_THREADS tests each: most tests wait for a server or a page, so two cores are enough.
 # axe-core is downloaded once from npm's registry into target/.
 TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --all-features
 LONG := integration page
 
 unit: setup
 	JOBS=$(JOBS) TEST_THREADS=$(TEST_THREADS) tests/suites.sh "$(LONG)" $(TESTED)
-	cargo test --locked -p tower-pulse --no-default-features --features redis --test mixed
 
 JOBS ?= 2
 TEST_THREADS ?= 4

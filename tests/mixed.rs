@@ -1,5 +1,5 @@
-//! A fleet whose instances have different features: each of them folds what any of them records. `make test` also
-//! builds this test without `rankings`.
+//! A fleet whose instances have different features: each of them folds what any of them records. `make check`
+//! also builds this test without `rankings`.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use std::sync::Arc;

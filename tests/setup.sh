@@ -11,7 +11,11 @@ packages_of() {
   case $1 in
     cc) echo gcc libc6-dev ;;
     # Chromium starts without a sandbox for root only (tests/browser/src/chromium.rs).
-    chromium) if is_root; then echo chromium; else echo chromium chromium-sandbox; fi ;;
+    chromium)
+      # Ubuntu has no package of the shell.
+      grep -qx ID=debian /etc/os-release 2>/dev/null && echo chromium-headless-shell || echo chromium
+      is_root || echo chromium-sandbox
+      ;;
     pip3) echo python3-pip ;;
     taskset) echo util-linux ;;
     valgrind) echo valgrind libc6-dbg ;;
@@ -37,9 +41,9 @@ for tool in "$@"; do
   esac
   if [ -n "$variable" ] && [ -n "${!variable:-}" ]; then
     command -v "${!variable}" >/dev/null || give_up "$variable is ${!variable}, which is no program. Unset it, or set it to one."
-  elif ! command -v "$tool" >/dev/null; then
+  elif ! command -v "$tool" >/dev/null && ! { [ "$tool" = chromium ] && command -v chromium-headless-shell >/dev/null; }; then
     missing+=("$tool")
-    read -ra needed <<<"$(packages_of "$tool")"
+    read -d '' -ra needed <<<"$(packages_of "$tool")" || true
     packages+=("${needed[@]}")
   fi
 done

@@ -14,8 +14,7 @@ use super::minute_report::MinuteSums;
 use super::ranking::RankingDelta;
 use super::ranking::specs::CarriedSpecs;
 use super::records::TierSlice;
-use super::slice::Precisions;
-pub use super::slice::SKEW_ALLOWED;
+use super::slice::{Precisions, latest_accepted};
 use super::slices::{Slices, merge_all};
 use super::tier::{FINEST, RolledUp};
 use super::tiers::Tiers;
@@ -147,7 +146,7 @@ impl Round {
     }
 
     fn add_ranking(&mut self, name: Arc<str>, mut delta: RankingDelta, appended_at: i64) {
-        delta.drop_future(appended_at.saturating_add(SKEW_ALLOWED));
+        delta.drop_future(latest_accepted(appended_at));
         let specs = (self.ranking_specs).or_insert_with(name.clone(), CarriedSpecs::default);
         specs.carry(delta.spec, appended_at);
         self.rankings.merge(name, delta, |mine, delta| {
@@ -208,7 +207,7 @@ impl Group {
 
     fn add_context(&mut self, context: ContextId, mut delta: ContextDelta, appended_at: i64) {
         let served = delta.served();
-        let skewed = delta.drop_future(appended_at.saturating_add(SKEW_ALLOWED));
+        let skewed = delta.drop_future(latest_accepted(appended_at));
         delta.last_seen = delta.last_seen.min(appended_at);
         if context.kind == Kind::All {
             delta.add_missing(appended_at, served.saturating_sub(delta.served()));
@@ -230,7 +229,7 @@ impl Group {
 
     fn add_counter(&mut self, name: Arc<str>, mut series: Vec<Slices<i64>>, appended_at: i64) {
         for slices in &mut series {
-            drop(slices.drop_after(appended_at.saturating_add(SKEW_ALLOWED)));
+            drop(slices.drop_after(latest_accepted(appended_at)));
         }
         match self.counters.get_mut(&name) {
             Some(mine) => merge_all(mine, series, &self.precisions.counters),

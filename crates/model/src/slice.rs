@@ -6,8 +6,14 @@ use crate::order::InOrder;
 /// The seconds of an hour, the period of the statistics.
 pub const HOUR: i64 = 3_600;
 
-/// The longest time that an appended slice or hour may start after its append, in seconds.
+/// The longest time that an appended hour may start after its append, in seconds.
 pub const SKEW_ALLOWED: i64 = 3_600;
+
+/// The last second of the samples that are accepted at `now`, in Unix seconds. Samples are judged by their hours, so that
+/// the records, the counters and the statistics of an hour accept the same samples.
+pub fn latest_accepted(now: i64) -> i64 {
+    hour_of(now.saturating_add(SKEW_ALLOWED)).saturating_add(HOUR - 1)
+}
 
 /// The book's precisions, in seconds: 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 day.
 pub const DEFAULT_PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];

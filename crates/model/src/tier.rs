@@ -5,7 +5,7 @@
 //! tracks which slices are rolled up.
 
 use super::pack::packed;
-use super::slice::{HOUR, Precision, SKEW_ALLOWED};
+use super::slice::{HOUR, Precision, latest_accepted};
 use super::sorted::Set;
 
 /// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours. Each covers
@@ -85,7 +85,7 @@ impl RolledUp {
         if self.is_new() {
             let width = i64::from(FINEST.seconds);
             let first = FINEST.slice(FINEST.cutoff(until)).saturating_add(width);
-            let retained = first..=FINEST.slice(now.saturating_add(SKEW_ALLOWED));
+            let retained = first..=FINEST.slice(latest_accepted(now));
             self.pending
                 .extend(retained.step_by(FINEST.seconds as usize));
         }
@@ -97,7 +97,7 @@ impl RolledUp {
     /// tiers at once. The new end is therefore the end of the day of the newest such sample.
     pub fn limit(&mut self, now: i64) {
         let day = Precision::new(DAY, 1);
-        let newest = day.slice(now.saturating_add(SKEW_ALLOWED));
+        let newest = day.slice(latest_accepted(now));
         let end = newest.saturating_add(i64::from(DAY));
         self.until = self.until.min(end);
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::batch::Batch;
 use crate::context::{ALL, Kind};
 use crate::minute_report::MinuteReport;
-use crate::slice::HOUR;
+use crate::slice::{HOUR, SKEW_ALLOWED, hour_of};
 use crate::tests::{contexts, get, history, http, requests};
 use crate::tier::{DAY, TIERS};
 
@@ -65,6 +65,21 @@ fn what_lies_in_the_future_is_refused_and_counted() {
     let slice = |second| precisions.counters[0].slice(second);
     assert_eq!(sales, [(slice(NOW), &2), (slice(allowed), &2)]);
     assert_eq!(round.late, 3);
+}
+
+#[test]
+fn records_and_statistics_accept_the_same_samples() {
+    let precisions = Precisions::new([60], 120);
+    // The end of the last hour that is accepted.
+    let latest = hour_of(NOW + SKEW_ALLOWED) + HOUR;
+    for (second, is_accepted) in [(latest - 60, true), (latest - 1, true), (latest, false)] {
+        let mut round = empty(NOW);
+        add(&mut round, &batch(&precisions, &[second], 0), NOW);
+        let accepted = &round.groups[0].contexts[&get()];
+        let counted = (accepted.skewed, accepted.delta.requests());
+        assert_eq!(counted, if is_accepted { (0, 1) } else { (1, 0) });
+        assert_eq!(accepted.delta.served(), counted.1, "{second}");
+    }
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use crate::store::{Cleaned, MAX_COUNTER_NAMES, Pass};
 use tower_pulse_model::context::is_reserved;
 use tower_pulse_model::order::InOrder;
-use tower_pulse_model::slice::{DEFAULT_RETAINED, Precision, Precisions, SKEW_ALLOWED, SliceCount};
+use tower_pulse_model::slice::{
+    DEFAULT_RETAINED, Precision, Precisions, SliceCount, latest_accepted,
+};
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::sorted::{self, Map};
 
@@ -35,7 +37,7 @@ impl Counters {
         n: i128,
         now: i64,
     ) -> Result<(), Problem> {
-        debug_assert!(slice <= now.saturating_add(SKEW_ALLOWED));
+        debug_assert!(slice <= latest_accepted(now));
         let by_precision = match self.by_name.get_mut(name) {
             Some(counter) => counter,
             None => self.by_name.entry(name.to_owned()).or_default(),

@@ -13,7 +13,7 @@ use crate::store::table_reads::{Purpose, RecordState, TableRead, TableReader, re
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::pack;
 use tower_pulse_model::records::{Record, RecordId, SliceSums, combine};
-use tower_pulse_model::slice::{HOUR, Precision, SKEW_ALLOWED};
+use tower_pulse_model::slice::{HOUR, Precision, latest_accepted};
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TIERS, TierSlice};
 
@@ -77,7 +77,7 @@ impl SlicesToCombine {
         let seconds = i64::from(tier.seconds);
         let first = tier.slice(tier.cutoff(now)).saturating_add(seconds);
         // Slices of the next hour may exist, because the clock of another instance may be ahead.
-        let last = tier.slice(now.saturating_add(SKEW_ALLOWED));
+        let last = tier.slice(latest_accepted(now));
         let starts = first..last.saturating_add(seconds);
         // If a clock was set back, pending minutes may be even later.
         Self::within(starts, i64::MAX, query.width, tier, rolled)
