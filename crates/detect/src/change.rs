@@ -170,7 +170,6 @@ packed! {
         pub yesterday: Option<Earlier>,
         /// The same time a week ago, if it is retained.
         pub week_ago: Option<Earlier>,
-        +
         /// The kind of error, for [`ChangeKind::NewError`].
         pub error: Option<Arc<str>>,
         // Acknowledgements are stored beside the judgements, so the packed form lacks them.

@@ -15,7 +15,7 @@ packed_enum!(Suspect {
     5 => Machine { instance, text, delay, cpu },
     6 => Computing { then, now, share, longest, text },
     7 => Waiting { then, now, share, text },
-    8 => Failures { timer, statuses, text + code, error },
+    8 => Failures { timer, statuses, text, code, error },
     9 => Traffic { busiest, text },
 });
 

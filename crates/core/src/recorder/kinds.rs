@@ -120,7 +120,8 @@ mod tests {
         entry.count_failure(&Failure::new("late"));
         let batch = recorder.drained();
         for context in [root(), ContextId::all()] {
-            let mut records = batch.contexts[&context].records[0].iter();
+            let delta = batch.contexts.get(&context).expect("it failed");
+            let mut records = delta.records[0].iter();
             let (_, sums) = records.next().expect("a record");
             assert_eq!((sums.times.count, sums.kinds.get("late")), (0, 1));
         }

@@ -153,8 +153,9 @@ fn check(verdict: &Verdict) {
         ChangeKind::Slower | ChangeKind::Surging => now >= then && from_code >= 0.0,
         // An instance that fails may be faster.
         ChangeKind::Instance => now >= then && from_traffic == 0.0,
-        ChangeKind::Failing => now >= then,
+        ChangeKind::Failing | ChangeKind::Refusing => now >= then,
         ChangeKind::Silent => now <= then && from_code == 0.0,
+        ChangeKind::NewError => false,
     };
     let whole = taken * (1.0 + 1e-9);
     let is_part = from_traffic + from_code <= whole && from_code <= whole;

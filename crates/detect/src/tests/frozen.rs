@@ -66,6 +66,7 @@ pub(crate) fn change() -> Change {
         kind: ChangeKind::Instance,
         context: "GET /é/{id}".into(),
         instance: Some("web-3".into()),
+        error: Some("db_timeout".into()),
         since: 1_700_000_400,
         detected: 1_700_000_580,
         ended: Some(1_700_001_000),

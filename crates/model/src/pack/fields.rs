@@ -31,9 +31,7 @@ pub trait Packed: Sized {
 }
 
 /// Packs the fields of a struct in their order: the listed ones, or all fields of structs that are declared within the
-/// macro. The field after a `+` is an `Option` that earlier versions lack: only `Some` is written, and a missing field is
-/// read as `None`. Fields after a `;` are not packed, and are read as their defaults. With `if`, a value must also pass a
-/// check.
+/// macro. Fields after a `;` are not packed, and are read as their defaults. With `if`, a value must also pass a check.
 #[macro_export]
 macro_rules! packed {
     () => {};
@@ -41,7 +39,6 @@ macro_rules! packed {
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
             $($(#[$doc:meta])* $seen:vis $field:ident: $type:ty,)+
-            $(+ $(#[$later_doc:meta])* $later_seen:vis $later:ident: $later_type:ty,)?
             $(; $($(#[$unpacked_doc:meta])* $unpacked_seen:vis $unpacked:ident: $unpacked_type:ty,)+)?
         }
         $($more:tt)*
@@ -49,29 +46,21 @@ macro_rules! packed {
         $(#[$meta])*
         $vis struct $name {
             $($(#[$doc])* $seen $field: $type,)+
-            $($(#[$later_doc])* $later_seen $later: $later_type,)?
             $($($(#[$unpacked_doc])* $unpacked_seen $unpacked: $unpacked_type,)+)?
         }
-        $crate::pack::packed!($name { $($field),+ $(+ $later)? $(; $($unpacked),+)? });
+        $crate::pack::packed!($name { $($field),+ $(; $($unpacked),+)? });
         $crate::pack::packed!($($more)*);
     };
-    (
-        $type:ty { $($field:tt),+ $(,)? $(+ $later:ident)? $(; $($unpacked:ident),+)? }
-        $(if $check:expr)?
-    ) => {
+    ($type:ty { $($field:tt),+ $(,)? $(; $($unpacked:ident),+)? } $(if $check:expr)?) => {
         #[doc(hidden)]
         impl $crate::pack::Packed for $type {
             fn write(&self, out: &mut $crate::pack::Writer) {
                 $($crate::pack::Packed::write(&self.$field, out);)+
-                $(if self.$later.is_some() {
-                    $crate::pack::Packed::write(&self.$later, out);
-                })?
             }
 
             fn read(from: &mut $crate::pack::Reader<'_>) -> Option<Self> {
                 let value = Self {
                     $($field: $crate::pack::Packed::read(from)?,)+
-                    $($later: $crate::pack::Packed::read(from).unwrap_or_default(),)?
                     $($($unpacked: Default::default(),)+)?
                 };
                 $(if !$crate::pack::passes(&value, $check) {
@@ -91,31 +80,24 @@ pub fn passes<T>(value: &T, check: impl FnOnce(&T) -> bool) -> bool {
 }
 
 /// Packs an enum as the number of its variant, which must not change, and the variant's fields. In a list, the length
-/// precedes each value, so a reader can skip variants of a later version, and fields after a `+`, which earlier versions
-/// lack, are read as their defaults if they are missing.
+/// precedes each value, so a reader can skip variants of a later version.
 #[macro_export]
 macro_rules! packed_enum {
-    ($type:ty {
-        $($number:literal => $variant:ident $({ $($field:ident),+ $(+ $($later:ident),+)? })?),+ $(,)?
-    }) => {
+    ($type:ty { $($number:literal => $variant:ident $({ $($field:ident),+ })?),+ $(,)? }) => {
         #[doc(hidden)]
         impl $crate::pack::Packed for $type {
             fn write(&self, out: &mut $crate::pack::Writer) {
                 match self {
-                    $(Self::$variant $({ $($field),+ $(, $($later),+)? })? => {
+                    $(Self::$variant $({ $($field),+ })? => {
                         out.uint($number);
                         $($($crate::pack::Packed::write($field, out);)+)?
-                        $($($($crate::pack::Packed::write($later, out);)+)?)?
                     })+
                 }
             }
 
             fn read(from: &mut $crate::pack::Reader<'_>) -> Option<Self> {
                 Some(match from.uint()? {
-                    $($number => Self::$variant $({
-                        $($field: $crate::pack::Packed::read(from)?,)+
-                        $($($later: $crate::pack::Packed::read(from).unwrap_or_default(),)+)?
-                    })?,)+
+                    $($number => Self::$variant $({ $($field: $crate::pack::Packed::read(from)?),+ })?,)+
                     _ => return None,
                 })
             }
