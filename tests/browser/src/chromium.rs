@@ -12,10 +12,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::devtools::DevTools;
 use crate::rig::process::{Leashed, TempDir};
 
-/// Debian's paths of Chromium. The first one that exists is used, unless the environment variable `CHROMIUM` names another.
-/// The shell is Chromium without windows and menus, and needs half of the CPU time. The script in `/usr/bin` that starts the
-/// shell is not used, as the shell would outlive the script.
-const BINARIES: [&str; 2] = ["/usr/lib/chromium/chromium-headless-shell", "/usr/bin/chromium"];
+/// Debian's paths of Chromium. The first one that exists is used, unless the environment variable `CHROMIUM` names
+/// another. The shell is Chromium without windows and menus, and needs half of the CPU time. The script in `/usr/bin`
+/// that starts the shell is not used, as the shell would outlive the script.
+const BINARIES: [&str; 2] = [
+    "/usr/lib/chromium/chromium-headless-shell",
+    "/usr/bin/chromium",
+];
 
 /// The time in which Chromium must listen, on a machine that is busy with other tests.
 const START: Duration = Duration::from_secs(30);
