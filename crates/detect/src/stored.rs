@@ -141,27 +141,6 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_earlier_versions_lack_may_be_missing() {
-        let mut change = change();
-        let without = pack::pack(&change);
-        change.error = Some("db_timeout".into());
-        let with = pack::pack(&change);
-        assert_eq!(with[..without.len()], without);
-        assert_eq!(pack::unpack::<Change>(&with), Some(change));
-        // The length of the list and of its only suspect, the variant, no timer, no statuses, a text.
-        let earlier = [1, 6, 8, 0, 0, 2, b'4', b'2'];
-        let read: Vec<Suspect> = pack::unpack(&earlier).expect("it is a list");
-        let expected = Suspect::Failures {
-            timer: None,
-            statuses: Vec::new(),
-            code: None,
-            error: None,
-            text: "42".into(),
-        };
-        assert_eq!(read, [expected]);
-    }
-
-    #[test]
     fn a_suspect_of_a_later_version_is_left_out() {
         let suspects = change().suspects;
         // The variant number of the first suspect comes after the number of suspects and the length of the first one.

@@ -328,7 +328,12 @@ mod tests {
                 for (i, nanos) in values.iter().map(|v| v >> 8 >> (v % 48)).enumerate() {
                     let outcome = Outcome::ALL[i % OUTCOMES];
                     let measures = [(Measure::PollTime, nanos / 2), (Measure::LongestPoll, nanos / 3)];
-                    let code = [200, 404, NO_CODE, 204, 200][i % 5];
+                    let codes = match outcome {
+                        Outcome::Success => [200, 204, NO_CODE],
+                        Outcome::Informational | Outcome::Redirection => [101, 304, NO_CODE],
+                        _ => [404, 200, NO_CODE],
+                    };
+                    let code = codes[i / 3 % 3];
                     cells.record(i, Sample(nanos, outcome, i % 3 == 0, code), measures);
                     match (outcome, code) {
                         (Outcome::Success, NO_CODE) => expected.codes.add(200, 1),
