@@ -1,5 +1,5 @@
-//! tower-pulse as in a service, with a flush per second. While instructions are counted, the flush interval is a minute,
-//! because the instructions of flushes would be counted too.
+//! tower-pulse as in a service, with a flush per second. While instructions are counted, the flush interval is a
+//! minute, because the instructions of flushes would be counted too.
 
 use std::time::Duration;
 
