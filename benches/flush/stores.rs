@@ -130,7 +130,7 @@ impl Target {
     }
 }
 
-/// A file in a directory of its own.
+/// A file in its own directory.
 pub struct PulseFile(TempDir);
 
 impl PulseFile {

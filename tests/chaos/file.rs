@@ -41,7 +41,7 @@ async fn stored(path: &Path) -> i64 {
 }
 
 pub async fn sigkill(size: Size) -> Report {
-    let rounds = size.of(200);
+    let rounds = size.scaled(200);
     let mut rng = fastrand::Rng::with_seed(size.seed);
     let dir = TempDir::new("killed");
     let path = dir.path().join("pulse.redb");
@@ -67,7 +67,7 @@ pub async fn sigkill(size: Size) -> Report {
 }
 
 pub async fn deploys(size: Size) -> Report {
-    let rounds = size.of(20);
+    let rounds = size.scaled(20);
     let mut rng = fastrand::Rng::with_seed(size.seed);
     let dir = TempDir::new("deployed");
     let path = dir.path().join("pulse.redb");

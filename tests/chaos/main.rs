@@ -75,35 +75,35 @@ fn main() {
 
 async fn run_scenarios(run: &mut Run) {
     run.scenario("kills and freezes", |size: Size| {
-        let (kills, freezes) = (size.of(1_000), size.of(200));
-        scenarios::kills_and_freezes(kills, freezes, size.of(1_000_000), HEAVY, size.seed)
+        let (kills, freezes) = (size.scaled(1_000), size.scaled(200));
+        scenarios::kills_and_freezes(kills, freezes, size.scaled(1_000_000), HEAVY, size.seed)
     })
     .await;
     run.scenario("lost replies", |size: Size| {
-        scenarios::lost_replies(size.of(500).max(60), size.seed)
+        scenarios::lost_replies(size.scaled(500).max(60), size.seed)
     })
     .await;
     run.scenario("Redis away", away::away).await;
     run.scenario("SIGTERM", |size: Size| {
-        scenarios::sigterm(size.of(50), Duration::from_secs(2), size.seed)
+        scenarios::sigterm(size.scaled(50), Duration::from_secs(2), size.seed)
     })
     .await;
     run.scenario("SIGKILL", |size: Size| {
-        scenarios::sigkill(size.of(100), 1_000, LAST_INTERVAL, size.seed)
+        scenarios::sigkill(size.scaled(100), 1_000, LAST_INTERVAL, size.seed)
     })
     .await;
     run.scenario("SIGKILL on a file", file::sigkill).await;
     run.scenario("deploys on a file", file::deploys).await;
     run.scenario("folder killed", |size: Size| {
-        scenarios::folders_killed(size.of(100), FLEETS, size.seed)
+        scenarios::folders_killed(size.scaled(100), FLEETS, size.seed)
     })
     .await;
     run.scenario("folder frozen", |size: Size| {
-        scenarios::folders_frozen(size.of(20), FLEETS, size.seed)
+        scenarios::folders_frozen(size.scaled(20), FLEETS, size.seed)
     })
     .await;
     run.scenario("clocks apart", |size: Size| {
-        scenarios::clocks_apart(size.of(48), size.seed)
+        scenarios::clocks_apart(size.scaled(48), size.seed)
     })
     .await;
     run.scenario("journal full", |size: Size| {
@@ -111,31 +111,31 @@ async fn run_scenarios(run: &mut Run) {
     })
     .await;
     run.scenario("kill -9 of Redis", |size: Size| {
-        scenarios::servers_killed(size.of(50), size.seed)
+        scenarios::servers_killed(size.scaled(50), size.seed)
     })
     .await;
     run.scenario("failover", |size: Size| {
-        scenarios::failovers(size.of(10).max(3), size.seed)
+        scenarios::failovers(size.scaled(10).max(3), size.seed)
     })
     .await;
     run.scenario("journal deleted", |size: Size| {
-        scenarios::deleted(false, size.of(10), size.seed)
+        scenarios::deleted(false, size.scaled(10), size.seed)
     })
     .await;
     run.scenario("state deleted", |size: Size| {
-        scenarios::deleted(true, size.of(10), size.seed)
+        scenarios::deleted(true, size.scaled(10), size.seed)
     })
     .await;
     run.scenario("slot moved", |size: Size| {
-        trials::slot_moved(size.of(20), HEAVY, size.seed)
+        trials::slot_moved(size.scaled(20), HEAVY, size.seed)
     })
     .await;
     run.scenario("cluster failover", |size: Size| {
-        trials::failovers(size.of(20), HEAVY, size.seed)
+        trials::failovers(size.scaled(20), HEAVY, size.seed)
     })
     .await;
     run.scenario("Sentinel failover", |size: Size| {
-        trials::cut_off_primaries(size.of(10), HEAVY, size.seed)
+        trials::cut_off_primaries(size.scaled(10), HEAVY, size.seed)
     })
     .await;
     run.scenario("cluster down", |size: Size| {
@@ -144,12 +144,12 @@ async fn run_scenarios(run: &mut Run) {
     })
     .await;
     run.scenario("credentials rotated", |size: Size| {
-        trials::credentials(size.of(100), HEAVY, size.seed)
+        trials::credentials(size.scaled(100), HEAVY, size.seed)
     })
     .await;
     #[cfg(feature = "redis-tls")]
     run.scenario("TLS cut", |size: Size| {
-        trials::tls_cut(size.of(200), HEAVY, size.seed)
+        trials::tls_cut(size.scaled(200), HEAVY, size.seed)
     })
     .await;
 }

@@ -15,7 +15,7 @@ pub struct Size {
 
 impl Size {
     /// A number of the full run, scaled, and at least 2.
-    pub fn of(&self, full: u64) -> u64 {
+    pub fn scaled(&self, full: u64) -> u64 {
         ((full as f64 * self.scale).round() as u64).max(2)
     }
 

@@ -347,7 +347,7 @@ impl<'a> Scheduler<'a> {
         holder != instance
     }
 
-    /// Checks that the requests of a call can be read, after the store has said so.
+    /// Checks that the requests of a call can be read, after the store has reported this.
     fn check_readable(&mut self, instance: &str, seq: u64) {
         if self.may_differ() || self.lost() > 0 {
             return;

@@ -28,7 +28,7 @@ impl TestFolder {
         Self::with_history(store, clock, instance, max_records, None)
     }
 
-    /// A folder with a history of `days` days.
+    /// A folder that asks for a history of `days` days, if any.
     pub fn with_history(
         store: Arc<dyn Store>,
         clock: Clock,

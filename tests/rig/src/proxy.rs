@@ -129,8 +129,8 @@ impl Proxy {
         self.set(|faults| faults.swallow = Some((probability, then)));
     }
 
-    /// With this probability for each chunk of replies, forwards only the first half of the last reply of the chunk,
-    /// and closes the connection.
+    /// With this probability for each chunk of replies, forwards the chunk only up to the middle of its last reply, and
+    /// closes the connection.
     pub fn truncate(&self, probability: f64, seed: u64) {
         *self.state.truncate_rng.lock().unwrap() = fastrand::Rng::with_seed(seed);
         self.set(|faults| faults.truncate = Some(probability));

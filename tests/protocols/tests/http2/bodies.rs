@@ -71,7 +71,9 @@ async fn an_upload_is_one_request_and_a_reset_upload_is_cancelled() {
             let part = room.expect("the stream is open").expect("room").min(left);
             let chunk = Bytes::from(vec![1; part]);
             left -= part;
-            sending.send_data(chunk, left == 0).expect("it is sent");
+            sending
+                .send_data(chunk, left == 0)
+                .expect("the chunk is sent");
         }
         let response = response.await.expect("an answer");
         assert_eq!(response.status(), StatusCode::OK);
@@ -80,10 +82,10 @@ async fn an_upload_is_one_request_and_a_reset_upload_is_cancelled() {
 
         let (response, mut sending) = connection.begin("POST", "/upload", false).await;
         let chunk = Bytes::from_static(b"the beginning");
-        sending.send_data(chunk, false).expect("it is sent");
+        sending.send_data(chunk, false).expect("the chunk is sent");
         wait_for_in_flight(&service.pulse, 1).await;
         sending.send_reset(Reason::CANCEL);
-        response.await.expect_err("it was reset");
+        response.await.expect_err("the stream was reset");
         let uploads = &[(Success, 1), (Cancelled, 1)];
         assert_counts(&service.pulse, &[("POST /upload", uploads, 0)]).await;
     })

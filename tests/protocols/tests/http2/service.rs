@@ -212,7 +212,7 @@ async fn large() -> Body {
     Body::from_stream(tokio_stream::iter(chunks).map(Ok::<_, Infallible>))
 }
 
-/// A body that goes on as long as it is read.
+/// A body that continues as long as the client reads it.
 async fn endless() -> Body {
     let (send, chunks) = tokio::sync::mpsc::channel(1);
     tokio::spawn(async move {

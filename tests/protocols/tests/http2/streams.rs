@@ -50,7 +50,7 @@ async fn a_reset_or_a_panic_ends_only_its_own_stream() {
         let others = streams.split_off(20);
         for (response, mut sending) in streams {
             sending.send_reset(Reason::CANCEL);
-            response.await.expect_err("it was reset");
+            response.await.expect_err("the stream was reset");
         }
         wait_for_in_flight(&service.pulse, 30).await;
         for _ in 0..3 {
