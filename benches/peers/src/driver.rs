@@ -69,7 +69,7 @@ pub(crate) fn uris(paths: usize) -> Vec<Uri> {
         .collect()
 }
 
-/// Sends requests one after the other, each to the end of its response's body, as hyper would.
+/// Sends requests one after another, each to the end of its response's body, as hyper would.
 pub(crate) async fn send(app: &mut Router, uris: &[Uri], requests: usize) {
     for uri in uris.iter().cycle().take(requests) {
         let mut request = Request::new(Body::empty());

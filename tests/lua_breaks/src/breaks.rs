@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Break {
     /// The script, without `.lua`.
     pub(crate) script: &'static str,
-    /// The violation.
+    /// A sentence that describes the violation.
     pub(crate) name: &'static str,
     /// The text that is replaced, which the script contains once.
     pub(crate) from: &'static str,
