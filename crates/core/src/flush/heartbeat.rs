@@ -71,10 +71,10 @@ impl Flusher {
         }
         boxed(self.flush_with(&mut sending)).await?;
         let clock = match origin {
-            Some(_) => "the store's time, as the clock of this instance is wrong: set it (NTP)",
+            Some(_) => "the store's time: the clock of this instance is wrong, set it (NTP)",
             None => "the clock of this instance again",
         };
-        tracing::warn!("recording goes on by {clock}");
+        tracing::warn!("recording now uses {clock}");
         sending.unsequenced = self.recorder.drain_and_follow(origin);
         sending.unsequenced_amounts = sending.unsequenced.amounts();
         sending.is_closed = true;

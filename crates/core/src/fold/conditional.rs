@@ -112,15 +112,15 @@ impl LeasedStore<'_> {
         // detects this.
         let writes = write.steps.iter().flatten();
         let last_set = writes.filter_map(|writes| Some((&writes.table, writes.set.last()?)));
-        let of_table: Map<_, _> = last_set.collect();
-        let set = of_table.into_iter();
+        let last_by_table: Map<_, _> = last_set.collect();
+        let set = last_by_table.into_iter();
         let set = set
             .map(|(table, (field, value))| ((table.clone(), field.clone()), Some(value.clone())));
         let (fields, values): (Vec<_>, Vec<_>) = set.unzip();
         match self.values_of(&fields).await {
             Ok(read) if read != values => Err(Interrupted::Failed(StoreError::new(
                 StoreErrorKind::Unexpected,
-                "what was judged cannot be stored: health lists the keys that hold something else; delete them".to_owned(),
+                "the data cannot be stored: health lists the keys that hold a foreign value; delete them".to_owned(),
             ))),
             // All steps took effect before the lease was lost.
             Ok(_) | Err(Interrupted::Lost) => Ok(Written::Done),

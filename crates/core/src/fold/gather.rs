@@ -36,8 +36,9 @@ impl LeasedStore<'_> {
             hole_bytes: 0,
         };
         loop {
-            let (version, place) = (&progress.version, self.store.locality());
-            let step = (self.journal).read(self.instance, version, gathered.end, place.read_bytes);
+            let (version, locality) = (&progress.version, self.store.locality());
+            let step =
+                (self.journal).read(self.instance, version, gathered.end, locality.read_bytes);
             let read = step.await?.done()?;
             let mut entries = read.entries;
             (gathered.head, gathered.now) = (read.head, read.now);
@@ -76,7 +77,7 @@ impl LeasedStore<'_> {
             // The end of a round that was begun is fixed.
             let is_large = round_end.is_none()
                 && (end.offset - committed.offset >= ROUND_BYTES
-                    || gathered.round.names() >= place.round_names
+                    || gathered.round.names() >= locality.round_names
                     || start.elapsed() >= READ_TIME);
             if is_last_part || is_large || end == gathered.head || Some(end) == round_end {
                 return Ok(Read::Gathered(gathered));
@@ -105,7 +106,7 @@ pub(super) struct Gathered {
     pub(super) head: Position,
     /// The store's time, in Unix seconds.
     pub(super) now: i64,
-    /// Bytes that are missing between the entries.
+    /// The size of entries that are missing before and between these entries.
     pub(super) hole_bytes: u64,
 }
 

@@ -27,11 +27,11 @@ pub(super) async fn merge(
     let mut versions: Vec<(Field, (usize, i64, &Aggregate))> = Vec::new();
     for (minute, sums) in round.reports.iter() {
         let minute = *minute;
-        // The clock of an instance may be ahead. Its minutes live longer by the difference.
+        // The clock of an instance may be ahead. The minutes of this instance live longer by the difference.
         let ttl = REPORTED_MINUTES.key_ttl() + (minute - now).max(0);
-        for (name, of_minute) in sums.instances.iter() {
+        for (name, report) in sums.instances.iter() {
             let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());
-            instances.push((field, (partition(name), ttl, of_minute)));
+            instances.push((field, (partition(name), ttl, report)));
         }
         let contexts = sums.versions.iter().flat_map(|(version, contexts)| {
             let contexts = contexts.iter();

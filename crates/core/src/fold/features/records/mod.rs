@@ -21,7 +21,7 @@ use tower_pulse_model::sorted::{self, Map};
 use tower_pulse_model::tier::{COARSEST, FINEST, RolledUp, TierSlice};
 use tower_pulse_model::tiers::Tiers;
 
-/// Records that are read at once.
+/// The number of records that are read at once.
 const RECORDS_AT_ONCE: usize = 500;
 /// The shortest time to live of the records of a slice, in seconds.
 const LEAST_TTL: i64 = 60;
@@ -31,7 +31,7 @@ const SLICES_REMEMBERED: usize = 2;
 
 /// The records by tier.
 pub(super) struct RecordTables {
-    /// Records as the store holds them.
+    /// The remembered records, with the values that the store has.
     records: Records,
     /// The most records that are remembered after a round.
     max_records: usize,

@@ -20,7 +20,7 @@ use tower_pulse_model::slices::Merge;
 /// Seconds from the end of an hour until the hour is applied: instances flush at least once a minute. Samples that
 /// arrive later are in the records, but not in the profiles.
 const LATE: i64 = 180;
-/// The most hours that are caught up: the records of half hours are kept for 49 hours.
+/// The most ended hours that are applied late: the records of half hours are kept for 49 hours.
 const MOST_HOURS: i64 = 48;
 /// The length, in seconds, of the slices that an hour is made from.
 const HALF_HOUR: u32 = 1_800;
@@ -35,7 +35,7 @@ const MOST_APART: i64 = 60;
 pub(super) struct Profiles {
     /// The most profiles that the store should have.
     most: usize,
-    /// The hours that are applied, once read. No other instance changes them while the lease holds.
+    /// The hours that are applied; `None` until they are read. No other instance changes them while the lease holds.
     applied: Option<RecordedHours>,
     pub(super) presence: Presence,
 }
