@@ -1,4 +1,4 @@
-//! Changes and marks, in either store.
+//! Changes and marks, in each store.
 
 use serde_json::json;
 use tower_pulse_core::store::conditional_write::{ConditionalWrite, Written};
@@ -163,8 +163,8 @@ pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
     let journal = fixture.store.journal();
     let page = [TableRead::Page(Table::Changes, None)];
     let mut page = journal.read_tables(Purpose::Query, &page).await.unwrap();
-    assert!(page.page().next.is_some(), "it does not fit on a page");
-    // All changes are replaced, and no old field is left.
+    assert!(page.page().next.is_some(), "the log fits on one page");
+    // All changes are replaced, and no old fields are left.
     let ended = ended(&full);
     let before = fields(fixture).await;
     let write = judge.judgement(NOW + MINUTE, &ended, &[]).await.unwrap();
@@ -173,7 +173,7 @@ pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
     assert_eq!(fields(fixture).await, before);
 }
 
-/// The first steps of a write, as of an instance that dies after them.
+/// The first steps of a write, as if the instance had died after these steps.
 fn begun(write: &ConditionalWrite, steps: usize) -> ConditionalWrite {
     ConditionalWrite {
         steps: write.steps[..steps].to_vec(),
@@ -195,7 +195,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
     assert_eq!(next.write_by_hand(&write).await.unwrap(), Written::Done);
     assert_eq!(changes(fixture).await, sorted(last.to_vec()));
     let few = fields(fixture).await;
-    assert_eq!(few, 3, "nothing is left of the other");
+    assert_eq!(few, 3, "fields of the unfinished judgement are left");
 
     let ended = ended(&full);
     for steps in [1, 2] {
@@ -211,7 +211,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
     assert!(all > 200, "{all}");
     let judgement = read_judgement(fixture.store.journal()).await;
     assert!(judgement.unwrap().changes.obsolete.len() > 200);
-    // The next judge finds other changes, as more is known by then.
+    // The next judge finds other changes, because it knows more requests.
     let removed = [&*full[7].id];
     let write = next.judgement(NOW + MINUTE, &ended[..1], &removed);
     let write = write.await.unwrap();
@@ -252,7 +252,7 @@ async fn stored(fixture: &Fixture) -> Vec<Mark> {
 pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
     assert_eq!(stored(fixture).await, []);
     let most = MAX_MARKS as i64;
-    // Several at once, and one by one; each is sent twice.
+    // Several at once, and one by one. Some marks are sent twice.
     for marks in [0..40, 30..41, 41..42, 41..42, 42..most + 3] {
         add(fixture, marks.map(plain)).await;
     }
