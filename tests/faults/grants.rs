@@ -164,7 +164,7 @@ async fn a_denied_command_of_a_script_is_named_and_no_other_program_is_blamed() 
     end_exactly(&service, &mut conn).await;
 }
 
-/// For example, a proxy may answer any command with an error of its own.
+/// For example, a proxy may answer any command with its own error.
 #[tokio::test]
 async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
     let deleted = Arc::new(AtomicBool::new(false));

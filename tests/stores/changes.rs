@@ -74,12 +74,12 @@ pub async fn a_judgement_replaces_the_one_that_it_was_made_from(fixture: &mut Fi
 
     // Names are data: they may contain `<` and quotes.
     let (first, second) = (change("GET /\"<x>\""), change("GET /b"));
-    let one = [first.clone()];
-    let one = judge.judgement(NOW, &one, &[]).await.unwrap();
-    let other = [second.clone()];
-    let other = judge.judgement(NOW, &other, &[]).await.unwrap();
-    assert_eq!(judge.write(&one).await.unwrap(), Written::Done);
-    for late in [&one, &other] {
+    let saved = [first.clone()];
+    let saved = judge.judgement(NOW, &saved, &[]).await.unwrap();
+    let outdated = [second.clone()];
+    let outdated = judge.judgement(NOW, &outdated, &[]).await.unwrap();
+    assert_eq!(judge.write(&saved).await.unwrap(), Written::Done);
+    for late in [&saved, &outdated] {
         assert_eq!(judge.write(late).await.unwrap(), Written::Differs);
     }
     let read = log(fixture).await;
@@ -88,13 +88,13 @@ pub async fn a_judgement_replaces_the_one_that_it_was_made_from(fixture: &mut Fi
 
     let mut ended = first.clone();
     ended.ended = Some(NOW + MINUTE);
-    let two = [second.clone(), ended.clone()];
-    let write = judge.judgement(NOW + MINUTE, &two, &[]).await.unwrap();
+    let both = [second.clone(), ended.clone()];
+    let write = judge.judgement(NOW + MINUTE, &both, &[]).await.unwrap();
     assert_eq!(judge.write(&write).await.unwrap(), Written::Done);
-    assert_eq!(changes(fixture).await, sorted(two.into()));
+    assert_eq!(changes(fixture).await, sorted(both.into()));
 
-    let three = judge.judgement(NOW + 2 * MINUTE, &[], &[&*first.id]).await;
-    assert_eq!(judge.write(&three.unwrap()).await.unwrap(), Written::Done);
+    let removal = judge.judgement(NOW + 2 * MINUTE, &[], &[&*first.id]).await;
+    assert_eq!(judge.write(&removal.unwrap()).await.unwrap(), Written::Done);
     let read = log(fixture).await;
     assert_eq!(read.changes, [second]);
     assert_eq!(read.judged.until, NOW + 2 * MINUTE);

@@ -214,10 +214,10 @@ async fn the_longest_history_wins_whichever_instance_folds() {
     let is_warned = async || !warnings(&short).is_empty();
     let seconds = seconds_until("a warning", &manual_clock, &both, is_warned).await;
     assert!(seconds <= 12, "{seconds} s");
-    let of_short = warnings(&short);
-    assert!(of_short.len() == 1, "{of_short:?}");
-    assert!(of_short[0].contains(" 30 "), "{of_short:?}");
-    assert!(of_short[0].contains(" 200"), "{of_short:?}");
+    let short_warnings = warnings(&short);
+    assert!(short_warnings.len() == 1, "{short_warnings:?}");
+    assert!(short_warnings[0].contains(" 30 "), "{short_warnings:?}");
+    assert!(short_warnings[0].contains(" 200"), "{short_warnings:?}");
     assert_eq!(short.health().conditions, [Condition::History]);
     assert_eq!(warnings(&long), Vec::<String>::new());
     // The instance with the shorter history folds again, and the two instances do not alternate.

@@ -148,8 +148,8 @@ async fn reports_expire() {
 async fn keys_of_reports_expire_and_keys_of_another_type_read_as_empty() {
     let mut fixture = Fixture::redis().await;
     let keys = ["by_instance1", "by_version1"].map(|key| format!("pulse:pulse:{key}:{MINUTE}"));
-    let one = report(MINUTE, "a", Some("1"), &[(1, 1)]);
-    send(&mut fixture, [one.clone()]).await;
+    let sent = report(MINUTE, "a", Some("1"), &[(1, 1)]);
+    send(&mut fixture, [sent.clone()]).await;
     for key in &keys {
         let ttl: i64 = fixture.issue("TTL", key).await;
         assert!((8_390..=8_400).contains(&ttl), "{key}: {ttl}");
@@ -163,7 +163,7 @@ async fn keys_of_reports_expire_and_keys_of_another_type_read_as_empty() {
     }
     assert_eq!(reports(&fixture, &[MINUTE]).await, [vec![]]);
     assert_eq!(versions(&fixture, &[MINUTE]).await, [vec![]]);
-    let report = send(&mut fixture, [one]).await;
+    let report = send(&mut fixture, [sent]).await;
     let quarantined = report.quarantined.iter().map(|problem| &*problem.key);
     assert!(quarantined.eq(keys.iter().map(String::as_str)));
 }

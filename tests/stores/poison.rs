@@ -99,8 +99,8 @@ async fn snapshots_name_keys_that_they_cannot_read() {
     fixture.hit("/a", NOW, MS).await;
     fixture.hit("/b", NOW, MS).await;
     let half_hour = format!("pulse:pulse:r1:1800:{NOW}");
-    let of_b = RecordId::new(Kind::Http, "/b").to_bytes();
-    let () = fixture.issue("HSET", (&half_hour, &of_b, "x")).await;
+    let record_b = RecordId::new(Kind::Http, "/b").to_bytes();
+    let () = fixture.issue("HSET", (&half_hour, &record_b, "x")).await;
     let slowest = "pulse:slowest:AccessTime";
     let () = fixture.issue("ZADD", (slowest, 1, b"\xff")).await;
     for command in [

@@ -58,7 +58,7 @@ fn entry_of<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
         // An HTTP context, seen now, without records, hours and slow requests.
         bytes.extend([1, 0, 1, 1, 1, 0, 1]);
     }
-    // Neither counters nor rankings nor reports nor marks.
+    // No counters, rankings, reports or marks.
     bytes.extend([0, 0, 0, 0]);
     bytes
 }

@@ -218,8 +218,8 @@ pub async fn check(page: &Page, fixture: &Fixture, rng: &mut Rng) {
 async fn a_series_has_its_window_and_null_for_time_that_is_not_recorded() {
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);
-    let one = Served::new(NOW, 0, 12_345_678);
-    page.serve(&mut fixture, &[one; 3]).await;
+    let request = Served::new(NOW, 0, 12_345_678);
+    page.serve(&mut fixture, &[request; 3]).await;
     fixture.advance(130);
     // NOW is the start of a minute.
     let answer = page.get("/api/series?window=15m&metric=p95").await;
@@ -273,8 +273,8 @@ async fn a_heat_map_is_bounded() {
     let empty = page.get("/api/heat_map").await;
     assert_eq!(empty["bounds"], json!([]));
     assert_eq!(empty["slices"], json!([]));
-    let one = Served::new(NOW, 0, 20 * MS);
-    page.serve(&mut fixture, &[one; 3]).await;
+    let request = Served::new(NOW, 0, 20 * MS);
+    page.serve(&mut fixture, &[request; 3]).await;
     fixture.advance(2);
     let answer = page.get("/api/heat_map?window=15m&context=GET+/0").await;
     assert_eq!(answer["slices"][0]["cells"], json!([[0, 3]]), "one row");

@@ -200,7 +200,7 @@ impl Stopped {
         }
     }
 
-    /// Waits for the signal. Also returns when the sender, and with it the `Pulse`, is dropped.
+    /// Waits for the signal. Also returns when the `Pulse` is dropped, because the sender is dropped with it.
     async fn sent(&mut self) {
         let _ = self.signal.wait_for(|stopped| *stopped).await;
     }

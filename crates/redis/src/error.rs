@@ -12,7 +12,7 @@ use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 
-/// The commands that a user needs in a cluster, besides those of a store.
+/// The commands that a user needs in a cluster, besides the commands of a store.
 const CLUSTER_COMMANDS: &str = " +cluster|slots +asking";
 
 /// The server's address and the user's ACL rule, for the texts of errors.
@@ -59,7 +59,7 @@ impl ServerInfo {
         format!("ACL SETUSER {} +{command}", self.user)
     }
 
-    /// Describes Sentinels, which have users of their own.
+    /// Describes Sentinels, which have separate users.
     pub(super) fn of_sentinel(info: &ConnectionInfo) -> Self {
         let user = user_of(info);
         Self {
@@ -204,7 +204,7 @@ fn user_of(info: &ConnectionInfo) -> &str {
 }
 
 /// The code of an error. Older servers hide the code in the text of errors within scripts, and answer with a plain
-/// `ERR` in some cases that have a code of their own.
+/// `ERR` in some cases that have their own code.
 pub(super) fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     if is_permission(detail) {
         return "NOPERM";

@@ -17,7 +17,7 @@ pub(super) struct ReadRow {
     pub(super) age: Option<Duration>,
 }
 
-/// The most rows with counts of their own.
+/// The most rows with separate counts.
 const MAX_COUNTED: usize = 10_000;
 
 /// The most rows whose failure is remembered.

@@ -63,7 +63,7 @@ impl Flusher {
 
     /// Lets the clock follow the store's time (`origin`), or this instance's own time again (`None`). Samples from
     /// before the switch are sent apart from later ones: in one batch, the slices of the earlier samples could push out
-    /// those of the later ones.
+    /// the slices of the later samples.
     async fn follow_time(&self, origin: Option<i64>) -> Result<()> {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {

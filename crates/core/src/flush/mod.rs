@@ -113,7 +113,7 @@ struct Sending {
     /// Samples that were taken from the pending batch, and have no number yet.
     unsequenced: Batch,
     /// Whether a change of the clock has closed `unsequenced`. Later samples, whose times are on the changed clock, are
-    /// not merged with it.
+    /// not merged with `unsequenced`.
     is_closed: bool,
     /// The approximate amounts in `unsequenced`. Counting them after each call would cost more than the calls.
     unsequenced_amounts: Amounts,

@@ -10,14 +10,14 @@ use tower_pulse_model::amounts::Amounts;
 
 /// A call can be replayed for at least this long after its acknowledgement.
 const MIN_RETENTION: Duration = Duration::from_secs(60);
-/// The amounts of each call are remembered separately for this long; those of older calls are added up by the minute.
+/// The amounts of each call are remembered separately for this long. Amounts of older calls are added up by the minute.
 const COUNT_RETENTION: Duration = Duration::from_secs(600);
 /// Amounts of old calls are added up if the calls were acknowledged within this time of each other.
 const OLD_COUNTS_WITHIN: Duration = Duration::from_secs(60);
 /// The greatest age at which a call is replayed or counted as lost. The store removes the fence of an instance that has
 /// been idle for a day. So for older calls a missing fence does not mean that the store lost the calls.
 const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
-/// The most calls whose amounts are remembered separately; those of older calls are added up.
+/// The most calls whose amounts are remembered separately. Amounts of older calls are added up.
 const MAX_COUNTS: usize = 4_096;
 
 /// Acknowledged calls, bounded in age and in bytes.
@@ -199,7 +199,7 @@ impl ReplayBuffer {
 
     /// Plans how to handle a gap beyond the call `fence`. Lost amounts are removed from the buffer, so that they are
     /// counted once. A group of old calls that were added up counts as lost if the store lacks the newest of them. The
-    /// age of the calls beyond the fence starts again at zero, since the store gets them anew by the replay.
+    /// age of the calls beyond the fence starts again at zero, because the replay gives them to the store again.
     pub(super) fn plan_gap(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
         let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;

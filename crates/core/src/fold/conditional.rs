@@ -27,7 +27,7 @@ impl Folder {
 
     /// Writes if this instance holds or can acquire the lease to fold. A round that was begun is finished first.
     ///
-    /// Cancel safe: steps that took effect stay, and the compared field tells whether all of them took effect.
+    /// Cancel safe: steps that took effect stay, and the compared field shows whether all of them took effect.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let ended = self.rounds(None, Some(write)).await?;
         if ended.written != Written::NoLease && ended.has_acquired {
@@ -37,8 +37,8 @@ impl Folder {
         Ok(ended.written)
     }
 
-    /// Writes even if another instance holds the lease, by ending that lease. Retries, as the other instance may
-    /// acquire the lease again first.
+    /// Writes even if another instance holds the lease, by ending that lease. Retries, because the other instance
+    /// may acquire the lease again first.
     pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let mut written = self.write(write).await?;
         for _ in 0..TAKEOVERS {

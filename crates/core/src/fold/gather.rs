@@ -58,7 +58,7 @@ impl LeasedStore<'_> {
                 let is_first = at == 0 && gathered.entries.is_empty();
                 if is_first || progress.round_end.is_some() {
                     let newer = entries.swap_remove(at);
-                    // Each entry has a grace period of its own, which does not end with the grace period of an earlier
+                    // Each entry has a separate grace period, which does not end with the grace period of an earlier
                     // entry.
                     let waited = read.now.saturating_sub(newer.appended_at);
                     let is_new = (0..NEWER_GRACE).contains(&waited);
@@ -116,7 +116,7 @@ impl Gathered {
     async fn add(&mut self, entries: &[Entry], dead: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
             // The offset of an entry is its end. The length of an entry is that of its payload plus one byte. An entry
-            // that another program added has no length: its id lies between those of two entries of this crate.
+            // that another program added has no length: its id lies between the ids of two entries of this crate.
             if !entry.payload.is_empty() {
                 let length = entry.payload.len() as u64 + 1;
                 let begins = entry.position.offset.saturating_sub(length);

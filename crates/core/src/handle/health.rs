@@ -256,7 +256,7 @@ impl Stages {
         Some(Condition::Routes.warning(advice.to_string()))
     }
 
-    /// Warnings about requests without a context of their own, and about losses: what happened, and what to do.
+    /// Warnings about requests without their own context, and about losses: what happened, and what to do.
     fn recording_warnings(&self, counts: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;

@@ -28,7 +28,7 @@ impl Address {
         })
     }
 
-    /// Parses `host:port`. An IPv6 host may be in brackets or, as in redirects, without. An empty host means
+    /// Parses `host:port`. An IPv6 host may be in brackets; redirects give it without brackets. An empty host means
     /// `same_host`.
     pub(crate) fn parse(text: &str, same_host: Option<&str>) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;

@@ -1,4 +1,4 @@
-//! Merges the counts of each slice of a ranking, and their sums, with those of the store.
+//! Merges the counts of each slice of a ranking, and their sums, with the values in the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(super) fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
 }
 
 impl Rankings {
-    /// Merges the rankings of a round with those of the store, and adds the writes to the plans of the round.
+    /// Merges the rankings of a round with the rankings in the store, and adds the writes to the plans of the round.
     pub(in crate::fold) async fn merge(
         &mut self,
         leased: &LeasedStore<'_>,

@@ -110,7 +110,7 @@ impl Profiles {
 
 /// Hours that are being applied.
 struct CatchUp<'a> {
-    /// The hours that are applied, and the one that is being applied.
+    /// The hours that are applied, and the hour that is being applied.
     applied: RecordedHours,
     /// The end of the last hour that is due, in Unix seconds.
     end: i64,
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_that_was_away_is_present_anew() {
+    fn presence_starts_again_after_an_absence() {
         let mut presence = Presence::default();
         for now in [1_000, 1_060, 1_060, 1_090] {
             presence.extend(now);
