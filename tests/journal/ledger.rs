@@ -14,7 +14,7 @@ use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::{HOUR, hour_of};
 
 use crate::journal::data::precisions;
-use crate::journal::ground::describe;
+use crate::journal::tested_store::describe;
 use crate::stores::fixture::aggregate_of;
 
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];

@@ -1,5 +1,5 @@
-//! The names of the tests that every store passes. `tests/stores` runs these tests, and `tests/topologies` runs them
-//! against a cluster.
+//! The names of the tests for every store. `tests/stores` runs these tests, and `tests/topologies` runs them against a
+//! cluster.
 
 /// Gives the names of all tests in `suite` to a macro.
 macro_rules! each_test_of_the_suite {

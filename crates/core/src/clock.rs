@@ -42,8 +42,8 @@ struct Manual {
 }
 
 /// Ticks become nanoseconds by a multiplication and a shift by `SCALE` bits. The factor, the nanoseconds of 2^`SCALE`
-/// ticks, is rounded to an integer. A day has fewer than 2^49 ticks on any CPU, so the rounding costs less than a
-/// microsecond.
+/// ticks, is rounded to an integer. A day has fewer than 2^49 ticks on any CPU, so the rounding changes a duration of a
+/// day by less than a microsecond.
 const SCALE: u32 = 40;
 
 /// A moment of the monotonic clock. Only the difference of two ticks is meaningful.
@@ -112,7 +112,7 @@ impl Clock {
         nanos.saturating_sub_unsigned(self.nanos_of(self.tick().0))
     }
 
-    /// The current wall time, from an origin and the monotonic clock.
+    /// The current wall time of a clock with this [`origin`](Self::origin), in nanoseconds since the Unix epoch.
     pub(crate) fn nanos_since(&self, origin: i64) -> i64 {
         origin.saturating_add_unsigned(self.nanos_of(self.tick().0))
     }
@@ -156,7 +156,7 @@ impl Clock {
                 Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
                 Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
             },
-            Some(now) => now.borrow().wall,
+            Some(manual) => manual.borrow().wall,
         }
     }
 
@@ -195,8 +195,8 @@ impl Clock {
     pub async fn sleep(&self, duration: Duration) {
         match &self.manual {
             None => tokio::time::sleep(duration).await,
-            Some(now) => {
-                let mut receiver = now.subscribe();
+            Some(manual) => {
+                let mut receiver = manual.subscribe();
                 let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
                 let until = receiver.borrow().elapsed.saturating_add(nanos);
                 // The sender lives as long as this clock, so the wait cannot fail.

@@ -13,12 +13,12 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use crate::clock::Clock;
 use crate::error::{Result, StoreErrorKind};
 
-/// The wait after a denial of access, until one task of the instance asks the server again.
+/// The time between two attempts of an instance while the server denies access.
 pub const DENIED_WAIT: Duration = Duration::from_secs(2);
 
 /// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
-// Each crate and codegen unit that polls or drops a future contains its code, with the code of all futures inside it.
-// So a function that is never inlined boxes each large future that users or several modules await.
+// Each crate and codegen unit that polls or drops a future contains the code of this future and of all futures inside
+// it. So a function that is never inlined boxes each large future that users or several modules await.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Boxes a future. Its code then exists only once, even if several places await it: see [`BoxFuture`].
@@ -177,7 +177,7 @@ impl Admission {
         };
         tokio::select! {
             biased;
-            // This never fails, because the sender is in `self.denials`.
+            // `changed` never fails, because the sender is in `self.denials`.
             _ = self.admissions.changed() => {}
             permit = waiting => self.permit = Some(permit),
         }
@@ -200,7 +200,7 @@ impl Stopped {
         }
     }
 
-    /// Waits for the signal. Also returns when the sender, and with it the `Pulse`, is dropped.
+    /// Waits for the signal. Also returns when the `Pulse` is dropped, because the sender is dropped with it.
     async fn sent(&mut self) {
         let _ = self.signal.wait_for(|stopped| *stopped).await;
     }
@@ -229,12 +229,12 @@ mod tests {
     use crate::error::StoreError;
 
     #[tokio::test]
-    async fn the_time_of_polls_is_told_per_minute() {
-        let (clock, hand) = Clock::manual(0);
+    async fn the_time_of_polls_is_shown_per_minute() {
+        let (clock, manual_clock) = Clock::manual(0);
         let busy = Arc::new(AtomicU64::new(0));
         for millis in [250, 500] {
-            let hand = hand.clone();
-            let work = async move { hand.advance(Duration::from_millis(millis)) };
+            let manual_clock = manual_clock.clone();
+            let work = async move { manual_clock.advance(Duration::from_millis(millis)) };
             let task = Task::new("drain", work);
             task.measured(clock.clone(), busy.clone()).await;
         }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_goes_leaves_its_permit_to_the_next_one() {
+    async fn the_permit_of_a_dropped_task_goes_to_the_next_task() {
         let (_stop, stopped) = Stop::new();
         let mut admissions = [stopped.admission(), stopped.admission()];
         for admission in &mut admissions {
