@@ -421,15 +421,6 @@ pub fn call(instance: &str, seq: u64, batch: Batch) -> FencedBatch {
 
 pub fn aggregate_of(nanos: &[u64], outcome: Outcome) -> Aggregate {
     let mut aggregate = Aggregate::default();
-    let code = match outcome {
-        Outcome::Success => Some(200),
-        Outcome::ClientError => Some(404),
-        Outcome::ServerError => Some(500),
-        _ => None,
-    };
-    if let Some(code) = code {
-        aggregate.codes.add(code, nanos.len() as u64);
-    }
     for nanos in nanos {
         aggregate.times.record(*nanos);
         aggregate.outcomes.record(outcome, outcome.is_error());
