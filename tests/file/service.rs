@@ -111,7 +111,7 @@ impl Service {
     }
 
     /// Waits until the store answers.
-    pub async fn is_open(&self) {
+    pub async fn until_open(&self) {
         until("the file is open", async || {
             self.store
                 .counters(&CounterQuery::new(["x"], 60))

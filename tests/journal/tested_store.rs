@@ -144,7 +144,7 @@ pub fn describe(sums: &mut Aggregate, request: usize, n: u64) {
 fn requests_of<'a>(all: impl Iterator<Item = &'a Aggregate>) -> BTreeMap<usize, u64> {
     let mut counts = BTreeMap::new();
     for sums in all {
-        let shift = sums.histogram.scale() - FINE_SCALE;
+        let shift = sums.histogram.scale() - COARSEST_SCALE;
         let mut described = Aggregate::default();
         for (bucket, n) in sums.histogram.buckets() {
             let request = usize::from(*bucket >> shift);
