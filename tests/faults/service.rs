@@ -321,7 +321,7 @@ impl Service {
 pub type Pace = fn(&mut fastrand::Rng) -> (usize, u64);
 
 /// The pace of tests that share the machine.
-pub const LIGHT: Pace = |rng| (rng.usize(1..20), rng.u64(1..6));
+pub const LIGHT: Pace = |rng| (rng.usize(1..10), rng.u64(2..10));
 
 /// Requests from several tasks, until the load is stopped.
 pub struct Load {
