@@ -44,7 +44,7 @@ impl DirtyBits {
     /// Unsets the dirty bits that are set, and calls `visit` with their places.
     pub(super) fn take(&self, mut visit: impl FnMut(usize)) {
         for (word, at) in self.0.iter().zip((0..).step_by(BITS)) {
-            // Most words are 0, and reading a word costs less than exchanging it. A dirty bit that is missed here was
+            // Most words are 0, and reading a word costs less than exchanging it. A dirty bit that this load misses was
             // set after the drain began.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;

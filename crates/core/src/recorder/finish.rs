@@ -42,7 +42,7 @@ impl ContextHandle {
         self.cells.begin(thread);
     }
 
-    /// Counts a request that began and is not recorded here.
+    /// Counts a request that began in this context and is recorded in another context, or not at all.
     pub fn abandon(&self) {
         self.cells.abandon();
     }
@@ -119,8 +119,8 @@ impl ContextHandle {
         self.cells.touch();
     }
 
-    /// Records a request that is slow or has failed, and lists it. Without being slow, it is listed only if there is
-    /// room.
+    /// Records a request that is slow or has failed, and lists it. A failed request that is not slow is listed only if
+    /// there is room.
     #[cold]
     #[inline(never)]
     fn record_listed(

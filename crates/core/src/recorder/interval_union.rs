@@ -1,6 +1,6 @@
 //! The time during which at least one of several intervals was in progress.
 
-/// The maximum number of intervals that are kept separate, because a later interval may join them.
+/// The maximum number of disjoint intervals. A later interval may join them, so they are kept apart.
 const MAX_OPEN: usize = 64;
 
 /// The union of intervals that are added in the order of their ends. All times are nanoseconds since one moment.
@@ -37,7 +37,7 @@ impl IntervalUnion {
         self.open.push((start, end));
         if self.open.len() > MAX_OPEN {
             // Joins the two oldest intervals. The gap between them counts as covered: a timer that began before the gap
-            // still runs and covers it, unless the timer is discarded.
+            // still runs. Its interval covers the gap, unless the timer is discarded.
             let (start, _) = self.open.remove(0);
             self.open[0].0 = start;
         }

@@ -27,11 +27,11 @@ impl KindNames {
     /// The shared name of a kind; `None` if there are too many kinds. Allocates nothing for a known kind.
     fn get(&self, kind: &str) -> Option<Arc<str>> {
         let mut names = lock(&self.names);
-        let at = match names.binary_search_by(|name| (**name).cmp(kind)) {
-            Ok(at) => return Some(names[at].clone()),
-            Err(at) => at,
+        let index = match names.binary_search_by(|name| (**name).cmp(kind)) {
+            Ok(index) => return Some(names[index].clone()),
+            Err(index) => index,
         };
-        // The name of all further kinds is no kind.
+        // `OTHER` stands for all kinds beyond the maximum, so it is not a kind of its own.
         if kind == OTHER {
             return None;
         }
@@ -47,13 +47,13 @@ impl KindNames {
             return None;
         }
         let name: Arc<str> = kind.into();
-        names.insert(at, name.clone());
+        names.insert(index, name.clone());
         Some(name)
     }
 }
 
 impl ContextHandle {
-    /// Counts the kind of a failure. Its request is recorded already, so that no drained kind lacks its request.
+    /// Counts the kind of a failure. Called after the request is recorded, so that no drained kind lacks its request.
     pub fn count_failure(&self, failure: &Failure) {
         let kind = self.recording.kinds.get(failure.kind());
         let mut kinds = lock(&self.kinds);

@@ -113,8 +113,8 @@ fn nanos_of(duration: Duration) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Unrecorded;
 
-/// A handle of a context of this process. All handles of a context share its cells. Aligned so that threads which count
-/// references to different handles never share a cache line.
+/// A handle of a context of this process. All handles of a context share its cells. Aligned so that the reference
+/// counts of two handles never share a cache line.
 #[derive(Clone)]
 #[repr(align(64))]
 pub struct ContextHandle {
@@ -329,7 +329,7 @@ impl ContextHandle {
         }
     }
 
-    /// A handle of the same context with a reference count of its own, so that threads do not contend for one count.
+    /// A handle of the same context with its own reference count, so that threads do not contend for a shared count.
     pub fn clone_unshared(&self) -> Arc<Self> {
         Arc::new(self.clone())
     }

@@ -48,7 +48,8 @@ enum Wait {
 /// The numbers of requests with the header of the queue.
 #[derive(Debug, Default)]
 pub(super) struct QueueCounts {
-    /// Requests whose wait was recorded. Counted without contention, as all requests may have the header.
+    /// Requests whose wait was recorded. A [`Gauge`], because each request may have the header, and threads must not
+    /// contend for the count.
     timed: Gauge,
     negative: AtomicU64,
     too_long: AtomicU64,

@@ -39,7 +39,7 @@ impl RecordingState {
     pub(super) fn new(clock: Clock, limits: &Limits) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         Self {
-            // 31 bits, because the mark of a thread uses the highest bit.
+            // At most 31 bits, because the mark of a thread uses the highest bit for another purpose.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             started: clock.tick(),
             clock,

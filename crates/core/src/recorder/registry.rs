@@ -22,7 +22,7 @@ struct Entries<E> {
 }
 
 impl<E> Registry<E> {
-    /// `overflow` creates the entry for the names beyond the maximum, with its dirty bit.
+    /// `overflow` creates the overflow entry from its dirty bit.
     pub(super) fn new(max: usize, overflow: impl FnOnce(DirtyBit) -> E) -> Self {
         let dirty_bits = DirtyBits::new(max + 1);
         let overflow = Arc::new(overflow(dirty_bits.dirty_bit(0)));
@@ -79,7 +79,7 @@ impl<E> Registry<E> {
     }
 
     /// The sum of a number over all entries.
-    pub(super) fn sum(&self, of: impl Fn(&E) -> usize) -> usize {
+    pub(super) fn sum(&self, number: impl Fn(&E) -> usize) -> usize {
         self.read().by_place.iter().map(|entry| of(entry)).sum()
     }
 

@@ -111,7 +111,7 @@ impl Started {
 }
 
 impl RequestTimers {
-    /// The time that the timers cover, and those that cover the most.
+    /// The time that all timers together cover, and the timers that cover the most time.
     pub(super) fn parts(&self) -> (u64, Vec<TimerPart>) {
         let timers = self.sums.iter().map(|(timer, sums)| TimerPart {
             timer: *timer,

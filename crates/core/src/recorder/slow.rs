@@ -66,7 +66,7 @@ impl LongestDurations {
     }
 }
 
-/// The slow and the failed requests of a context since the last drain.
+/// The list of the slow and the failed requests of a context since the last drain.
 pub(super) struct SlowList {
     state: Mutex<State>,
     /// Whether there is room for failed requests. Read without the lock, so that failures in quick succession do not
@@ -131,9 +131,9 @@ impl SlowList {
         }
     }
 
-    /// Adds a request that reached the threshold. A full list drops its fastest request, and raises the threshold, so
-    /// that a burst of slow requests does not wait for the lock. If the dropped request failed, it is listed as a
-    /// failed request if there is room.
+    /// Adds a request that reached the threshold. A full list drops its fastest request. The list then raises the
+    /// threshold, so that requests of a burst do not wait for the lock. If the dropped request failed, it is listed as
+    /// a failed request if there is room.
     pub(super) fn add(&self, cells: &Cells, request: ListedRequest) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -182,7 +182,7 @@ impl SlowList {
     /// Moves the requests out, and sets the threshold for later requests.
     ///
     /// Since the last call, the threshold of all contexts may have risen above that of the cells. Slow requests below
-    /// the higher threshold are left out here.
+    /// the threshold of all contexts are left out.
     pub(super) fn drain(&self, cells: &Cells, drain: SlowDrain) -> ListedRequests {
         let mut state = lock(&self.state);
         let mut listed = std::mem::take(&mut state.listed);
@@ -304,7 +304,7 @@ mod tests {
             context.drain(STAYS);
             assert_eq!(context.threshold(), Some(threshold), "after {nanos} ns");
         }
-        // If the threshold of all contexts together is lower, it applies.
+        // The lower threshold of all contexts together applies.
         context.drain(of_all(7));
         assert_eq!(context.threshold(), Some(7));
     }

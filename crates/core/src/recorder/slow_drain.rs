@@ -36,7 +36,7 @@ impl SlowRequestDrain {
         }
     }
 
-    /// Begins to drain the requests of `second` at the second `now`.
+    /// Begins to drain the requests of `second`. `now` is the current second.
     pub(super) fn begin(&mut self, second: i64, now: i64) {
         let hour = hour_of(second);
         let begins_hour = hour != self.hour;
@@ -48,13 +48,14 @@ impl SlowRequestDrain {
         self.drain = SlowDrain {
             begins_hour,
             ends_hour: hour != self.hour,
-            // This is the threshold after the last drain. Thresholds rise during the hour, so it is never too high.
+            // The threshold is from the end of the last drain. Thresholds only rise during an hour, so this one is
+            // never too high.
             threshold_of_all: self.longest.threshold(),
         };
     }
 
-    /// Whether all lists are to be drained, including those of contexts in which nothing happened: at the start of an
-    /// hour, all thresholds are reset to 0.
+    /// Whether all lists are to be drained, also of contexts in which nothing happened. At the start of an hour, the
+    /// drain resets all thresholds to 0.
     pub(super) fn concerns_all(&self) -> bool {
         self.drain.begins_hour || self.drain.ends_hour
     }

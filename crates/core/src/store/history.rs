@@ -16,7 +16,7 @@ pub async fn read(reader: &dyn TableReader, purpose: Purpose) -> Result<Option<H
     Ok(packed.and_then(|packed| unpack(&packed)))
 }
 
-/// The write that begins, changes or ends (`None`) a history.
+/// The write that begins or changes the history, or ends it if `None`.
 pub fn write(history: Option<History>) -> FieldWrites {
     FieldWrites::of(
         Table::History,

@@ -97,12 +97,12 @@ pub trait Store: Append + Any {
         false
     }
 
-    /// Whether the counters of a context can be read at all precisions, not only at those of the records.
+    /// Whether the counters of a context can be read at all precisions, not only at the precisions of the records.
     fn has_context_counters(&self) -> bool {
         true
     }
 
-    /// Makes folded data durable, in a store that otherwise does this only at intervals.
+    /// Makes folded data durable at once, in a store that otherwise does so at intervals.
     fn sync(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }

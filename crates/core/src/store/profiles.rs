@@ -22,8 +22,8 @@ pub fn start_of(at: i64) -> i64 {
     at.div_euclid(FIVE_WEEKS).saturating_mul(FIVE_WEEKS)
 }
 
-/// The tables that have the profiles at a moment: the table of the five weeks that contain the moment, and the table
-/// before.
+/// The two tables that have profiles at a moment: the table of the five weeks that contain the moment, and the table of
+/// the five weeks before.
 pub fn tables_at(at: i64) -> [Table; 2] {
     let start = start_of(at);
     [start, start.saturating_sub(FIVE_WEEKS)].map(|start| Table::Profiles { start })

@@ -139,8 +139,8 @@ pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     messages
 }
 
-// The key comes after the first colon, so that two keys are two causes: `texts` drops a warning that is equal to an
-// earlier one after it.
+// `texts` drops a warning whose text after the first colon equals that of an earlier warning. The key comes after this
+// colon, so a warning is given for each key.
 fn refusal(Problem { key, reason, .. }: &Problem) -> String {
     format!(
         "data is dropped for a key: {key} holds something else ({reason}); delete the key, and look for the \

@@ -15,7 +15,7 @@ use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::RolledUp;
 
 packed! {
-    /// The part of the state that a file stores as one value. Only the entries of the journal are stored one by one.
+    /// The part of the state that a file stores as one value. A file stores the entries of the journal one by one.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct StoredState {
         /// The name of the store's generation.
@@ -32,7 +32,7 @@ packed! {
         pub journal: EntryQueue,
         /// The samples that could not be folded.
         pub exceptions: Exceptions,
-        /// The ranking of the slowest contexts has only contexts with a sample after this time.
+        /// The ranking of the slowest contexts contains only contexts with a sample after this time, in Unix seconds.
         pub ranked_since: i64,
         /// The slices that were already added to coarser tiers.
         pub rolled: RolledUp,

@@ -51,7 +51,7 @@ impl Upkeep for InProcessStore {
     }
 }
 
-/// The instances of this process and their versions, which are lost at the end of the process.
+/// The instances of this process and the versions of the application, in memory only.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeats {
     instances: HashMap<String, Heartbeat>,
