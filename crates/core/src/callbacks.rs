@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::task::lock;
 
-/// The longest time that a task waits for the user's functions.
+/// The longest time for which a task waits until the user's functions return.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A function of the user.
@@ -36,7 +36,7 @@ impl<T: Send + 'static> Callbacks<T> {
         lock(&self.functions).push(function);
     }
 
-    /// Calls the functions with each event, and waits for them up to a time limit.
+    /// Calls the functions with each event, and waits at most [`MAX_WAIT`] until they return.
     pub async fn call(&self, clock: &Clock, events: Vec<T>) {
         let functions = lock(&self.functions).clone();
         if functions.is_empty() || events.is_empty() {

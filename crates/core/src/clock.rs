@@ -21,7 +21,7 @@ use tokio::sync::watch;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// The monotonic clock, which every request reads twice.
+    /// The monotonic clock. Each request reads it at least twice.
     ticks: quanta::Clock,
     /// The nanoseconds of 2^[`SCALE`] ticks.
     nanos_of_scale: u64,
@@ -87,8 +87,7 @@ impl Clock {
         }
     }
 
-    /// Returns a clock whose clones all follow the same time: a call of [`follow`](Self::follow) on one of them affects
-    /// all.
+    /// Lets a clock follow another time. A call of [`follow`](Self::follow) affects all clones of the returned clock.
     pub(crate) fn following(self) -> Self {
         let followed = Some(Arc::new(AtomicI64::new(NOT_FOLLOWED)));
         Self { followed, ..self }
@@ -101,7 +100,7 @@ impl Clock {
         }
     }
 
-    /// The origin of the time that replaces the wall clock, if there is one.
+    /// The origin of the time that replaces the wall clock, if any time does.
     pub(crate) fn followed(&self) -> Option<i64> {
         let origin = self.followed.as_ref()?.load(Ordering::Relaxed);
         (origin != NOT_FOLLOWED).then_some(origin)
@@ -149,7 +148,7 @@ impl Clock {
         }
     }
 
-    /// Time of the wall clock itself, in nanoseconds since the Unix epoch, even if another time replaces it.
+    /// Time of the wall clock, in nanoseconds since the Unix epoch, even if the followed time replaces it.
     pub(crate) fn wall_nanos(&self) -> i64 {
         match &self.manual {
             None => match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -207,7 +206,7 @@ impl Clock {
 }
 
 impl ManualClock {
-    /// Moves wall time and monotonic time forward together, as time does.
+    /// Moves wall time and monotonic time forward by the same duration.
     pub fn advance(&self, duration: Duration) {
         self.ticks.increment(duration);
         self.manual.send_modify(|now| {

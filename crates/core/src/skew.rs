@@ -14,21 +14,21 @@ pub const WARNED_FROM: i64 = 60;
 const FOLLOWED: i64 = 3_600;
 /// The number of answers in a row that must agree before the clock is changed.
 const AGREEING: u32 = 2;
-/// The maximum wait for an answer, in nanoseconds. An answer with a longer wait is ignored. A clock that was set during
+/// The maximum wait for an answer, in nanoseconds. An answer with a longer wait is ignored. A clock that is set during
 /// the wait makes the wait appear longer, or negative.
 const LONGEST_ANSWER: i64 = 10 * SECOND;
 
 /// The time of a store that other processes use as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreTime {
-    /// Nanoseconds since the Unix epoch.
+    /// The time in nanoseconds since the Unix epoch.
     pub nanos: i64,
     /// Whether the time is that of a manual clock, which cannot be compared with the clock of a machine.
     pub is_manual: bool,
 }
 
-/// A clock for a process whose store may be on another machine. The clock has the time of `clock` until
-/// `Clock::follow` replaces this time.
+/// A clock for a process whose store may be on another machine. The returned clock has the time of `clock` until
+/// `Clock::follow` replaces that time.
 pub fn following(clock: Clock) -> Clock {
     clock.following()
 }

@@ -17,11 +17,11 @@ use crate::error::{Result, StoreErrorKind};
 pub const DENIED_WAIT: Duration = Duration::from_secs(2);
 
 /// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
-// Each crate and codegen unit that polls or drops a future contains the code of this future and of all futures inside
-// it. So a function that is never inlined boxes each large future that users or several modules await.
+// Each crate and codegen unit that polls or drops a future contains the code of that future and of all futures inside.
+// To have this code once, a function that is never inlined boxes each large future that users or several modules await.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Boxes a future. Its code then exists only once, even if several places await it: see [`BoxFuture`].
+/// Boxes a future, so that its code exists once even if several places await the future: see [`BoxFuture`].
 #[inline(never)]
 pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
@@ -53,7 +53,7 @@ impl Task {
         }
     }
 
-    /// The task, which adds the time of its polls to `busy`, in nanoseconds.
+    /// Lets the task add the time of its polls to `busy`, in nanoseconds.
     pub(crate) fn measured(mut self, clock: Clock, busy: Arc<AtomicU64>) -> Self {
         let measured = poll_fn(move |cx| {
             let began = clock.tick();
@@ -106,14 +106,14 @@ pub struct Stopped {
 /// The retries of an instance's tasks while the server denies access.
 #[derive(Debug, Default)]
 struct Denials {
-    /// Locked by the task that tries next. The lock is fair: the tasks get it in the order in which they asked.
+    /// Locked by the task that tries next. The lock is fair: tasks get the lock in the order of their requests.
     next: Arc<tokio::sync::Mutex<()>>,
     /// The number of times that the server let a task through after it had denied access.
     admissions: watch::Sender<u64>,
 }
 
 /// The retries of one task while the server denies access. The tasks of an instance try one at a time, [`DENIED_WAIT`]
-/// apart. When the server lets one of them through, all others try at once.
+/// apart. When the server lets a task through, all other tasks try at once.
 pub struct Admission {
     denials: Arc<Denials>,
     admissions: watch::Receiver<u64>,
@@ -161,8 +161,9 @@ impl Admission {
         self.is_denied
     }
 
-    /// If this task was denied, waits until another task was let through, or until this task gets the permit and then
-    /// `pause`, a sleep of [`DENIED_WAIT`], is over. The permit ends with the next [answer](Self::denies).
+    /// Does nothing unless this task was denied. Waits until the server lets another task through, or until this task
+    /// has got the permit and then `pause` has ended, a sleep of [`DENIED_WAIT`]. The permit ends with the next
+    /// [answer](Self::denies).
     ///
     /// Cancel safe: the permit goes to another task.
     pub async fn wait<F: Future>(&mut self, pause: impl FnOnce() -> F) {
@@ -211,7 +212,7 @@ impl Stopped {
     }
 
     /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
-    // A boxed future, because this function then exists only once per type of value.
+    // The future is boxed, so that this function exists only once per type of value.
     pub async fn or<T>(&mut self, future: BoxFuture<'_, T>) -> Option<T> {
         tokio::select! {
             biased;

@@ -1,4 +1,4 @@
-//! Compares a change with the same time yesterday and a week ago, if the store still has the records of that time.
+//! Adds the figures of yesterday and of a week ago to a change, if the store still has the records.
 
 use super::MINUTE;
 use crate::error::Result;
