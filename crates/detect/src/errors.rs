@@ -58,7 +58,7 @@ impl KnownErrors {
             ongoing += usize::from(seen.page.is_some());
             ago(seen.last) < FORGOTTEN_AFTER
         });
-        // If all remembered kinds are of this week, a kind that seems new may have been forgotten.
+        // If as many kinds as can be remembered were seen this week, an unknown kind may be a forgotten kind.
         let kinds = self.kinds.iter();
         let of_week = kinds.filter(|(_, seen)| ago(seen.last) < NEW_AFTER);
         let may_be_new = has_history && of_week.count() < MAX_KINDS;

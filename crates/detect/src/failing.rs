@@ -58,7 +58,8 @@ const MIN_MINUTES: usize = 3;
 const MAX_MINUTES: usize = 20;
 /// The least strength of an increase that is reported.
 const MIN_STRENGTH: f64 = 5.5;
-/// The smallest increase of the share of errors, and that of 4xx, which clients cause more often.
+/// The smallest increase of the share of errors. The smallest increase of the share of 4xx is larger, because clients
+/// cause 4xx.
 const LEAST: f64 = 0.01;
 const LEAST_REFUSED: f64 = 0.05;
 /// The required logarithm of the likelihood ratio, without the two worst minutes.
@@ -151,8 +152,8 @@ fn deviance(a: Share, b: Share) -> f64 {
         - b.likelihood(common))
 }
 
-/// Whether the errors continue, and whether the increase also shows without the two worst minutes. Both are judged by
-/// the likelihood ratio between the share since the change and the usual share. There are at least [`MIN_MINUTES`].
+/// Whether the errors continue, and the increase shows without the two worst minutes too, by the likelihood ratio
+/// between the share since the change and the usual share. `recent` has at least [`MIN_MINUTES`] minutes.
 fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;

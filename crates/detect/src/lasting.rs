@@ -1,4 +1,4 @@
-//! Whether a change lasts, and since when: a page that was slow for only some minutes is not reported.
+//! Whether a change lasts, and since when. A page that was slow for only some minutes is not reported.
 
 use super::figures::{lower_mean, turning_point};
 use super::history::Tick;

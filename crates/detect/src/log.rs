@@ -1,4 +1,4 @@
-//! The log of changes: ongoing and ended ones.
+//! The log of ongoing and ended changes.
 
 use std::sync::Arc;
 use tower_pulse_model::order::InOrder;
@@ -7,7 +7,7 @@ use super::change::Change;
 use super::minute::Verdict;
 use tower_pulse_model::context::fnv1a;
 
-/// The most changes of a log; those that ended first are removed first.
+/// The maximum number of changes in a log. Changes that ended first are removed first.
 pub const MAX_CHANGES: usize = 1_000;
 
 /// Changes, sorted by their ids.

@@ -8,7 +8,7 @@
 //!   logarithm. With several modes, such as the hits and misses of a cache, it shows a shift of the modes much
 //!   better than the rank does, but hardly a change of their shares;
 //! - its *tail*: for a request in the upper tenth, its distance from the start of the tail, in logarithms, minus the
-//!   usual distance. A longer tail changes it; more requests in the tail hardly do;
+//!   usual distance. A longer tail changes the score; more requests in the tail hardly do;
 //! - its *mix*: the logarithm of the likelihood ratio of a past in which some requests take three times as long and
 //!   more requests are in the slower mode. It shows a cache that misses more often, or a lock that one request in three
 //!   waits for.

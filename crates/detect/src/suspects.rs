@@ -31,7 +31,8 @@ const DEPLOY_AFTER: i64 = 120;
 /// The smallest part of a change that a timer must cover to be a suspect.
 const MIN_SHARE: f64 = 0.3;
 
-/// A timer that runs this many times as often within a request, and more than once, is named for its runs.
+/// If a timer runs more than once within a request, and at least this many times as often as before, its text has the
+/// number of runs.
 const MORE_RUNS: f64 = 1.5;
 
 /// Runs of a timer that take this many times as long are slower.
@@ -40,8 +41,8 @@ const SLOWER_RUNS: f64 = 1.25;
 /// The smallest part of a change that must be outside of timers for the code to be a suspect.
 const MIN_CODE_SHARE: f64 = 0.5;
 
-/// The part of a change that a new version must show, compared with the old versions in the same minutes, to explain
-/// it.
+/// A new version explains a change if it shows at least this part of the change, compared with the old versions in the
+/// same minutes.
 const MIN_CONFIRMED: f64 = 0.3;
 
 /// The fewest requests on each side of a comparison.
@@ -186,8 +187,8 @@ pub fn is_confirmed(ratio: f64, side_by_side: f64) -> bool {
     change != 0.0 && beside / change >= MIN_CONFIRMED
 }
 
-/// The timers that cover a part of a slowdown, and the code outside of all timers if most of the slowdown is there;
-/// largest part first.
+/// The timers that cover a part of a slowdown, and the code outside of all timers if most of the slowdown is outside of
+/// timers; largest part first.
 pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec<Suspect> {
     let (then, now) = (&sides.then, &sides.now);
     if then.times.count < MIN_REQUESTS || now.times.count < MIN_REQUESTS {
@@ -204,7 +205,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
         let old = then.timers.get(id).copied().unwrap_or_default();
         let (before, after) = (seconds(old.covered, then), seconds(sums.covered, now));
         let share = (after - before) / slowdown;
-        // A timer only explains a change in its own direction.
+        // A timer explains a change only if the timer has changed in the same direction.
         if slowdown == 0.0 || share < MIN_SHARE {
             continue;
         }

@@ -75,7 +75,7 @@ pub(crate) fn sums_of(requests: impl IntoIterator<Item = (u64, bool)>) -> Aggreg
     sums
 }
 
-/// Gives this many of the successes the status 4xx, fast and slow ones alike.
+/// Gives this many of the successes, fast and slow, the status 4xx.
 pub(crate) fn refuse(sums: &mut Aggregate, count: u64) {
     let counts = &mut sums.outcomes.counts;
     counts[Outcome::Success as usize] -= count;
@@ -192,7 +192,7 @@ fn others_are_quiet(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) {
     }
 }
 
-/// The usual requests, which take `factor` times as long if they are slow.
+/// The usual requests. If `is_slow`, they take `factor` times as long.
 fn slow_if(is_slow: bool, factor: f64) -> Load {
     let factor = if is_slow { factor } else { 1.0 };
     Load {
@@ -319,7 +319,7 @@ fn a_page_that_refuses_is_named_until_it_answers_again() {
     assert_close(verdict.then, 0.03, 0.01);
     assert_close(verdict.now, 0.3, 0.03);
     assert!(verdicts[104].len() == 1 && verdicts[110].is_empty());
-    // Such a rise of errors would be an alarm.
+    // For errors, such an increase would be an alarm.
     assert_eq!(refusing(0.07).concat(), []);
 }
 

@@ -1,5 +1,5 @@
-//! The requests of each instance by minute, from the minute reports, which are read and cached here. `comparison` and
-//! `beside_others` compare the instances with each other.
+//! Reads and caches the minute reports: the requests of each instance by minute. `comparison` and `beside_others`
+//! compare the instances with each other.
 //!
 //! Reports arrive after the end of a minute, and may be late. A minute is read when it has ended, and again each time
 //! the time since its end has doubled: often while reports arrive, and rarely later.
@@ -106,8 +106,8 @@ impl InstanceMinutes {
     }
 
     /// Compares the instances with each other in the minutes that begin within `minutes`, on a context or on all
-    /// reported contexts, and one `instance` in detail. Reads from the store only minutes that are due or are not
-    /// cached, each once. `created` is the start of the store's generation.
+    /// reported contexts. Compares `instance` in detail. Reads from the store only minutes that are due or not cached.
+    /// `created` is the start of the store's generation.
     ///
     /// Cancel safe: minutes that were read are kept.
     pub(super) async fn compare(

@@ -13,7 +13,7 @@ use crate::row_lists::RowsQuery;
 
 /// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API, with the same defaults.
 pub trait Question: Answered {
-    /// Sets fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
+    /// Sets fields: `OverviewQuery::default().with(|query| query.window = Some(Window::HOUR))`.
     fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
         set(&mut self);
         self
@@ -46,9 +46,9 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Passes all questions to a macro. A line has the name of the endpoint, with a required parameter if two questions
-/// share the name; the question; the function that answers it; its answer; how to ask for less, if not by a limit; and
-/// the number of values in its series.
+/// Passes all questions to a macro. A line has: the name of the endpoint, with a required parameter if two questions
+/// share the name; the type of the question; the function that answers the question; the type of the answer; how to ask
+/// for less, if not by a limit; the number of values in the answer's series.
 #[macro_export]
 macro_rules! questions {
     ($each:ident) => {
@@ -149,8 +149,8 @@ fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     if text == all {
         return Ok(None);
     }
-    let one = T::deserialize(text.into_deserializer()).map(Some);
-    one.map_err(|error: D::Error| D::Error::custom(format!("{error}, or `{all}`")))
+    let value = T::deserialize(text.into_deserializer()).map(Some);
+    value.map_err(|error: D::Error| D::Error::custom(format!("{error}, or `{all}`")))
 }
 
 pub(super) fn or_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(

@@ -111,7 +111,7 @@ impl Source {
         self.reads.list(key, |_| 0, read).await
     }
 
-    /// The records of a context in slices of `width` seconds, combined from those of a tier, oldest first.
+    /// The records of a context in slices of `width` seconds, combined from records of a tier, oldest first.
     pub async fn records(
         &self,
         context: &ContextId,
@@ -357,8 +357,8 @@ impl Source {
         let read = async {
             let now = self.now();
             let sent = self.clock.wall_nanos();
-            // This is read before the store is asked, because the store's answer may include samples that are sent in
-            // the meantime.
+            // `unsent` is read before the store is asked, because the store's answer may include samples that are sent
+            // in the meantime.
             let unsent = self.process.as_ref().and_then(|process| process.unsent());
             let (mut store, tiers) = tokio::try_join!(
                 async { Ok(self.store.upkeep().status(now).await?) },
@@ -385,7 +385,8 @@ impl Source {
         self.reads.get(Key::Status, |_| 0, read).await
     }
 
-    /// The changes. Acknowledgements are read each time, and the rest only after a new judgement, once a minute.
+    /// The changes. Each read gets the acknowledgements; the changes are read again only after a new judgement, once a
+    /// minute.
     pub async fn changes(&self) -> Shared<ChangeLog> {
         let read = async {
             let last = lock(&self.last_log).clone();
@@ -425,8 +426,8 @@ impl Source {
         self.reads.get(key, Versions::bytes, read).await
     }
 
-    /// The instances compared with each other in some minutes, on a context or on all reported contexts, and one
-    /// `instance` in detail.
+    /// The instances, compared with each other in some minutes, on a context or on all reported contexts. `instance` is
+    /// compared in detail.
     pub(super) async fn instances(
         &self,
         slices: WindowSlices,

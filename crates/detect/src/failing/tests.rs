@@ -33,7 +33,7 @@ fn share(errors: f64, requests: f64) -> Share {
 #[test]
 fn a_deviance_is_the_g_statistic_of_a_two_by_two_table() {
     let (a, b) = (share(10.0, 100.0), share(10.0, 1_000.0));
-    // Twice the sum over the four fields of: the observed count times the logarithm of observed divided by expected.
+    // Twice the sum of `observed * ln(observed / expected)` over the four fields.
     let common = 20.0 / 1_100.0;
     let fields = [
         (10.0, 100.0 * common),

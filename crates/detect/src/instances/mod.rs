@@ -60,7 +60,7 @@ const MIN_GAP: f64 = 1.15;
 /// The smallest [`part`](Distance::part) of an instance that is out of line.
 const ALONE: f64 = 0.5;
 
-/// A difference is over once it is smaller than this part of its first size.
+/// A difference has ended once it is smaller than this part of its first size.
 const OVER: f64 = 0.45;
 
 /// The part of a slowdown that one instance must account for to explain it.
@@ -170,8 +170,8 @@ impl InstanceDetector {
     }
 
     /// Whether one instance explains a slowdown: the instance is out of line on the page, and most of the slowdown
-    /// comes from it. While the verdict is young, the instance need not be out of line yet. For `<all>`, it must be out
-    /// of line on many pages.
+    /// comes from it. While the verdict is young, the instance need not be out of line yet. For `<all>`, the instance
+    /// must be out of line on many pages.
     pub fn explains(&self, verdict: &Verdict) -> bool {
         let Some((now, minute)) = self.minutes.back() else {
             return false;
@@ -198,7 +198,7 @@ impl InstanceDetector {
         })
     }
 
-    /// The contexts, with the instances that had requests of them.
+    /// The contexts, each with the instances that had requests of the context.
     fn contexts(&self) -> Map<RecordId, Vec<Arc<str>>> {
         let mut contexts: Map<RecordId, Vec<Arc<str>>> = Map::default();
         for (context, reported) in self.minutes.iter().flat_map(|(_, of)| of) {
@@ -225,8 +225,8 @@ impl InstanceDetector {
         sides.collect()
     }
 
-    /// Like [`sides`](Self::sides), but only minutes in which both had requests; empty if there is only one such
-    /// minute, because a process and its replacement both have requests in the minute of a restart.
+    /// Like [`sides`](Self::sides), but only minutes in which both sides had requests. Empty if there is only one such
+    /// minute, because a process and its replacement share the minute of a restart.
     fn together(&self, instance: &str, context: RecordId, from: Tick) -> Vec<Sides> {
         let mut sides = self.sides(instance, context, from);
         sides.retain(|(_, own, others)| own.requests > 0.0 && others.requests > 0.0);
@@ -299,7 +299,8 @@ impl InstanceDetector {
         (n >= MIN_SAMPLES / 2.0).then_some(level)
     }
 
-    /// The distance of an instance from the others; `None` if there are too few samples of it, or of all others.
+    /// The distance of an instance from the others; `None` if the instance, or all others together, have too few
+    /// samples.
     fn distance(
         &self,
         (instance, context): (&Arc<str>, RecordId),
@@ -322,8 +323,8 @@ impl InstanceDetector {
         })
     }
 
-    /// Whether no other instance is nearly as far from the rest. With only two instances, the instance must also differ
-    /// from its own past.
+    /// Whether no other instance is nearly as far from the others. With only two instances, the instance must also
+    /// differ from its own past.
     fn is_alone(
         &self,
         subject: (&Arc<str>, RecordId),

@@ -15,13 +15,13 @@ fn reference(counts: &Counts) -> Reference {
     Reference::new(counts).expect("there are requests")
 }
 
-/// The mean of `of` over the scores of a kind, for all requests.
-fn mean(reference: &Reference, counts: &Counts, kind: usize, of: impl Fn(f64) -> f64) -> f64 {
+/// The mean of `function` over the scores of a kind, for all requests.
+fn mean(reference: &Reference, counts: &Counts, kind: usize, function: impl Fn(f64) -> f64) -> f64 {
     let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     let counts = counts.iter().enumerate();
     let scores = counts.map(|(bucket, count)| {
         let score = f64::from(reference.of(bucket)[kind]);
-        f64::from(*count) * of(score)
+        f64::from(*count) * function(score)
     });
     scores.sum::<f64>() / total
 }

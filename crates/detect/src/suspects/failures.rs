@@ -13,11 +13,11 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slow_request::SlowRequest;
 use tower_pulse_model::tally::Tally;
 
-/// The fewest samples on each side with which shares of errors are compared.
+/// Shares of errors are compared if each side has at least this number of samples.
 const MIN_SAMPLES: u64 = 10;
 
-/// Samples fail more often than usual if the share of errors exceeds the usual share by this difference, by this factor
-/// and by this number of standard errors. By chance alone, about one of a hundred comparisons finds this.
+/// Samples fail more often than usual if the share of errors exceeds the usual share by `ERRORS_BEYOND`, by the factor
+/// `ERRORS_TIMES`, and by `ERRORS_SURE` standard errors. By chance alone, so does about one of a hundred shares.
 const ERRORS_BEYOND: f64 = 0.01;
 const ERRORS_TIMES: f64 = 1.5;
 const ERRORS_SURE: f64 = 3.0;

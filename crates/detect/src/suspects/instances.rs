@@ -56,9 +56,9 @@ impl Counted {
     }
 }
 
-/// The instances that a change of a context comes from, if there are some: they are out of line with the others in the
-/// same minutes, and most of the change comes from them. `minutes` has the sums of each instance in each minute since
-/// the change began.
+/// The instances that a change of a context comes from; `None` if the change does not come from some instances. These
+/// instances are out of line with the others in the same minutes, and cause most of the change. `minutes` has the sums
+/// of each instance in each minute since the change began.
 pub fn instances(
     kind: ChangeKind,
     sides: &Sides,
@@ -97,12 +97,13 @@ pub fn instances(
         };
         these.mean() / others.mean().max(least)
     };
-    // Several instances must each be out of line, and some must be well.
+    // If several instances are suspected, each must be out of line, and at least a quarter of all instances must not be
+    // suspected.
     let is_gap = |worst: &usize| {
         let is_clear = || ratio_of(all[worst - 1].0, all[*worst].0) >= MIN_RATIO;
         *worst == 1 || (4 * worst <= 3 * all.len() && is_clear())
     };
-    // As in Otsu's method for the threshold of an image, both sides differ most where they are divided.
+    // As in Otsu's method for the threshold of an image, the instances are divided where the two sides differ most.
     let apart = |[these, others]: [Counted; 2]| {
         these.requests * others.requests * (these.mean() - others.mean()).powi(2)
     };

@@ -80,11 +80,11 @@ fn all_instances_that_have_the_change_are_named() {
     let many = named(&[60, 60, 60, 60, 60, 20, 20, 20, 20, 20]);
     let expected = "web-1, web-2, web-3 and 2 more: 3.0 times the other 5 in the same minutes";
     assert!(many.starts_with(expected), "{many}");
-    // All are slower, and some even more.
+    // All instances are slower, and some are even slower.
     assert_eq!(slower(&[60, 60, 40, 40]), None);
-    // No two sides are apart.
+    // The instances do not form two groups.
     assert_eq!(slower(&[50, 45, 38, 33, 28, 24, 20]), None);
-    // A single instance is well: the change is not of some instances.
+    // Only one instance is as before, so the change does not come from some instances.
     assert_eq!(slower(&[40, 40, 40, 40, 40, 40, 40, 20]), None);
     // Instances with few requests do not count.
     let few = sums_of(vec![(100_000_000, false); 9]);
@@ -195,7 +195,7 @@ fn the_load_of_a_single_instance_is_told() {
         loaded(&change, &minutes),
         "web-3: 3.0 times the others on the same pages, CPU 30 %, scheduling delay 1 ms"
     );
-    // Nothing is known about its machine.
+    // No minute of the machine is known.
     assert!(loaded(&change, &[]).ends_with("the same pages"));
     change.instance = None;
     assert_eq!(own_instance(&change), None);
@@ -283,7 +283,7 @@ fn by_runs(then: (u64, u64, u64), now: (u64, u64, u64)) -> Vec<String> {
     suspects.map(|suspect| suspect.text().to_owned()).collect()
 }
 
-/// The same for a timer that runs once within each request.
+/// Like [`by_runs`], for a timer that runs once within each request.
 fn in_code(then: (u64, u64), now: (u64, u64)) -> Vec<String> {
     by_runs((then.0, then.1, 1), (now.0, now.1, 1))
 }
@@ -315,7 +315,7 @@ fn a_timer_that_runs_more_often_is_no_slower_timer() {
     let both =
         "db, 4 times a request instead of 2, 20 ms each instead of 5.0 ms, 100 % of the added time";
     assert_eq!(by_runs((20, 10, 2), (90, 80, 4)), [both]);
-    // One run within each request is not more often than before.
+    // One run within each request does not count as more runs.
     let once = "db, 40 ms a request instead of 0 µs, 100 % of the added time";
     assert_eq!(by_runs((10, 0, 0), (50, 40, 1)), [once]);
 }
@@ -432,7 +432,7 @@ fn the_code_and_the_kind_of_most_further_failures_are_named() {
         text,
         format!("{kind}; {timer}; 500 rose from 2.0 % to 30 %")
     );
-    // Neither half of the errors has a kind, nor four fifths a code.
+    // No kind has half of the errors, and no code has four fifths.
     let now = answered(
         32,
         &[(200, 68), (500, 16), (503, 16)],
@@ -455,7 +455,7 @@ fn the_code_of_refused_requests_is_named() {
     let (code, _, text) = of_page(ChangeKind::Refusing, then, now);
     assert_eq!(code.as_deref(), Some("429"));
     assert!(text.ends_with("; 429 rose from 0 % to 30 %"), "{text}");
-    // Errors that have become more do not refuse.
+    // An increase of errors is not refusing.
     let then = answered(0, &[(200, 100)], &[]);
     let (code, ..) = of_page(
         ChangeKind::Refusing,
@@ -479,7 +479,7 @@ fn an_instance_is_suspected_of_refusing() {
     );
 }
 
-/// What is said about a surge, in one minute. Each instance gets these requests, errors and 4xx.
+/// The text about a surge in one minute. Each instance gets these requests, errors and 4xx.
 fn surge(then: (u64, u64, u64), now: &[(u64, u64, u64)], millis: u64) -> String {
     let of = |(count, errors, client_errors): (u64, u64, u64), millis: u64| {
         let mut sums = sums_of((0..count).map(|n| (1_000_000 * millis, n < errors)));

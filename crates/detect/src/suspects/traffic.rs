@@ -13,7 +13,7 @@ use tower_pulse_model::sorted::Map;
 /// An instance with this many times an even share of the requests is named.
 const UNEVEN: f64 = 1.5;
 
-/// The 95th percentile is as before if its ratio to the one before is within this range.
+/// The latency is as before if the ratio of its 95th percentiles is within this range.
 const ALIKE: std::ops::Range<f64> = 0.8..1.25;
 
 /// The requests of a surge: which instances get them, and whether outcomes and latency are as before. `minutes` has the

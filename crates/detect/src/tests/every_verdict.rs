@@ -109,7 +109,7 @@ impl Service {
     }
 }
 
-/// Formats a figure with four digits, as the last digits of logarithms differ between systems.
+/// Formats a figure with four digits, because further digits differ between systems.
 fn digits(figure: f64) -> String {
     format!("{figure:.3e}")
 }

@@ -1,4 +1,4 @@
-//! A context in a window, compared with the window before. All comparisons of two windows are made here.
+//! Compares a context in a window with the window before.
 
 use serde::Serialize;
 

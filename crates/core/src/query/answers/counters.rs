@@ -189,7 +189,7 @@ pub(in crate::query) async fn counter(
     check_given("name", name)?;
     let precision = chosen(query.precision, source.store.precisions())?;
     let mut samples = slices(source, name, precision.seconds).await?;
-    // Slices that are past their retention are left out. There may be many of them until the next cleaning.
+    // Slices that are past their retention are left out. Many may exist until the next cleaning.
     if let Some((newest, _)) = samples.last().copied() {
         let oldest = newest.saturating_sub(precision.span());
         samples.retain(|(start, _)| *start > oldest);

@@ -75,8 +75,8 @@ pub struct ErrorRow {
     pub paths: Vec<OutcomeRow>,
 }
 
-/// Whether a kind that was first seen at `first` is new, and the version since which it is seen. Without a day of data
-/// before it, neither is known: each kind of a service would be new that has just begun to record.
+/// Whether a kind that was first seen at `first` is new, and the version since which the kind is seen. Both are unknown
+/// without a day of data before `first`. Otherwise all kinds of a service that has just begun to record would be new.
 fn origin(first: i64, span: &Span, marks: &Marks) -> (bool, Option<Arc<str>>) {
     if first.saturating_sub(span.recorded.since()) < DAY {
         return (false, None);

@@ -31,8 +31,8 @@ pub enum Spread {
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InstanceVerdict {
-    /// Number of paths that are compared: those with at least 10 requests on the instance, and 10 on the others in the
-    /// same minutes.
+    /// Number of compared paths: paths with at least 10 requests on the instance, and 10 on the others in the same
+    /// minutes.
     pub compared: usize,
     /// How many of the compared paths are slower.
     pub slower: Spread,
@@ -94,7 +94,7 @@ impl Compare {
         fails_more((own.errors, own.count), (others.errors, others.count))
     }
 
-    /// Whether a path would have enough errors to be noticed if its share of errors were the instance's.
+    /// Whether a path has so many requests that errors would be noticed if its share of errors were the instance's.
     fn has_enough_for_failures(&self, own: &Measured) -> bool {
         own.count as f64 * self.error_share >= MIN_REQUESTS as f64
     }
@@ -130,8 +130,8 @@ impl InstanceVerdict {
 }
 
 impl Spread {
-    /// `yes` is the number of compared paths that surely have the property, and `no` the number of those that surely
-    /// lack it.
+    /// `yes` is the number of compared paths that surely have the property. `no` is the number of compared paths that
+    /// surely lack the property.
     fn new(yes: usize, no: usize, compared: usize) -> Self {
         match yes {
             0 => Self::None,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     /// The number of slower paths of an instance whose requests take these milliseconds on each path, and 10 ms on the
-    /// other instances. Each path has 300 requests, and the last one `few`.
+    /// other instances. Each path has 300 requests, but the last path has `few`.
     fn slower_or_few(compare: &Compare, paths: &[u64], few: usize) -> (Spread, usize, usize) {
         let mut verdict = InstanceVerdict::default();
         for (at, millis) in paths.iter().enumerate() {

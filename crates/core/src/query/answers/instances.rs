@@ -111,8 +111,7 @@ pub(super) struct FleetRows {
     pub(super) error: f64,
     /// The instances, by name.
     pub(super) rows: Vec<InstanceRow>,
-    /// Whether there is only one instance. A single instance makes no reports, because no other instance can be
-    /// compared with it.
+    /// Whether there is only one instance, which makes no reports, as there is no instance to compare it with.
     pub(super) is_alone: bool,
     /// The requests of the instances, from which the rows are made.
     pub(super) compared: Arc<Comparison>,
@@ -240,7 +239,7 @@ fn rows(
 }
 
 impl InstanceRow {
-    /// Sets what follows from the ongoing changes that the question is about.
+    /// Sets the fields that depend on the ongoing changes.
     fn set_changes(&mut self, changes: &[&Change]) {
         let own = changes.iter().filter(|change| {
             change.kind == ChangeKind::Instance && change.instance.as_ref() == Some(&self.instance)

@@ -133,8 +133,8 @@ fn advice(sums: &PartSums) -> Option<Advice> {
 
 /// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if it is
 /// longer; `None` if this time is not recent. A missing slice had no requests. Time that was not recorded is left out.
-/// The slice that has just ended is left out too: usually it is not flushed yet, and would make a steady rate appear a
-/// tenth too low.
+/// The slice that has just ended is left out too: it is usually not flushed yet, so a steady rate would appear a tenth
+/// too low.
 fn rate(fleet: &FleetSnapshot, span: &Span, precision: i64) -> Option<f64> {
     let precision = precision.max(1);
     let slice = |second: i64| second.div_euclid(precision) * precision;

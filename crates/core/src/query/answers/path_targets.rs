@@ -135,7 +135,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     Ok(burns.map(|of| (&of.1.context, burn(of))).collect())
 }
 
-/// The contexts whose budget burns. The fastest in the last hour comes first.
+/// The contexts whose budget burns. The context whose budget burned fastest in the last hour comes first.
 pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, QueryError> {
     let all = burning(source).await?.into_iter();
     let mut paths: Vec<BurningPath> = all

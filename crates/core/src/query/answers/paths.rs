@@ -148,7 +148,7 @@ pub struct Paths {
     /// The time that the window covers.
     #[serde(flatten)]
     pub now: Covered,
-    /// The time covered by the window with which it is compared.
+    /// The time covered by the window with which the window is compared.
     pub before: Covered,
     /// The largest relative error of the percentiles of both windows.
     pub error: f64,

@@ -55,8 +55,8 @@ impl Resolution {
         let records = WIDTHS.into_iter();
         let records =
             records.filter_map(|precision| Some(of_tier(precision, tier_for(precision)?)));
-        // Daily slices that are made of six-hour slices come before stored days, and are used as far back as six-hour
-        // slices are kept.
+        // Days that are combined from six-hour slices come before stored days, and are used while the six-hour slices
+        // are kept.
         let days = tiers.get(DAY).map(|days| of_tier(DAY, days));
         let mut all: Vec<_> = counters.chain(records).chain(days).collect();
         all.order_by_key(|resolution| resolution.precision);
@@ -90,14 +90,14 @@ impl Resolution {
         now: i64,
     ) -> Option<Precision> {
         let all = Self::all(precisions, true, Tiers::default()).into_iter();
-        let counters = all.filter(|one| one.is_counter);
+        let counters = all.filter(|resolution| resolution.is_counter);
         let finest = Self::finest(counters, MAX_ROW_POINTS, bounds, now)?;
         precisions.counter(finest.precision)
     }
 
     /// The precision of a series without a window: a precision of the counters, if the metric has counters.
     fn default_precision(all: &[Self]) -> Option<u32> {
-        let has_counters = all.iter().any(|one| one.is_counter);
+        let has_counters = all.iter().any(|resolution| resolution.is_counter);
         let mut precisions = (all.iter())
             .filter(|one| !has_counters || one.is_counter)
             .map(|one| one.precision);

@@ -134,7 +134,7 @@ pub struct TimerPath {
 
 impl TimerPath {
     /// The paths that run a timer in a window, at most 100. Paths on which the timer takes most time come first. A path
-    /// has the times of its 16 most costly timers only, and is missing if the timer is not among these.
+    /// stores only its 16 most costly timers. The path is missing if the timer is not among these.
     pub(super) async fn of(
         source: &Source,
         window: Window,
@@ -188,8 +188,8 @@ impl RequestTimers {
         }
         let mut timers = sums.timers.clone();
         timers.limit();
-        // A timer of the application may have the same name as the wait. Unlike the wait, this timer covers a part of
-        // the requests' time.
+        // A timer of the application may have the name of the wait. Unlike the wait, such a timer covers a part of the
+        // requests' time.
         let queue_id = queue();
         let queue = timers.get(queue_id).filter(|sums| sums.covered == 0);
         let queue = queue.copied();

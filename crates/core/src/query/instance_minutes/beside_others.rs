@@ -34,8 +34,8 @@ pub(in crate::query) struct MinuteBeside {
     pub others: usize,
     /// The total number of requests of these other instances.
     pub others_count: u64,
-    /// The mean that the instance's requests would have had at the means of the others on the same contexts, in
-    /// seconds.
+    /// The mean that the instance's requests would have had on the others: computed from the others' means on the same
+    /// contexts, in seconds.
     pub others_mean: Option<f64>,
 }
 

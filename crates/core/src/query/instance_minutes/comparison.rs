@@ -14,8 +14,8 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted;
 
-/// An instance is slow in a minute if its requests until then have taken more than this many times as long as those of
-/// the median instance of the minute. A slow instance does not count among the others: it would make them look fast.
+/// An instance is slow in a minute if its ratio so far exceeds the ratio of the minute's median instance by more than
+/// this factor. A slow instance does not count among the others: it would make a healthy instance look fast.
 const SLOW: f64 = 1.1;
 
 /// The sums of an instance over some minutes, compared with the others.
@@ -40,7 +40,7 @@ impl InstanceSums {
     }
 }
 
-/// The runtime and the process of an instance over some minutes. A sum has the number of minutes that it adds up.
+/// The runtime and the process of an instance over some minutes. Each sum comes with its number of minutes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::query) struct MachineSums {
     cpu: (f64, u32),
@@ -114,7 +114,7 @@ impl Comparison {
             paces.push((of.beside_all.so_far(), instance));
         }
         paces.order_by(|(a, _), (b, _)| a.total_cmp(b));
-        // At least two instances are in line. Of two instances, either may be the slow one.
+        // At least two instances are in line. Of two instances, either may be slow.
         let median = paces.get((paces.len().saturating_sub(1) / 2).max(1));
         let most = median.map_or(f64::INFINITY, |(pace, _)| SLOW * pace);
         let first_slow = paces.partition_point(|(pace, _)| *pace <= most);
@@ -214,7 +214,7 @@ mod tests {
         let (before, after) = (|| all(old, [10; 3]), || all(new, [10, 10, 30]));
         let replaced = ratios(&[before(), before(), after(), after()], None);
         assert_eq!(replaced, [1.0, 1.0, 1.0, 1.0, 1.0, 3.0].map(Some));
-        // The last instance is well at first.
+        // The last instance is not slow at first.
         let later = (0..60).map(|at| all(old, [10, 10, if at < 40 { 10 } else { 30 }]));
         let later = ratios(&later.collect::<Vec<_>>(), None);
         let well = later[0].expect("there are enough requests");

@@ -49,8 +49,8 @@ pub(super) struct Pace {
     last: i64,
 }
 
-/// The fewest minutes for a ratio. One minute is too few, because a process shares one minute with the process that it
-/// replaces.
+/// The fewest minutes for a ratio. One minute is too few, because a process and its replacement share the minute of the
+/// restart.
 const FEWEST_MINUTES: u32 = 2;
 
 impl Pace {
@@ -80,7 +80,7 @@ impl Pace {
         self.own.sum as f64 / self.expected.max(1.0)
     }
 
-    /// [`so_far`](Self::so_far), if there are enough requests and minutes.
+    /// The result of [`so_far`](Self::so_far), if there are enough requests and minutes.
     pub(super) fn ratio(&self) -> Option<f64> {
         let is_enough = self.own.count.min(self.others) >= MIN_REQUESTS
             && self.minutes >= FEWEST_MINUTES

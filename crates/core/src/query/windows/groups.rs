@@ -21,7 +21,7 @@ const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 /// The maximum number of slices whose records are read at once.
 const SLICES_AT_ONCE: usize = 16;
 
-/// The maximum number of groups beyond the necessary number. With more groups, all contexts are grouped anew.
+/// If there are more than this many superfluous groups, all contexts are grouped anew.
 const SPARE_GROUPS: usize = 8;
 
 /// Approximate bytes of a context.

@@ -28,7 +28,7 @@ impl Move {
     }
 }
 
-/// The state of a group of contexts after some moves.
+/// The new sums and points of a group of contexts after some moves.
 #[derive(Default)]
 pub(super) struct Moved {
     pub group: usize,
@@ -48,8 +48,8 @@ pub(super) struct HeldWindow {
     pub points: HashMap<(usize, i64), Vec<Point>>,
     /// The length of the slices, in seconds.
     pub seconds: u32,
-    /// Subtracted slices with their revisions, which are checked against a newer index, because records may have
-    /// changed between addition and subtraction.
+    /// Subtracted slices with their revisions. Records may have changed between addition and subtraction, so the
+    /// revisions are compared with a newer index.
     unverified: [Vec<(i64, Revision)>; 2],
 }
 
@@ -121,8 +121,8 @@ impl HeldWindow {
         self.unverified.iter().any(|slices| !slices.is_empty())
     }
 
-    /// Clears each part in which a slice does not have the current revision. A slice that was subtracted is checked
-    /// with its revision at the subtraction.
+    /// Clears each part that has a slice with an old revision. For a subtracted slice, the revision at its subtraction
+    /// is compared.
     pub(super) fn verify(&mut self, revision: impl Fn(i64) -> Revision) {
         for (part, removed) in std::mem::take(&mut self.unverified).into_iter().enumerate() {
             let sums = &self.sums[part];
@@ -164,7 +164,7 @@ pub(super) mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// A window of slices of a minute that has some of them at revision 1.
+    /// A window whose slices are minutes. The window has the slices with these starts, at revision 1.
     pub(in crate::query::windows) fn window(starts: &[i64]) -> HeldWindow {
         let (clock, _) = Clock::manual(0);
         let mut held = HeldWindow::new(Window::seconds(300), clock.tick());

@@ -7,7 +7,7 @@
 //! instance flushes after an outage, the sums are computed anew.
 //!
 //! The cache is bounded. The least recently requested windows are dropped first, and read again when they are
-//! requested. A window that does not fit on its own is an error.
+//! requested. A window that alone exceeds the cache is an error.
 
 // Read this file, then `state.rs` (the cache), `held.rs`, `open_slices.rs`, `groups.rs` and `pages.rs` (the reads).
 // `sums.rs` and `points.rs` have the answers.
@@ -264,7 +264,8 @@ impl Windows {
         budget.yield_if_spent().await;
         self.make_moves(state, ready, leaving, None, budget).await?;
         if state.is_unverified() {
-            // Subtracted records must equal the added ones. A newer index shows whether they changed in between.
+            // Subtracted records must equal the added records. A newer index shows whether records have changed in
+            // between.
             let index = self.store.query().record_index(ready.now).await?;
             state.verify(ready.at, &index);
         }
@@ -313,12 +314,12 @@ impl Windows {
             if is_last {
                 return Ok(());
             }
-            // A store in memory answers at once, and would not let other tasks run.
+            // A store in memory answers at once, so no other task runs during the read.
             budget.yield_if_spent().await;
         }
     }
 
-    /// Applies all moves of a page at the end, or none if the future is dropped.
+    /// Applies all moves of a page, or no move if the future is dropped.
     async fn take_in(
         &self,
         state: &mut WindowState,
@@ -346,7 +347,7 @@ impl Windows {
                     return pack::read_record(slice.packed(*id)?);
                 }
                 let (slice, has_records) = unopened.next()?;
-                // Frees the memory of the records one by one, and not at the end of the page.
+                // Frees the memory of each record at once, instead of at the end of the page.
                 let packed = slice.get_mut(at)?.take()?;
                 *has_records = true;
                 pack::read_record(&packed)

@@ -21,7 +21,7 @@ pub struct WindowSums {
     pub contexts: Arc<HashMap<RecordId, ContextId>>,
     /// The window.
     pub now: Arc<PartSums>,
-    /// The window of the same length before it, or the one that [`Against`](crate::query::Against) names.
+    /// The window of the same length before it, or the window that [`Against`](crate::query::Against) names.
     pub before: Arc<PartSums>,
 }
 
@@ -69,8 +69,8 @@ impl TargetCounts {
     }
 }
 
-/// The measurements of a context. A window caches the measurements of all its contexts for a second, because these are
-/// smaller than the sums.
+/// The measurements of a context. A window caches the measurements of all its contexts for a second, because
+/// measurements are smaller than sums.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The access times. Minimum and maximum are exact, or come from the histogram if slices were subtracted from the

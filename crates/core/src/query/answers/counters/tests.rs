@@ -27,7 +27,7 @@ fn not_running(from: i64, to: i64) -> Span {
     }
 }
 
-/// Slices of a minute, by how many minutes ago they were the current one.
+/// Slices of a minute. Each pair has the age in minutes and the count.
 fn counts(minutes: &[(i64, i64)]) -> Vec<SliceCount> {
     let minutes = minutes.iter();
     let slices = minutes.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
