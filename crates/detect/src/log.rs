@@ -61,7 +61,7 @@ impl Log {
     /// with a change of its own.
     fn ongoing(&mut self, context: &str, verdict: &Verdict) -> Option<&mut Change> {
         let mut changes = self.changes.iter_mut();
-        changes.find(|of| is_ongoing(of, context, verdict) && verdict.since < of.detected)
+        changes.find(|c| is_ongoing(c, context, verdict) && verdict.since < c.detected)
     }
 
     /// Applies the verdicts ongoing at `end`, the end of a minute in Unix seconds. A change without a verdict ends.
@@ -233,9 +233,9 @@ pub(crate) mod tests {
         let both = log.apply(&[new("a", 600), new("b", 600)], 600).began;
         let errors = both.iter().filter_map(|id| log.get(id)?.error.as_deref());
         assert_eq!(errors.collect::<Vec<_>>(), ["a", "b"]);
-        let one = log.apply(&[new("b", 600)], 660);
+        let difference = log.apply(&[new("b", 600)], 660);
         assert_eq!(
-            (one.ongoing, one.ended),
+            (difference.ongoing, difference.ended),
             (vec![both[1].clone()], vec![both[0].clone()])
         );
     }

@@ -278,7 +278,7 @@ mod tests {
         let page = RecordId::new(Kind::Http, "GET /");
         assert_eq!(*shared.of(page), shared);
         let of_queue = shared.of(queue()).into_owned();
-        let of_queue: Vec<_> = of_queue.0.iter().map(|of| (of.tick, of.level)).collect();
+        let of_queue: Vec<_> = of_queue.0.iter().map(|m| (m.tick, m.level)).collect();
         assert_eq!(of_queue, [(3, 0), (4, 0)]);
     }
 }

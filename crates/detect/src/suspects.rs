@@ -81,7 +81,7 @@ const MAX_MACHINES: usize = 3;
 pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) -> Vec<Suspect> {
     let known = machines.iter().filter(|(_, minutes)| !minutes.is_empty());
     let delayed = known.clone().filter(|(_, minutes)| was_delayed(minutes));
-    let mut delayed: Vec<_> = delayed.map(|(name, of)| (load(of), name)).collect();
+    let mut delayed: Vec<_> = delayed.map(|(name, m)| (load(m), name)).collect();
     if !is_of_one && 2 * delayed.len() < known.count() {
         return Vec::new();
     }
@@ -194,7 +194,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
     if then.times.count < MIN_REQUESTS || now.times.count < MIN_REQUESTS {
         return Vec::new();
     }
-    let seconds = |nanos: u64, of: &Aggregate| nanos as f64 / 1e9 / of.times.count as f64;
+    let seconds = |nanos: u64, sums: &Aggregate| nanos as f64 / 1e9 / sums.times.count as f64;
     let slowdown = seconds(now.times.sum, now) - seconds(then.times.sum, then);
     let of_time = |share: f64| {
         let time = if slowdown > 0.0 { "added" } else { "saved" };
@@ -210,7 +210,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
             continue;
         }
         let Some(timer) = name(id) else { continue };
-        let runs = |sums: &TimerSums, of: &Aggregate| sums.count as f64 / of.times.count as f64;
+        let runs = |sums: &TimerSums, all: &Aggregate| sums.count as f64 / all.times.count as f64;
         let (runs, old_runs) = (runs(sums, now), runs(&old, then));
         let words = match runs >= MORE_RUNS * old_runs.max(1.0) {
             true => format!(
@@ -229,7 +229,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
         suspects.push((share, suspect));
     }
     // A timer that ended late may be in a later slice than its request, so timers may cover more than the requests.
-    let untimed = |of: &Aggregate| seconds(of.times.sum.saturating_sub(of.timers.covered), of);
+    let untimed = |all: &Aggregate| seconds(all.times.sum.saturating_sub(all.timers.covered), all);
     let (before, after) = (untimed(then), untimed(now));
     let share = (after - before) / slowdown;
     if slowdown != 0.0 && share >= MIN_CODE_SHARE {

@@ -148,7 +148,7 @@ pub(crate) fn only(verdicts: &[Verdict]) -> &Verdict {
 /// The first minute at whose end a verdict is ongoing, and the verdict. All verdicts are of this kind on this context.
 fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> (usize, &Verdict) {
     others_are_quiet(verdicts, id, kind);
-    let minute = verdicts.iter().position(|of| !of.is_empty());
+    let minute = verdicts.iter().position(|verdicts| !verdicts.is_empty());
     let minute = minute.expect("there is a verdict");
     (minute, only(&verdicts[minute]))
 }
@@ -167,13 +167,16 @@ fn a_page_is_watched_until_its_change_is_reported() {
         });
         let verdicts = judge(&mut detector, minute, sums);
         let watched = detector.watched();
-        let it = watched.iter().find(|(id, _)| *id == page(0));
-        without_reason += watched.len() - usize::from(it.is_some());
-        if let Some((_, it)) = it {
+        let found = watched.iter().find(|(id, _)| *id == page(0));
+        without_reason += watched.len() - usize::from(found.is_some());
+        if let Some((_, found)) = found {
             assert!(verdicts.is_empty(), "minute {minute}: {verdicts:?}");
             if watched_at.is_none() {
-                assert!((it.since - (START + 6_000)).abs() <= 60, "{it:?}");
-                assert!((it.ratio / 1.6).ln().abs() < 0.2 && !it.is_tail, "{it:?}");
+                assert!((found.since - (START + 6_000)).abs() <= 60, "{found:?}");
+                assert!(
+                    (found.ratio / 1.6).ln().abs() < 0.2 && !found.is_tail,
+                    "{found:?}"
+                );
                 watched_at = Some(minute);
             }
         }
@@ -335,8 +338,10 @@ fn paths_without_a_route_never_refuse() {
             (id, requests(&mut random, load))
         });
         let verdicts = judge(&mut detector, minute, sums.into_iter());
-        let verdicts = verdicts.iter().filter(|of| of.kind == ChangeKind::Refusing);
-        refusing.extend(verdicts.map(|of| of.context));
+        let verdicts = verdicts
+            .iter()
+            .filter(|verdict| verdict.kind == ChangeKind::Refusing);
+        refusing.extend(verdicts.map(|verdict| verdict.context));
     }
     refusing.dedup();
     assert_eq!(refusing, [page(1)]);
@@ -372,8 +377,10 @@ fn an_alarm_outlasts_a_gap_although_its_page_is_not_the_first_one_to_be_seen_aga
         slow(number, minute).filter(|_| !is_away)
     });
     for minute in (95..100).chain(130..140) {
-        let mut about = verdicts[minute].iter().map(|it| (it.context, it.kind));
-        let is_ongoing = about.any(|it| it == (page(0), ChangeKind::Slower));
+        let mut about = verdicts[minute]
+            .iter()
+            .map(|verdict| (verdict.context, verdict.kind));
+        let is_ongoing = about.any(|subject| subject == (page(0), ChangeKind::Slower));
         assert!(is_ongoing, "minute {minute}: {:?}", verdicts[minute]);
     }
 }

@@ -87,7 +87,7 @@ impl Book {
     /// The additions of other programs to a context in the hour that begins at `start`.
     pub fn added(&self, context: &ContextId, start: i64) -> Option<&AccessTimeStats> {
         let (_, hours) = self.additions.get(context)?;
-        let hour = hours.iter().find(|(of, _)| *of == start);
+        let hour = hours.iter().find(|(hour, _)| *hour == start);
         hour.map(|(_, added)| added)
     }
 

@@ -136,7 +136,7 @@ impl InstanceMinutes {
                 None => {
                     if read.as_slice().is_empty() {
                         let due = minutes[at..].iter().copied();
-                        let due = due.filter(|of| state.fresh(*of, now).is_none());
+                        let due = due.filter(|minute| state.fresh(*minute, now).is_none());
                         let due: Vec<i64> = due.take(MINUTES_AT_ONCE).collect();
                         read = self.store.query().minute_reports(&due).await?.into_iter();
                     }
@@ -162,7 +162,7 @@ impl InstanceMinutes {
             let in_line = comparison.add(minute, &cached.instances, context);
             budget.yield_if_spent().await;
             let mut own = cached.instances.iter();
-            if let Some(own) = own.find(|of| instance == Some(&*of.instance)) {
+            if let Some(own) = own.find(|cached| instance == Some(&*cached.instance)) {
                 let beside = &mut comparison.beside;
                 beside.add(minute, own, &in_line, &mut budget).await;
             }

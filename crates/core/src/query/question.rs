@@ -54,8 +54,8 @@ macro_rules! questions {
     ($each:ident) => {
         $each! {
             "overview" => OverviewQuery, overview::overview, Overview, less "window" "leave the window out";
-            "paths" => PathsQuery, paths::paths, Paths, points |of: &Paths| {
-                let series = of.paths.iter().flat_map(|row| &row.series);
+            "paths" => PathsQuery, paths::paths, Paths, points |paths: &Paths| {
+                let series = paths.paths.iter().flat_map(|row| &row.series);
                 series.map(Vec::len).sum()
             };
             "path" => PathQuery, path::path, Path, less "window" "leave the window out";
@@ -72,11 +72,11 @@ macro_rules! questions {
             "slowest_requests" => SlowestRequestsQuery, slowest_requests::slowest_requests, SlowestRequests;
             "counters" with "name" => CounterSamplesQuery, counters::counter, CounterSamples,
                 less "precision" "ask for a coarser precision",
-                points |of: &CounterSamples| of.samples.len();
+                points |counter: &CounterSamples| counter.samples.len();
             "counters" => CountersQuery, counters::counters, Counters,
                 less "limit" "ask for fewer rows with limit and offset, or for a coarser precision",
-                points |of: &Counters| {
-                    let series = of.counters.iter().flat_map(|row| &row.series);
+                points |counters: &Counters| {
+                    let series = counters.counters.iter().flat_map(|row| &row.series);
                     series.map(Vec::len).sum()
                 };
             #[cfg(feature = "rankings")]
@@ -88,10 +88,10 @@ macro_rules! questions {
             "rows" => RowsQuery, rows::rows, Rows;
             "series" => SeriesQuery, series::series, Series,
                 less "precision" "ask for a coarser precision, or a shorter window (from and to)",
-                points |of: &Series| of.points.len();
+                points |series: &Series| series.points.len();
             "heat_map" => HeatMapQuery, heat_map::heat_map, HeatMap,
                 less "precision" "ask for a coarser precision, or a shorter window (from and to)",
-                points |of: &HeatMap| of.slices.iter().map(|slice| slice.cells.len()).sum();
+                points |heat_map: &HeatMap| heat_map.slices.iter().map(|slice| slice.cells.len()).sum();
         }
     };
 }

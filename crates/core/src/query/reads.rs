@@ -113,7 +113,7 @@ impl Reads {
         beside: fn(&T) -> usize,
         read: impl Future<Output = Result<Vec<T>, E>> + Send + 'a,
     ) -> impl Future<Output = Result<Arc<Vec<T>>, QueryError>> + 'a {
-        self.get(key, move |of: &Vec<T>| bytes_of(of, beside), read)
+        self.get(key, move |list: &Vec<T>| bytes_of(list, beside), read)
     }
 
     // The future is compiled once for the answers of all types.

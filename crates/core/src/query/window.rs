@@ -245,9 +245,9 @@ impl WindowSlices {
     /// The slices of `length` seconds that cover the time between the bounds: at least one slice, made of slices of
     /// `tier`. The store keeps the tier since `since`, in Unix seconds.
     pub(super) fn around(bounds: &Range<i64>, length: u32, tier: Precision, since: i64) -> Self {
-        let (of, length) = (Precision::new(length, 1), i64::from(length));
-        let from = of.slice(bounds.start);
-        let last = of.slice(bounds.end.saturating_sub(1)).max(from);
+        let (precision, length) = (Precision::new(length, 1), i64::from(length));
+        let from = precision.slice(bounds.start);
+        let last = precision.slice(bounds.end.saturating_sub(1)).max(from);
         Self {
             tier,
             from,

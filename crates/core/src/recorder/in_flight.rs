@@ -103,7 +103,7 @@ mod tests {
             recorder.clock.set_wall(NOW + second);
             recorder.drain();
             let paths = recorder.paths_in_flight(NOW + second).into_iter();
-            let paths = paths.map(|of| (of.path, of.in_flight, of.seconds, of.hangs));
+            let paths = paths.map(|path| (path.path, path.in_flight, path.seconds, path.hangs));
             paths.collect::<Vec<_>>()
         };
         let hanging = begin(0, 1);

@@ -184,8 +184,8 @@ impl Recorder {
 
     /// Approximate bytes of the contexts, the counters and the pending batch.
     pub fn bytes(&self) -> usize {
-        let context = |of: &ContextHandle| size_of_val(of) + of.name.len() + of.cells.bytes();
-        let counter = |of: &CounterEntry| size_of_val(of) + of.name.len();
+        let context = |c: &ContextHandle| size_of_val(c) + c.name.len() + c.cells.bytes();
+        let counter = |c: &CounterEntry| size_of_val(c) + c.name.len();
         let contexts = self.http.sum(context) + self.timers.sum(context);
         contexts + self.counters.sum(counter) + self.drain.pending_bytes()
     }

@@ -122,7 +122,7 @@ impl QueueTime {
 
 impl QueueCounts {
     pub(super) fn stats(&self) -> QueueHealth {
-        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         QueueHealth {
             timed: self.timed.sum().max(0).unsigned_abs(),
             negative: count(&self.negative),

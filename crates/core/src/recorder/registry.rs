@@ -80,7 +80,7 @@ impl<E> Registry<E> {
 
     /// The sum of a number over all entries.
     pub(super) fn sum(&self, number: impl Fn(&E) -> usize) -> usize {
-        self.read().by_place.iter().map(|entry| of(entry)).sum()
+        self.read().by_place.iter().map(|entry| number(entry)).sum()
     }
 
     /// Adds the entries that `copy` lacks. Entries are never removed, and stay at their places.

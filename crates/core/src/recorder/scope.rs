@@ -232,7 +232,7 @@ mod tests {
 
     fn sums_of(timers: &RequestTimers, name: &str) -> [u64; 4] {
         let mut sums = timers.sums.iter();
-        let (_, sums) = sums.find(|(of, _)| *of == id(name)).expect("it ran");
+        let (_, sums) = sums.find(|(timer, _)| *timer == id(name)).expect("it ran");
         [sums.count, sums.requests, sums.sum, sums.covered]
     }
 

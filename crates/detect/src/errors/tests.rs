@@ -44,7 +44,7 @@ fn reported(known: &mut KnownErrors, start: i64, kinds: &[&str]) -> Vec<String> 
 
 fn seen(known: &KnownErrors, kind: &str) -> Option<(i64, i64)> {
     let mut kinds = known.kinds.iter();
-    let (_, seen) = kinds.find(|(of, _)| **of == *kind)?;
+    let (_, seen) = kinds.find(|(name, _)| **name == *kind)?;
     Some((seen.first, seen.last))
 }
 

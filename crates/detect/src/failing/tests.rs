@@ -129,12 +129,12 @@ fn a_few_minutes_with_errors_are_no_increase() {
 
 #[test]
 fn times_of_alarms_are_no_past() {
-    let of = |excluded: &[(Tick, Tick)]| {
+    let found_without = |excluded: &[(Tick, Tick)]| {
         let history = history(repeated(&[(20, (100, 30)), (30, (100, 1)), (5, (100, 30))]));
         search(Failing, &history.minutes, 54, 0, excluded)
     };
-    assert_eq!(of(&[]), None, "half of the past failed");
-    let increase = of(&[(0, 19)]).expect("the rest is the past");
+    assert_eq!(found_without(&[]), None, "half of the past failed");
+    let increase = found_without(&[(0, 19)]).expect("the rest is the past");
     assert_close(increase.then, 0.01, 1e-12);
 }
 

@@ -185,7 +185,7 @@ impl InstanceDetector {
         }
         let is_ongoing = |instance: &str| {
             let mut ongoing = self.state.ongoing.iter();
-            ongoing.any(|one| *one.instance == *instance && one.context == context)
+            ongoing.any(|o| *o.instance == *instance && o.context == context)
         };
         let is_young = *now - tick(verdict.detected) < YOUNG;
         let instances = minute.get(&context).map(|reported| &reported.instances);
@@ -201,7 +201,7 @@ impl InstanceDetector {
     /// The contexts, each with the instances that had requests of the context.
     fn contexts(&self) -> Map<RecordId, Vec<Arc<str>>> {
         let mut contexts: Map<RecordId, Vec<Arc<str>>> = Map::default();
-        for (context, reported) in self.minutes.iter().flat_map(|(_, of)| of) {
+        for (context, reported) in self.minutes.iter().flat_map(|(_, contexts)| contexts) {
             let instances = contexts.or_insert_with(*context, Vec::new);
             instances.extend(reported.instances.keys().cloned());
         }
@@ -215,8 +215,8 @@ impl InstanceDetector {
     /// The sums of an instance and of all others on a context from a minute on.
     fn sides(&self, instance: &str, context: RecordId, from: Tick) -> Vec<Sides> {
         let minutes = self.minutes.iter().filter(|(at, _)| *at >= from);
-        let sides = minutes.map(|(at, of)| {
-            let reported = of.get(&context);
+        let sides = minutes.map(|(at, contexts)| {
+            let reported = contexts.get(&context);
             let own = reported.and_then(|reported| reported.instances.get(instance));
             let own = own.copied().unwrap_or_default();
             let all = reported.map_or(Moments::default(), |reported| reported.all);
@@ -350,20 +350,19 @@ impl InstanceDetector {
     fn end(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
         let ongoing = std::mem::take(&mut self.state.ongoing);
         let is_ongoing = |one: &OutOfLine| {
-            let is_known = contexts.get(&one.context).is_some_and(|of| of.len() > 1);
+            let instances = contexts.get(&one.context).map_or(&[][..], |all| &all[..]);
             let sides = self.sides(&one.instance, one.context, now - RECENT + 1);
             let mut lately = sides.iter().filter(|(at, ..)| *at > now - GONE);
             let is_here = lately.any(|(_, own, _)| own.requests > 0.0);
             let (own, others) = total(&sides);
             let (n, level, _) = own.samples(one.measure);
             let (m, other, _) = others.samples(one.measure);
-            let instances = contexts.get(&one.context).map_or(&[][..], |of| &of[..]);
             let subject = (&one.instance, one.context);
             let distance = self.distance(subject, one.measure, instances, now - RECENT + 1);
             let is_one_of_many = distance.is_some_and(|distance| distance.part < ALONE / 2.0);
             // With too few samples to decide, nothing changes.
             let is_over = n >= 10.0 && m >= 10.0 && level - other < OVER * one.effect as f64 * 1e-6;
-            is_known && is_here && !is_over && !is_one_of_many
+            instances.len() > 1 && is_here && !is_over && !is_one_of_many
         };
         self.state.ongoing = ongoing.into_iter().filter(is_ongoing).collect();
     }

@@ -57,7 +57,7 @@ fn few_outliers_are_not_the_wobble() {
 #[test]
 fn the_variance_of_a_mean_has_all_its_parts() {
     let window = |deviation: f64, correlation: f64| {
-        let [deviation, correlation] = [deviation, correlation].map(|of| (of * 1e6) as u32);
+        let [deviation, correlation] = [deviation, correlation].map(|value| (value * 1e6) as u32);
         Window::new(Noise {
             deviation,
             correlation,

@@ -68,7 +68,7 @@ fn places_rise_from_one_side_of_the_mode_to_the_other() {
         assert_close(place(100 + distance), deviations, 0.15);
     }
     let places = (0..BUCKETS).map(place);
-    let [least, most] = [f64::min, f64::max].map(|of| places.clone().fold(0.0, of));
+    let [least, most] = [f64::min, f64::max].map(|choose| places.clone().fold(0.0, choose));
     assert_close(most, LARGEST_PLACE, 0.1);
     assert_close(least, -LARGEST_PLACE, 0.1);
 }

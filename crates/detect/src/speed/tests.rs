@@ -60,7 +60,7 @@ fn a_page_is_slower_or_faster_since_its_scores_moved() {
 
 #[test]
 fn a_change_is_large_enough_and_lasts() {
-    let since = |parts: &[(usize, f64)]| found(parts).map(|of| of.since);
+    let since = |parts: &[(usize, f64)]| found(parts).map(|finding| finding.since);
     assert_eq!(since(&[(20, 0.0), (3, 0.3)]), Some(20));
     assert_eq!(since(&[(16, 0.0), (10, 0.6), (6, 0.3)]), Some(16));
     for (parts, why) in [
@@ -76,7 +76,7 @@ fn a_change_is_large_enough_and_lasts() {
 #[test]
 fn what_all_pages_share_is_no_change_of_one() {
     let shifts = repeated(&[(20, 0.0), (6, 0.3)]);
-    let of = |level: f64| {
+    let size_at = |level: f64| {
         let shared = (0..26).map(|tick| SharedMinute {
             tick,
             level: if tick < 20 { 0 } else { (1e6 * level) as i64 },
@@ -87,14 +87,14 @@ fn what_all_pages_share_is_no_change_of_one() {
         let size = size(&base, &shared, RANK, 20);
         (search(&base, &shared, 25, -1, false), size)
     };
-    let (change, size) = of(0.3);
+    let (change, size) = size_at(0.3);
     assert_eq!(change, None);
     assert_close(size.body, 1.0, 0.01);
     assert_close(size.shared, 0.3f64.exp(), 1e-6);
-    let (_, size) = of(0.1);
+    let (_, size) = size_at(0.1);
     assert_close(size.body, 0.2f64.exp(), 0.01);
     assert_close(size.shared, 0.1f64.exp(), 1e-6);
-    let (change, size) = of(0.0);
+    let (change, size) = size_at(0.0);
     assert!(change.is_some() && !size.is_tail);
     assert_close(size.body, 0.3f64.exp(), 0.01);
 }

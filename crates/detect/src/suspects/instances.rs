@@ -67,20 +67,21 @@ pub fn instances(
     let mut served: Map<&Arc<str>, Vec<Counted>> = Map::default();
     for (at, minute) in minutes.iter().enumerate() {
         for (instance, sums) in minute {
-            let of = served.or_insert_with(instance, || vec![Counted::default(); minutes.len()]);
-            of[at] = Counted::of(kind, sums).unwrap_or_default();
+            let counted =
+                served.or_insert_with(instance, || vec![Counted::default(); minutes.len()]);
+            counted[at] = Counted::of(kind, sums).unwrap_or_default();
         }
     }
     let fewest = MIN_REQUESTS as f64;
     let all = served.iter();
-    let all = all.map(|(name, of)| (Counted::sum(of), *name, of));
+    let all = all.map(|(name, counted)| (Counted::sum(counted), *name, counted));
     let mut all: Vec<_> = all.filter(|(sum, ..)| sum.requests >= fewest).collect();
     all.order_by(|(a, ..), (b, ..)| b.mean().total_cmp(&a.mean()));
     // The worst instances and the others, in the minutes in which both had requests.
     let divided = |worst: usize| {
         let of_minute = |at: usize| {
             let (these, others) = all.split_at(worst);
-            [these, others].map(|part| Counted::sum(part.iter().map(|(.., of)| &of[at])))
+            [these, others].map(|part| Counted::sum(part.iter().map(|(.., counted)| &counted[at])))
         };
         let both = (0..minutes.len()).map(of_minute);
         let both = both.filter(|sides| sides.iter().all(|side| side.requests > 0.0));

@@ -45,9 +45,9 @@ fn failing(failed: &[u64]) -> Option<String> {
 
 /// Now, requests take these milliseconds on each instance. Before, requests took 20 ms.
 fn slower(millis: &[u64]) -> Option<String> {
-    let of = |millis: u64| sums_of(vec![(1_000_000 * millis, false); 100]);
-    let now: Vec<_> = millis.iter().map(|millis| of(*millis)).collect();
-    suspected(ChangeKind::Slower, &of(20), &now)
+    let requests_of = |millis: u64| sums_of(vec![(1_000_000 * millis, false); 100]);
+    let now: Vec<_> = millis.iter().map(|millis| requests_of(*millis)).collect();
+    suspected(ChangeKind::Slower, &requests_of(20), &now)
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn instances_are_compared_in_the_same_minutes_only() {
         sides.now.merge(sums);
     }
     let is_suspected = |minutes: &[&[_]]| {
-        let minutes: Vec<_> = minutes.iter().map(|of| of.to_vec()).collect();
+        let minutes: Vec<_> = minutes.iter().map(|minute| minute.to_vec()).collect();
         instances(ChangeKind::Failing, &sides, &minutes).is_some()
     };
     // A process and its replacement share one minute, which is too few.
@@ -352,7 +352,7 @@ fn a_failing_timer_and_the_newest_statuses_are_named() {
             timers,
             failed.to_vec(),
         );
-        found.map(|one| (one.timer().cloned(), one.text().to_owned()))
+        found.map(|suspect| (suspect.timer().cloned(), suspect.text().to_owned()))
     };
     let gateway = |ended| failed(ended, Outcome::ServerError, Some(502));
     let requests = [
@@ -481,7 +481,7 @@ fn an_instance_is_suspected_of_refusing() {
 
 /// The text about a surge in one minute. Each instance gets these requests, errors and 4xx.
 fn surge(then: (u64, u64, u64), now: &[(u64, u64, u64)], millis: u64) -> String {
-    let of = |(count, errors, client_errors): (u64, u64, u64), millis: u64| {
+    let sums_with = |(count, errors, client_errors): (u64, u64, u64), millis: u64| {
         let mut sums = sums_of((0..count).map(|n| (1_000_000 * millis, n < errors)));
         let moved = &mut sums.outcomes.counts;
         moved[Outcome::Success as usize] -= client_errors;
@@ -489,9 +489,9 @@ fn surge(then: (u64, u64, u64), now: &[(u64, u64, u64)], millis: u64) -> String 
         sums
     };
     let names: Vec<Arc<str>> = (1..=now.len()).map(|n| format!("web-{n}").into()).collect();
-    let all: Vec<_> = now.iter().map(|now| of(*now, millis)).collect();
+    let all: Vec<_> = now.iter().map(|now| sums_with(*now, millis)).collect();
     let mut sides = Sides {
-        then: of(then, 20),
+        then: sums_with(then, 20),
         ..Sides::default()
     };
     all.iter().for_each(|sums| sides.now.merge(sums));

@@ -51,8 +51,8 @@ impl Ratios {
         }
         let rate = |now, old| ratio(covered.per_second(now), before.per_second(old));
         let of_polls = |time: fn(&PollTimes) -> Option<f64>| {
-            let of = |measured: &Measured| measured.polls.as_ref().and_then(time);
-            ratio(of(now), of(old))
+            let time_of = |measured: &Measured| measured.polls.as_ref().and_then(time);
+            ratio(time_of(now), time_of(old))
         };
         let times = now.times.by(&old.times);
         Self {
@@ -141,7 +141,7 @@ impl ComparedWindow {
     ) -> Self {
         let added = |from| Some(&added.iter().find(|(start, _)| *start == from)?.1);
         let compared = Compared::of(context, sums, added);
-        let measured = |of: Option<Measured>| of.unwrap_or_else(|| Measured::none(context.kind));
+        let measured = |m: Option<Measured>| m.unwrap_or_else(|| Measured::none(context.kind));
         Self {
             covered: sums.now.covered,
             error: sums.error(),

@@ -140,7 +140,7 @@ pub(in crate::query) async fn counters(
     for names in page.chunks(COUNTERS_AT_ONCE) {
         let query = CounterQuery::new(names.iter().copied(), precision.seconds);
         let read = source.counters(&query).await?;
-        let row = |of: &CounterSeries| CounterRow::new(&of.name, &of.slices, span, series);
+        let row = |c: &CounterSeries| CounterRow::new(&c.name, &c.slices, span, series);
         counters.extend(read.iter().map(row));
     }
     Ok(Counters {

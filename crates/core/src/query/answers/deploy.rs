@@ -122,7 +122,7 @@ pub(in crate::query) async fn deploy(
             before: compared.before,
             after: compared.now,
             change: compared.change,
-            side_by_side: versions.as_ref().and_then(|of| of.compare(id)),
+            side_by_side: versions.as_ref().and_then(|versions| versions.compare(id)),
         }
     };
     let rows = pages.map(row);

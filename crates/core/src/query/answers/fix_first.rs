@@ -187,7 +187,9 @@ pub(in crate::query) async fn fix_first(
     let mut rows = Vec::with_capacity(candidates.len());
     let mut error = sums.now.error;
     for candidate in candidates {
-        let instance = candidate.cause.and_then(|change| change.instance.as_deref());
+        let instance = candidate
+            .cause
+            .and_then(|change| change.instance.as_deref());
         let row = match instance {
             None => of_page(candidate, &sums, &span),
             Some(instance) => {
@@ -198,10 +200,10 @@ pub(in crate::query) async fn fix_first(
                 let covered = covered.with_missing(source, &span).await?;
                 let mut instances = compared.instances.iter();
                 let own = instances.find(|(name, _)| **name == *instance);
-                let measured = own.and_then(|(_, of)| {
-                    error = error.max(of.sums.histogram.error());
+                let measured = own.and_then(|(_, own)| {
+                    error = error.max(own.sums.histogram.error());
                     let target = source.targets.seconds();
-                    Measured::of_sums(Kind::All, &of.sums, &covered, target)
+                    Measured::of_sums(Kind::All, &own.sums, &covered, target)
                 });
                 FixRow::new(candidate, covered, measured, &span)
             }
@@ -217,11 +219,16 @@ pub(in crate::query) async fn fix_first(
 
 impl FixRow {
     /// The row of a candidate. `measured` has the measurements in `window`.
-    fn new(candidate: Candidate<'_>, window: Covered, measured: Option<Measured>, span: &Span) -> Self {
-        let measured = measured.unwrap_or_else(|| Measured::none(candidate.id.kind));
+    fn new(
+        chosen: Candidate<'_>,
+        window: Covered,
+        measured: Option<Measured>,
+        span: &Span,
+    ) -> Self {
+        let measured = measured.unwrap_or_else(|| Measured::none(chosen.id.kind));
         let per_minute = window.per_minute(measured.total);
-        let is_of_time = matches!(candidate.reason, FixReason::Slower | FixReason::Instance);
-        let slowdown = candidate.cause.filter(|_| is_of_time);
+        let is_of_time = matches!(chosen.reason, FixReason::Slower | FixReason::Instance);
+        let slowdown = chosen.cause.filter(|_| is_of_time);
         // The slowdown costs time only in the part of the window after its beginning.
         let cost = |change: &Change| {
             let until = window.to.min(span.recorded_until);
@@ -230,14 +237,14 @@ impl FixRow {
             Some(cost.min(per_minute?))
         };
         Self {
-            name: ContextName::of(&candidate.id),
-            instance: candidate.cause.and_then(|change| change.instance.clone()),
-            reason: candidate.reason,
+            name: ContextName::of(&chosen.id),
+            instance: chosen.cause.and_then(|change| change.instance.clone()),
+            reason: chosen.reason,
             ratio: slowdown
                 .filter(|change| !change.is_tail)
                 .map(|change| change.ratio),
             saved_per_minute: slowdown.and_then(cost).filter(|saved| *saved > 0.0),
-            cause: candidate.cause.cloned(),
+            cause: chosen.cause.cloned(),
             window,
             measured,
             per_minute,
@@ -247,12 +254,12 @@ impl FixRow {
 }
 
 /// The row of a page.
-fn of_page(candidate: Candidate<'_>, sums: &WindowSums, span: &Span) -> FixRow {
-    let compared = Compared::of(&candidate.id, sums, |_| None);
+fn of_page(chosen: Candidate<'_>, sums: &WindowSums, span: &Span) -> FixRow {
+    let compared = Compared::of(&chosen.id, sums, |_| None);
     let ratio = compared.mean_ratio();
     let all = sums.now.get(&ContextId::all());
     let whole = all.map_or(0.0, |all| all.times.sum);
-    let row = FixRow::new(candidate, sums.now.covered, compared.now, span);
+    let row = FixRow::new(chosen, sums.now.covered, compared.now, span);
     FixRow {
         share: share(row.measured.total, whole),
         ratio: row.ratio.or(ratio),

@@ -49,16 +49,17 @@ pub(super) async fn hanging(source: &Source) -> Result<Vec<HangingPath>, QueryEr
         return Ok(Vec::new());
     }
     let hour = source.window(Window::HOUR).await?;
-    let named = hanging.into_iter().filter_map(|(id, of)| {
-        let (instances, in_flight, seconds) = of;
-        let context = hour.contexts.get(&id)?;
-        (in_flight >= ENOUGH).then(|| HangingPath {
-            name: ContextName::of(context),
-            instances,
-            in_flight,
-            seconds,
-        })
-    });
+    let named = hanging
+        .into_iter()
+        .filter_map(|(id, (instances, in_flight, seconds))| {
+            let context = hour.contexts.get(&id)?;
+            (in_flight >= ENOUGH).then(|| HangingPath {
+                name: ContextName::of(context),
+                instances,
+                in_flight,
+                seconds,
+            })
+        });
     let mut paths: Vec<_> = named.collect();
     paths.order_by_key(|path| std::cmp::Reverse(path.in_flight));
     Ok(paths)

@@ -102,13 +102,13 @@ impl Compare {
 
 /// The standard error of the ratio of two means, as a share of the ratio.
 fn deviation(own: &Measured, others: &Measured) -> f64 {
-    let of = |of: &Measured| {
-        let (mean, stddev) = (of.times.mean?, of.times.stddev?);
-        (mean > 0.0).then(|| (stddev / mean).powi(2) / of.count as f64)
+    let variance = |measured: &Measured| {
+        let (mean, stddev) = (measured.times.mean?, measured.times.stddev?);
+        (mean > 0.0).then(|| (stddev / mean).powi(2) / measured.count as f64)
     };
     // Without measurements, the error is infinite: no difference is certain.
-    of(own)
-        .zip(of(others))
+    variance(own)
+        .zip(variance(others))
         .map_or(f64::INFINITY, |(own, others)| (own + others).sqrt())
 }
 

@@ -161,7 +161,7 @@ impl FleetRows {
             Measured::of_sums(Kind::Http, sums, &covered, target)
         });
         let instances = compared.instances.iter();
-        let errors = instances.map(|(_, of)| of.sums.histogram.error());
+        let errors = instances.map(|(_, sums)| sums.sums.histogram.error());
         let mut error = errors.fold(0.0, f64::max);
         let mut is_alone = false;
         if let ([], [lone]) = (&compared.instances[..], &mut rows[..]) {
@@ -200,7 +200,7 @@ fn rows(
     measured: impl Fn(&Aggregate) -> Option<Measured>,
 ) -> Vec<InstanceRow> {
     let found = compared.instances.iter();
-    let found = found.map(|(name, of)| (name, Some(of), None::<&AliveInstance>));
+    let found = found.map(|(name, sums)| (name, Some(sums), None::<&AliveInstance>));
     let mut found: Vec<_> = found.collect();
     for alive in &fleet.alive {
         let instances = &compared.instances;
@@ -210,25 +210,25 @@ fn rows(
         }
     }
     found.order_by(|a, b| a.0.cmp(b.0));
-    let rows = found.into_iter().map(|(instance, of, alive)| {
+    let rows = found.into_iter().map(|(instance, sums, alive)| {
         let machines = &compared.machines;
         let machine = machines.binary_search_by(|(name, _)| name.cmp(instance));
         let machine = machine.map(|at| machines[at].1.figures());
         let [cpu, delay, worst_delay] = machine.unwrap_or_default();
         let version = alive.and_then(|alive| alive.version.clone());
-        let measured = of.and_then(|of| measured(&of.sums));
+        let measured = sums.and_then(|sums| measured(&sums.sums));
         InstanceRow {
             instance: instance.clone(),
-            version: version.or_else(|| of?.version.clone()),
+            version: version.or_else(|| sums?.version.clone()),
             alive: alive.is_some(),
             in_flight: alive.and_then(|alive| alive.in_flight),
-            last_seen: (alive.map(|alive| alive.last_seen)).or(of.map(|of| of.busy.end)),
+            last_seen: (alive.map(|alive| alive.last_seen)).or(sums.map(|sums| sums.busy.end)),
             cpu,
             delay,
             worst_delay,
             measured: measured.unwrap_or_else(|| Measured::none(Kind::Http)),
             share: None,
-            ratio: of.and_then(InstanceSums::ratio),
+            ratio: sums.and_then(InstanceSums::ratio),
             out_of_line: false,
             stands_out: false,
             change: None,
@@ -281,7 +281,7 @@ impl Reported {
 
     pub(super) fn covered(&self, sums: &[(Arc<str>, InstanceSums)], span: &Span) -> Covered {
         // Some requests may be from before the store was created.
-        let busy = sums.iter().map(|(_, of)| of.busy.start);
+        let busy = sums.iter().map(|(_, sums)| sums.busy.start);
         let recorded = span.recorded.from(busy.fold(i64::MAX, i64::min));
         let covered = (self.minutes).covered(&recorded, span.recorded_until, span.now);
         let passed = self.minutes.to.saturating_sub(self.begin);

@@ -177,8 +177,8 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                 true => added_hours(snapshot),
                 false => Vec::new(),
             };
-            let of = source.compared_of(window, query.against, &id);
-            let [now, before] = of.await?;
+            let compared = source.compared_of(window, query.against, &id);
+            let [now, before] = compared.await?;
             outcomes = now.outcomes;
             let window_of = ComparedWindow::new(&sums, &id, &added);
             let mut timers = RequestTimers::new(source, id.kind, &now).await?;

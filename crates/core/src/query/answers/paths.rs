@@ -349,7 +349,7 @@ pub(in crate::query) async fn paths(
             now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
             before: measured.before,
             change: measured.change,
-            series: (query.series.zip(values.next())).map(|(metric, of)| metric.of_all(&of)),
+            series: (query.series.zip(values.next())).map(|(metric, row)| metric.of_all(&row)),
         }
     };
     Ok(Paths {

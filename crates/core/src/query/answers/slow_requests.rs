@@ -124,11 +124,12 @@ impl BothHours {
     pub(super) async fn new<'a, I: Iterator<Item = &'a SlowRequest>>(
         source: &Source,
         [hour, last_hour]: &'a [Arc<Vec<SlowRequests>>; 2],
-        of: fn(&'a SlowRequests) -> I,
+        choose: fn(&'a SlowRequests) -> I,
     ) -> Result<Self, QueryError> {
         Ok(Self {
-            hour: ListedRequest::all(source, hour.iter().flat_map(of).collect()).await?,
-            last_hour: ListedRequest::all(source, last_hour.iter().flat_map(of).collect()).await?,
+            hour: ListedRequest::all(source, hour.iter().flat_map(choose).collect()).await?,
+            last_hour: ListedRequest::all(source, last_hour.iter().flat_map(choose).collect())
+                .await?,
         })
     }
 }

@@ -265,7 +265,7 @@ pub(in crate::query) async fn slowest_requests(
             requests.extend(query.requests(all, others));
         }
     }
-    let is_asked = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|of| *of == name);
+    let is_asked = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|a| *a == name);
     requests.retain(|request| {
         bounds.contains(&request.ended.div_euclid(1_000))
             && is_asked(&query.context, &request.context)

@@ -101,17 +101,17 @@ impl Comparison {
             let Some(sums) = instance.sums(context) else {
                 continue;
             };
-            let of = sorted::entry(&mut self.instances, name.clone(), || InstanceSums {
+            let compared = sorted::entry(&mut self.instances, name.clone(), || InstanceSums {
                 busy: start..start,
                 ..InstanceSums::default()
             });
-            of.sums.merge(&sums);
-            of.version.clone_from(&instance.version);
-            of.busy.end = start.saturating_add(MINUTE);
+            compared.sums.merge(&sums);
+            compared.version.clone_from(&instance.version);
+            compared.busy.end = start.saturating_add(MINUTE);
             for (id, own) in instance.times(context) {
-                of.beside_all.add(start, own, all[&id]);
+                compared.beside_all.add(start, own, all[&id]);
             }
-            paces.push((of.beside_all.so_far(), instance));
+            paces.push((compared.beside_all.so_far(), instance));
         }
         paces.order_by(|(a, _), (b, _)| a.total_cmp(b));
         // At least two instances are in line. Of two instances, either may be slow.
@@ -122,12 +122,12 @@ impl Comparison {
         let counted = times(in_line.clone(), context);
         for (at, (_, instance)) in paces.iter().enumerate() {
             let name = instance.instance.clone();
-            let of = sorted::entry(&mut self.instances, name, InstanceSums::default);
+            let compared = sorted::entry(&mut self.instances, name, InstanceSums::default);
             for (id, own) in instance.times(context) {
                 let all = counted.get(&id).copied().unwrap_or_default();
                 let part = Some(own).filter(|_| at < first_slow);
-                of.pace
-                    .add(start, own, all.without(part.unwrap_or_default()));
+                let others = all.without(part.unwrap_or_default());
+                compared.pace.add(start, own, others);
             }
         }
         in_line.collect()
@@ -140,7 +140,7 @@ fn times<'a>(
     context: Option<RecordId>,
 ) -> HashMap<RecordId, Times> {
     let mut times: HashMap<RecordId, Times> = HashMap::new();
-    for (id, own) in instances.into_iter().flat_map(|of| of.times(context)) {
+    for (id, own) in instances.into_iter().flat_map(|i| i.times(context)) {
         times.entry(id).or_default().add(own);
     }
     times
@@ -182,7 +182,7 @@ mod tests {
             comparison.add(start, cached, context.map(id));
         }
         let instances = comparison.instances.iter();
-        instances.map(|(_, of)| of.ratio()).collect()
+        instances.map(|(_, sums)| sums.ratio()).collect()
     }
 
     #[test]
@@ -191,8 +191,8 @@ mod tests {
         let ratios = |millis: &[u64]| {
             let minutes = [0, 1].map(|_| {
                 let names = ["a", "b", "c", "d"].into_iter().zip(millis);
-                let of = names.map(|(name, millis)| minute(name, &[("x", 50, *millis)]));
-                of.collect()
+                let instances = names.map(|(name, millis)| minute(name, &[("x", 50, *millis)]));
+                instances.collect()
             });
             let ratios = ratios(&minutes, None).into_iter();
             ratios.map(Option::unwrap_or_default).collect::<Vec<_>>()

@@ -99,10 +99,10 @@ impl HeldWindow {
         let group = moved.group;
         for (part, sums) in moved.sums.into_iter().enumerate() {
             let running = &mut self.sums[part];
-            let removed = moves.iter().filter(|of| of.is_removed[part]);
-            let removed = removed.map(|of| of.start);
+            let removed = moves.iter().filter(|m| m.is_removed[part]);
+            let removed = removed.map(|m| m.start);
             let added = moves.iter();
-            let added = added.filter_map(|of| Some((of.start, of.added[part]?)));
+            let added = added.filter_map(|m| Some((m.start, m.added[part]?)));
             let revisions = removed.clone();
             let revisions =
                 revisions.filter_map(|start| Some((start, running.revision(group, start)?)));

@@ -329,8 +329,8 @@ impl Windows {
         budget: &mut CoopBudget<'_>,
     ) -> Result<(), QueryError> {
         let held = &state.held[ready.at];
-        let entering = page.moves.iter().filter(|of| of.added[0].is_some());
-        let points = entering.map(|of| (of.start, Vec::with_capacity(page.contexts.len())));
+        let entering = page.moves.iter().filter(|m| m.added[0].is_some());
+        let points = entering.map(|m| (m.start, Vec::with_capacity(page.contexts.len())));
         let mut moved = Moved {
             group: page.group,
             sums: Default::default(),
@@ -341,9 +341,9 @@ impl Windows {
         for (at, id) in page.contexts.iter().enumerate() {
             let mut unopened = read.iter_mut().zip(&mut has_records);
             records.clear();
-            records.extend(page.moves.iter().map(|of| {
-                if of.was_open {
-                    let slice = state.open.get(&(ready.seconds(), of.start))?;
+            records.extend(page.moves.iter().map(|slice_move| {
+                if slice_move.was_open {
+                    let slice = state.open.get(&(ready.seconds(), slice_move.start))?;
                     return pack::read_record(slice.packed(*id)?);
                 }
                 let (slice, has_records) = unopened.next()?;
@@ -354,25 +354,25 @@ impl Windows {
             }));
             let with_records = || page.moves.iter().zip(&records);
             for part in 0..2 {
-                let removed = with_records().filter(|(of, _)| of.is_removed[part]);
+                let removed = with_records().filter(|(m, _)| m.is_removed[part]);
                 let removed = removed.filter_map(|(_, record)| record.as_ref());
-                let added = with_records().filter(|(of, _)| of.added[part].is_some());
+                let added = with_records().filter(|(m, _)| m.added[part].is_some());
                 let added = added.filter_map(|(_, record)| record.as_ref());
                 if removed.clone().chain(added.clone()).next().is_some() {
                     let sums = held.sums[part].changed(*id, removed, added);
                     moved.sums[part].push(sums);
                 }
             }
-            let entering = with_records().filter(|(of, _)| of.added[0].is_some());
+            let entering = with_records().filter(|(m, _)| m.added[0].is_some());
             for ((_, record), (_, points)) in entering.zip(&mut moved.points) {
                 let point = record.as_ref().map(|record| Point::from(&record.sums));
                 points.push(point.unwrap_or_default());
             }
             budget.yield_if_spent().await;
         }
-        let unopened = page.moves.iter().filter(|of| !of.was_open);
-        for (of, has_records) in unopened.zip(has_records) {
-            state.include_first((ready.seconds(), of.start), has_records);
+        let unopened = page.moves.iter().filter(|slice_move| !slice_move.was_open);
+        for (slice_move, has_records) in unopened.zip(has_records) {
+            state.include_first((ready.seconds(), slice_move.start), has_records);
         }
         budget.yield_if_spent().await;
         state.held[ready.at].change(&page.moves, moved);

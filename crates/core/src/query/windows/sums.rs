@@ -107,9 +107,9 @@ pub struct PollSums {
 impl PollSums {
     /// `longest` is in microseconds.
     pub fn new(sums: &Aggregate, longest: Option<u32>) -> Option<Self> {
-        let of = |measure| sums.measures.get(measure) as f64;
-        let (time, waited) = (of(Measure::PollTime), of(Measure::Waited));
-        let (polls, whole) = (of(Measure::Polls), time + waited);
+        let sum = |measure| sums.measures.get(measure) as f64;
+        let (time, waited) = (sum(Measure::PollTime), sum(Measure::Waited));
+        let (polls, whole) = (sum(Measure::Polls), time + waited);
         (polls > 0.0).then(|| Self {
             computing: (whole > 0.0).then(|| time / whole),
             longest: longest.map(|micros| f64::from(micros) / 1e6),

@@ -72,10 +72,10 @@ impl Counters {
     /// The counts of a counter at a precision.
     pub fn get(&self, name: &str, precision: u32) -> Option<&Map<i64, i64>> {
         let by_precision = self.by_name.get(name)?;
-        let of = by_precision
+        let slices = by_precision
             .iter()
             .find(|(seconds, _)| *seconds == precision);
-        of.map(|(_, slices)| slices)
+        slices.map(|(_, slices)| slices)
     }
 
     /// Sets the counts of a counter at a precision.

@@ -44,7 +44,7 @@ impl Upkeep for InProcessStore {
             let mut cleaned = Cleaned::default();
             state.counters.clean(&pass, &precisions, &mut cleaned);
             cleaned.contexts = state.forget_contexts(&pass)?;
-            let alive = |_: &String, of: &mut Heartbeat| of.at >= pass.now - INSTANCE_TTL;
+            let alive = |_: &String, beat: &mut Heartbeat| beat.at >= pass.now - INSTANCE_TTL;
             state.heartbeats.instances.retain(alive);
             Ok(Some(cleaned))
         }))
