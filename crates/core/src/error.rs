@@ -1,6 +1,6 @@
 //! The errors of this crate: [`BuildError`] for an invalid configuration, [`StoreError`] for a store that could not
-//! answer a call, [`AmendError`] for a change or a mark that could not be amended, [`ShutdownError`] for a shutdown with
-//! a loss.
+//! answer a call, [`AmendError`] for a change or a mark that could not be amended, [`ShutdownError`] for a shutdown
+//! with a loss.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -129,8 +129,8 @@ pub struct CostHealth {
     pub recorder_bytes: usize,
     /// Approximate bytes of the windows and answers that the reader holds.
     pub reader_bytes: usize,
-    /// The mean time per minute that the tasks of the instance spend within their polls, in seconds; 0 unless the process
-    /// is an instance.
+    /// The mean time per minute that the tasks of the instance spend within their polls, in seconds; 0 unless the
+    /// process is an instance.
     pub task_seconds_per_minute: f64,
 }
 
@@ -224,7 +224,7 @@ impl Notices {
         let mut notices = lock(&self.warnings);
         let is_over = |at| clock.since(at) >= FAILS_FOR;
         notices.retain(|notice| !notice.failed_at.is_some_and(is_over));
-        notices.iter().map(|notice| notice.warning.clone()).collect()
+        notices.iter().map(|n| n.warning.clone()).collect()
     }
 
     /// Whether a count of losses has grown recently. The first reported count is compared with `before`; with `None`,
@@ -265,7 +265,7 @@ impl Notices {
         let requests = if new == 1 { "request" } else { "requests" };
         tracing::warn!(
             "{new} {requests} to the admin pages had wrong credentials, and got 401: look in the log of the proxy for a \
-             client that has an old secret, or guesses. One line a minute tells of those since the line before"
+             client that has an old secret, or guesses. This line is logged at most once a minute"
         );
     }
 

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_is_higher_for_a_short_time_is_none() {
+    fn a_level_that_is_higher_for_a_short_time_is_not_a_change() {
         let found = |last: &[f64]| search(&minutes(last), 100).is_some();
         // One of the eight minutes may have the old level.
         assert!(!found(&[0.8; 6]) && found(&[0.8; 7]));

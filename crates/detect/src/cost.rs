@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_saved_than_is_taken() {
+    fn the_parts_of_the_extra_time_are_at_most_the_time_taken() {
         // A tenth of the requests, each ten times as long.
         let fewer = cost((100.0, 0.1), (10.0, 1.0));
         assert!((fewer.from_code - 9.0).abs() < 1e-9, "{fewer:?}");

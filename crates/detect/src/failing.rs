@@ -68,7 +68,8 @@ const EVIDENCE: f64 = 3.0;
 const USUAL_MINUTES: f64 = 10.0;
 const USUAL_DISPERSION: f64 = 1.3;
 
-/// Searches for an increase that is present at the end of minute `now`. For refusing, the errors of the minutes are 4xx.
+/// Searches for an increase that is present at the end of minute `now`. For refusing, the errors of the minutes are
+/// 4xx.
 pub(crate) fn search(
     kind: ChangeKind,
     minutes: &Minutes,

@@ -198,7 +198,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_change_begins_stands_and_ends() {
+    fn a_change_begins_is_ongoing_and_ends() {
         let mut log = Log::default();
         let began = log.apply(&[slower("GET /", 600)], 600);
         assert_eq!(began.began.len(), 1);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_no_polls_were_measured() {
+    fn without_measured_polls_there_is_no_suspect() {
         let without = Aggregate {
             measures: Default::default(),
             ..requests(40, 3, 42)

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detector_goes_on_from_numbers_that_nobody_would_write() {
+    fn a_detector_resumes_from_any_numbers() {
         for number in [i32::MIN, 0, i32::MAX] {
             let state = crate::tests::stored(&extreme(number));
             assert_eq!(state, extreme(number));

@@ -240,7 +240,7 @@ fn a_page_that_is_slower_or_faster_is_named_also_in_a_small_or_young_service() {
 }
 
 #[test]
-fn slow_minutes_of_all_pages_are_no_change_of_one() {
+fn slow_minutes_of_all_pages_are_not_a_change_of_a_page() {
     let verdicts = watch(10, 130, |_, minute| {
         let is_slow = matches!(minute, 70 | 90..=93 | 110);
         Some(slow_if(is_slow, 2.5))
@@ -261,7 +261,7 @@ fn all_pages_that_stay_slower_are_one_change() {
 }
 
 #[test]
-fn the_ratio_of_a_mixture_is_not_above_what_any_request_suffered() {
+fn the_ratio_of_a_mixture_is_at_most_the_ratio_of_the_slowed_requests() {
     let mut random = fastrand::Rng::with_seed(5);
     let mut detector = Detector::default();
     let mut last = Vec::new();
@@ -348,7 +348,7 @@ fn paths_without_a_route_never_refuse() {
 }
 
 #[test]
-fn nothing_recorded_is_a_gap_and_not_a_silence() {
+fn minutes_without_any_request_are_a_gap_and_not_a_silence() {
     let verdicts = watch(10, 130, |_, minute| {
         (!(90..100).contains(&minute)).then_some(USUAL)
     });
@@ -369,7 +369,7 @@ fn a_page_that_is_slower_after_a_gap_than_before_it_is_found() {
 }
 
 #[test]
-fn an_alarm_outlasts_a_gap_although_its_page_is_not_the_first_one_to_be_seen_again() {
+fn an_alarm_outlasts_a_gap_even_if_other_pages_have_requests_earlier() {
     let gap = 100..130;
     let slow = slow_from(90, 140, 2.0);
     let verdicts = watch(10, 140, |number, minute| {

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_is_read_again_when_it_is_over_for_twice_as_long() {
+    fn a_minute_is_read_again_when_the_time_since_its_end_has_doubled() {
         let mut read_at = 60;
         let reads = (0..=7_800).filter(|over| {
             let is_read = *over == 0 || is_due(0, read_at, 60 + over);

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_thread_overwrites_what_another_one_adds() {
+    fn no_thread_overwrites_an_addition_of_another_thread() {
         let (striped, gauge) = (Striped::new(2), Gauge::default());
         std::thread::scope(|scope| {
             for _ in 0..4 {

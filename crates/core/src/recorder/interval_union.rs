@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_number_of_moments_in_any_interval(mut intervals in vec((0..100u64, 0..40u64, any::<bool>()), 0..40)) {
+        fn the_total_counts_each_moment_once(mut intervals in vec((0..100u64, 0..40u64, any::<bool>()), 0..40)) {
             intervals.iter_mut().for_each(|interval| interval.1 += interval.0);
             intervals.sort_unstable_by_key(|(start, end, _)| (*end, *start));
             let (mut covered, mut moments) = (IntervalUnion::default(), [false; 140]);

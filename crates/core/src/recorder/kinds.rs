@@ -40,7 +40,7 @@ impl KindNames {
             self.warned.get_or_init(|| {
                 tracing::warn!(
                     %kind,
-                    "there are more than {MAX_NAMES} kinds of errors: this one and all further ones are counted \
+                    "there are more than {MAX_NAMES} kinds of errors: this kind and all further kinds are counted \
                      together as {OTHER}. Name a kind by what failed, and put ids and texts into the message"
                 );
             });
@@ -105,7 +105,7 @@ mod tests {
         let names: Vec<_> = counted.iter().map(|(kind, _)| &**kind).collect();
         assert_eq!(names, ["0", "1", "10", "11", "12", "13", "14", "15"]);
         assert_eq!((counted.get("15"), counted.total()), (2, 10_001));
-        // Another context counts the names that the process has, but no further ones.
+        // Another context counts the names that the process has, but no further names.
         for kind in ["255", "256"] {
             fail("GET /b", kind.to_owned());
         }

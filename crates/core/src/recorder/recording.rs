@@ -130,7 +130,7 @@ impl RecordingState {
             tracing::warn!(
                 %context,
                 max_contexts,
-                "there are more contexts than `max_contexts` allows: this one and all further ones are \
+                "there are more contexts than `max_contexts` allows: this context and all further contexts are \
                  counted together as <overflow>. Does a context function return raw paths, ids or \
                  anything else that clients choose? Let it return route templates or few fixed names; \
                  otherwise raise `Builder::max_contexts`"
@@ -145,7 +145,7 @@ impl RecordingState {
             tracing::warn!(
                 %counter,
                 max_counters,
-                "there are more counters than `max_counters` allows: this one and all further ones are \
+                "there are more counters than `max_counters` allows: this counter and all further counters are \
                  counted together as <overflow>. Name counters by what they count, not by an id; \
                  otherwise raise `Builder::max_counters`"
             );

@@ -105,7 +105,7 @@ mod tests {
     use crate::recorder::dirty_bits::visited;
 
     #[test]
-    fn an_entry_is_visited_where_it_was_copied_and_once_per_mark() {
+    fn an_entry_is_visited_once_after_its_bit_was_set() {
         let registry = Registry::new(9, |dirty_bit| dirty_bit);
         let visited = |copied| visited(|visit| registry.take_dirty(copied, visit));
         for name in ["a", "b", "c"] {

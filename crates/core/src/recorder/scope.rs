@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn names_beyond_the_limit_share_a_place() {
+    fn timers_beyond_the_limit_count_as_other() {
         let mut state = State::default();
         for number in 0..MAX_LIVE as u64 + 30 {
             run(&mut state, &number.to_string(), (number, number + 1));

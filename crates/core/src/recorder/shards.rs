@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_after_a_drain_marks_the_context() {
+    fn the_first_sample_after_a_drain_sets_the_dirty_bit() {
         let dirty_bits = DirtyBits::new(3);
         let cells = Cells::new(4, dirty_bits.dirty_bit(2));
         let marked = || visited(|visit| dirty_bits.take(visit));

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn five_slower_requests_of_the_hour_keep_a_request_out() {
+    fn a_request_is_not_listed_if_five_requests_of_the_hour_are_slower() {
         let context = Context::new();
         for (nanos, threshold) in [(10, 0), (20, 0), (30, 0), (40, 0), (0, 1), (50, 11)] {
             context.serve([nanos]);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_requests_that_are_not_slow_leave_the_threshold_as_it_is() {
+    fn failed_requests_that_are_not_slow_do_not_change_the_threshold() {
         let context = Context::new();
         context.serve(50..55);
         context.drain(STAYS);
@@ -342,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_request_that_a_slower_one_drops_stays_listed_once() {
+    fn a_failed_request_that_is_dropped_as_slow_stays_listed_as_failed() {
         let context = Context::new();
         context.fail(0..3);
         context.serve(50..68);
-        // The list is full, and has dropped the request of 0 ns. It drops the success of 1 ns, then the failed requests of 1 and 2 ns.
-        // The request of 30 ns reached the threshold before the list was full.
+        // The list is full, and has dropped the request of 0 ns. It drops the success of 1 ns, then the failed requests
+        // of 1 and 2 ns. The request of 30 ns reached the threshold before the list was full.
         for (nanos, is_error) in [(1, false), (68, false), (69, false), (30, true)] {
             let request = request(nanos, is_error);
             context.list.add(&context.cells, request);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_requests_below_the_risen_threshold_are_left_out() {
+    fn a_drain_leaves_out_slow_requests_below_the_new_threshold() {
         let context = Context::new();
         context.serve(50..55);
         context.drain(of_all(7));

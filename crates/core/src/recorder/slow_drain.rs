@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_begins_without_a_threshold_also_where_nothing_happens() {
+    fn a_new_hour_resets_the_threshold_of_an_idle_context() {
         let recorder = TestRecorder::new(9);
         let hour = hour_of(NOW);
         recorder.requests("GET /", 10..30);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_are_slow_and_none_after_the_end() {
+    fn timers_and_requests_after_the_shutdown_are_not_listed() {
         let recorder = TestRecorder::new(1);
         let timer = recorder.entry(Kind::Timer, "job");
         timer.record_measured(Duration::from_secs(9), Outcome::Completed);

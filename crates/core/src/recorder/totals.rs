@@ -112,7 +112,8 @@ impl Totals {
         }
     }
 
-    /// Makes exemplars of the listed requests that have a trace id. Scrapes share the exemplars until new ones are made.
+    /// Makes exemplars of the listed requests that have a trace id. Scrapes share the exemplars until new ones are
+    /// made.
     pub(super) fn add_exemplars(&mut self, listed: &ListedRequests) {
         for request in listed.slow.iter().chain(&listed.failed) {
             if let Some(trace_id) = &request.trace_id {

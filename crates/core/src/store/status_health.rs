@@ -157,7 +157,7 @@ mod tests {
     use crate::store::{Exceptions, NewerEntry, SilentInstance};
 
     #[test]
-    fn a_loss_is_warned_of_for_a_while_and_all_else_as_long_as_it_stands() {
+    fn the_warning_about_a_loss_ends_after_a_while_and_other_warnings_last() {
         let (clock, hand) = Clock::manual(1_700_000_000);
         let notices = Notices::default();
         let well = || StoreStatus {

@@ -128,7 +128,7 @@ fn a_few_minutes_with_errors_are_no_increase() {
 }
 
 #[test]
-fn times_of_alarms_are_no_past() {
+fn minutes_of_alarms_are_not_part_of_a_past() {
     let found_without = |excluded: &[(Tick, Tick)]| {
         let history = history(repeated(&[(20, (100, 30)), (30, (100, 1)), (5, (100, 30))]));
         search(Failing, &history.minutes, 54, 0, excluded)

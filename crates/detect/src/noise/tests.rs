@@ -36,7 +36,7 @@ fn a_short_past_says_little() {
 }
 
 #[test]
-fn minutes_that_are_not_neighbours_tell_nothing_about_correlation() {
+fn only_neighbouring_minutes_count_for_the_correlation() {
     let mut apart = residuals(2_000, 0.1, 0.9, 1e-4);
     apart.iter_mut().for_each(|(tick, ..)| *tick *= 2);
     let correlation = Noise::estimate(&apart, 1.0).correlation();
@@ -44,7 +44,7 @@ fn minutes_that_are_not_neighbours_tell_nothing_about_correlation() {
 }
 
 #[test]
-fn few_outliers_are_not_the_wobble() {
+fn few_outliers_do_not_change_the_wobble() {
     let mut some = residuals(500, 0.1, 0.3, 1e-4);
     let before = Noise::estimate(&some, 1.0).deviation;
     for (_, residual, _) in &mut some[100..110] {

@@ -41,7 +41,7 @@ fn the_scores_of_the_past_have_mean_zero_and_the_stated_variance() {
 }
 
 #[test]
-fn a_shift_is_found_again() {
+fn a_shift_follows_from_its_expected_score() {
     let reference = reference(&hill(1_000.0, 100));
     for shift in [-1.5, -0.3, 0.0, 0.05, 0.4, 1.5] {
         let found = reference.shift_of(reference.expected(RANK, shift));
@@ -57,7 +57,7 @@ fn a_shift_is_found_again() {
 }
 
 #[test]
-fn places_rise_from_one_side_of_the_mode_to_the_other() {
+fn the_place_score_rises_across_the_mode() {
     let reference = reference(&hill(1_000.0, 100));
     let place = |bucket: usize| f64::from(reference.of(bucket)[PLACE]);
     for distance in 1..=16 {

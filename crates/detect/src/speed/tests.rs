@@ -74,7 +74,7 @@ fn a_change_is_large_enough_and_lasts() {
 }
 
 #[test]
-fn what_all_pages_share_is_no_change_of_one() {
+fn a_shift_of_all_pages_is_not_a_change_of_a_page() {
     let shifts = repeated(&[(20, 0.0), (6, 0.3)]);
     let size_at = |level: f64| {
         let shared = (0..26).map(|tick| SharedMinute {
@@ -100,7 +100,7 @@ fn what_all_pages_share_is_no_change_of_one() {
 }
 
 #[test]
-fn a_change_begins_in_a_minute_that_the_ones_before_do_not_show() {
+fn the_minutes_before_a_change_do_not_show_it() {
     let base = base(&repeated(&[(10, 0.0), (5, 0.3)]));
     let began = |since, least| began(&base, &SharedMinutes::default(), since, least);
     assert_close(began(10, 3.0).expect("it begins there"), 0.3, 0.03);
@@ -128,7 +128,7 @@ fn the_size_of_an_effect_is_a_shift() {
 }
 
 #[test]
-fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
+fn a_change_is_over_when_its_last_minutes_are_as_before() {
     let followed = |parts: &[(usize, f64)], effect: f64| {
         let base = base(&repeated(parts));
         let effect = base.reference.expected(RANK, effect);

@@ -51,7 +51,7 @@ fn slower(millis: &[u64]) -> Option<String> {
 }
 
 #[test]
-fn an_instance_is_suspected_of_what_only_it_has() {
+fn an_instance_is_suspected_if_only_it_has_the_change() {
     let third = "web-3: 31 % fail, 1.0 % on web-1 and web-2 in the same minutes (31.00, 1.00)";
     assert_eq!(failing(&[1, 1, 31]).as_deref(), Some(third));
     let second = "web-2: 43 % fail, 7.0 % on web-1 and web-3 in the same minutes (6.14, 0.67)";
@@ -183,7 +183,7 @@ fn the_figures_of_a_machine_are_medians() {
 }
 
 #[test]
-fn the_load_of_a_single_instance_is_told() {
+fn the_text_about_a_single_instance_has_its_load() {
     let mut change = crate::tests::frozen::change();
     let loaded = |change: &Change, minutes: &[(Arc<str>, Vec<MachineMinute>)]| {
         let mut suspects = vec![own_instance(change).expect("it has an instance")];
@@ -229,7 +229,7 @@ fn marks_near_the_start_of_a_change_are_suspects() {
 }
 
 #[test]
-fn a_version_confirms_a_change_of_which_it_shows_a_part() {
+fn a_version_explains_a_change_if_it_shows_a_part_of_the_change() {
     // ln 1.52 is three tenths of ln 4.
     assert!(is_confirmed(4.0, 1.52) && !is_confirmed(4.0, 1.51));
     assert!(is_confirmed(0.25, 0.65) && !is_confirmed(0.25, 0.67));
@@ -237,7 +237,7 @@ fn a_version_confirms_a_change_of_which_it_shows_a_part() {
 }
 
 #[test]
-fn versions_are_compared_by_what_has_changed() {
+fn versions_are_compared_by_the_figure_that_has_changed() {
     let side = |count, failed| crate::side_by_side::Side::new(&requests(count, failed));
     let compared = |new, old| SideBySide {
         minutes: 5,
@@ -289,7 +289,7 @@ fn in_code(then: (u64, u64), now: (u64, u64)) -> Vec<String> {
 }
 
 #[test]
-fn what_covers_the_difference_is_suspected() {
+fn timers_or_code_that_cover_the_difference_are_suspected() {
     let db = |now, then, share| {
         format!("db, {now} ms a request instead of {then} ms, {share} % of the added time")
     };
@@ -307,7 +307,7 @@ fn what_covers_the_difference_is_suspected() {
 }
 
 #[test]
-fn a_timer_that_runs_more_often_is_no_slower_timer() {
+fn a_timer_that_runs_more_often_is_not_called_slower() {
     let repeated = "db, 41 times a request instead of 1, 2.0 ms each: more runs, not slower ones, 100 % of the added time";
     assert_eq!(by_runs((10, 2, 1), (90, 82, 41)), [repeated]);
     let new = "db, 41 times a request instead of 0, 2.0 ms each: more runs, not slower ones, 100 % of the added time";
@@ -501,7 +501,7 @@ fn surge(then: (u64, u64, u64), now: &[(u64, u64, u64)], millis: u64) -> String 
 }
 
 #[test]
-fn a_surge_says_what_it_is_made_of() {
+fn the_text_of_a_surge_describes_its_requests() {
     let alike = [(200, 2, 4); 4];
     assert_eq!(
         surge((200, 2, 4), &alike, 20),

@@ -241,7 +241,7 @@ fn transcript(seed: u64) -> String {
 }
 
 #[test]
-fn every_verdict_is_as_it_was() {
+fn every_verdict_equals_the_expected_text() {
     let all = SEEDS.map(|seed| format!("seed {seed}\n{}", transcript(seed)));
     let all: String = all.collect();
     if std::env::var_os("PULSE_WRITE_VERDICTS").is_some() {
@@ -253,8 +253,8 @@ fn every_verdict_is_as_it_was() {
     let line = line.unwrap_or(all.lines().count().min(VERDICTS.lines().count()));
     assert!(
         all == VERDICTS,
-        "line {} is other than in verdicts.txt:\n{}\ninstead of\n{}\nWhere that is meant, PULSE_WRITE_VERDICTS=1 writes the file, for a look at \
-         what else is different",
+        "line {} differs from verdicts.txt:\n{}\ninstead of\n{}\nIf the change is intended, write the file with \
+         PULSE_WRITE_VERDICTS=1, and look at all differences",
         line + 1,
         all.lines().nth(line).unwrap_or("the end"),
         VERDICTS.lines().nth(line).unwrap_or("the end"),

@@ -58,7 +58,7 @@ fn a_step_on_top_of_growth_is_a_change_of_its_own() {
 }
 
 #[test]
-fn the_change_below_a_step_stands_again_when_the_step_is_over() {
+fn the_earlier_change_is_reported_again_after_a_further_step_ends() {
     let factors = repeated(&[(90, 1.0), (15, 2.0), (15, 6.0), (15, 2.0), (15, 1.0)]);
     let verdicts = watch(10, 150, by_minute(&factors));
     let starts = starts(&verdicts);

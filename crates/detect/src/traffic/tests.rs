@@ -32,7 +32,7 @@ fn a_silence_is_longer_than_chance_allows() {
 }
 
 #[test]
-fn a_page_that_was_busier_than_usual_misses_its_usual_requests_only() {
+fn only_the_usual_requests_of_a_busy_page_count_as_missing() {
     let silent = silent(&[(40, 10.0), (10, 20.0), (5, 0.0)], 10.0, 1.0);
     assert_eq!(silent, Some((50, 10.0)));
 }
@@ -79,7 +79,7 @@ fn a_surge_begins_where_there_are_more_requests() {
 }
 
 #[test]
-fn more_requests_of_all_pages_are_no_surge_of_one() {
+fn more_requests_of_all_pages_are_not_a_surge_of_a_page() {
     let shared = (0..60).map(|tick| SharedMinute {
         tick,
         traffic: if tick < 55 { 0 } else { 1_386_294 },

@@ -14,9 +14,9 @@ pub const ENOUGH_REQUESTS: u64 = 20;
 /// The fewest requests from which a 99th percentile is meaningful. A ratio needs this number on both sides.
 pub const ENOUGH_FOR_P99: u64 = 100;
 
-/// Each measurement divided by the same measurement of another window, by default of the window before. Counts and totals are
-/// compared per recorded second. A ratio is `None` if a window is not mostly recorded, if a window has fewer than [20
-/// requests](ENOUGH_REQUESTS) of the context, or if the divisor is zero.
+/// Each measurement divided by the same measurement of another window, by default of the window before. Counts and
+/// totals are compared per recorded second. A ratio is `None` if a window is not mostly recorded, if a window has fewer
+/// than [20 requests](ENOUGH_REQUESTS) of the context, or if the divisor is zero.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Ratios {

@@ -69,13 +69,13 @@ impl ListedRequest {
         source: &Source,
         requests: Vec<&SlowRequest>,
     ) -> Result<Vec<Self>, QueryError> {
-        let have_timers = requests.iter().any(|one| !one.parts.timers.is_empty());
+        let have_timers = requests.iter().any(|r| !r.parts.timers.is_empty());
         let names = match have_timers {
             true => Some(source.names().await?),
             false => None,
         };
         let requests = requests.into_iter();
-        let listed = requests.map(|one| Self::new(one, names.as_deref()));
+        let listed = requests.map(|request| Self::new(request, names.as_deref()));
         Ok(listed.collect())
     }
 

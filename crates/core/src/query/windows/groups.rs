@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn contexts_that_are_gone_are_read_until_they_are_many() {
+    fn contexts_are_grouped_anew_when_many_are_gone() {
         let mut groups = ContextGroups::default();
         groups.include(ids(0..1_100));
         assert!(!groups.include(ids(1_000..1_100)));

@@ -177,7 +177,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_part_is_made_again_if_a_slice_had_changed_before_it_left() {
+    fn a_part_is_cleared_if_a_slice_has_changed_before_its_subtraction() {
         for changed in [0, 60] {
             let mut held = window(&[0, 60]);
             let plan = held.plan(0, 0, [None, None]).expect("it leaves");

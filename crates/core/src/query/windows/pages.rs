@@ -67,7 +67,7 @@ mod tests {
     use crate::query::windows::held::tests::window;
 
     #[test]
-    fn groups_take_turns_page_by_page() {
+    fn the_first_page_of_each_group_is_read_before_further_pages() {
         let held = window(&[]);
         let page = |(group, slices)| Page {
             group,
