@@ -23,7 +23,7 @@ pub struct Callbacks<T> {
 }
 
 impl<T: Send + 'static> Callbacks<T> {
-    /// A list without functions; `method` is the name of the user's method that adds them.
+    /// A list without functions. `method` is the name of the user's method that adds functions.
     pub fn new(method: &'static str) -> Self {
         Self {
             method,

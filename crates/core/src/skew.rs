@@ -18,7 +18,7 @@ const AGREEING: u32 = 2;
 /// the wait makes the wait appear longer, or negative.
 const LONGEST_ANSWER: i64 = 10 * SECOND;
 
-/// The time of a store that other processes use as well.
+/// The time of a store that other processes use too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreTime {
     /// The time in nanoseconds since the Unix epoch.

@@ -1,4 +1,4 @@
-//! Changes, as readers get them.
+//! Changes, in the form that readers get.
 
 mod suspect;
 

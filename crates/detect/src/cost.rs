@@ -29,7 +29,7 @@ impl Pace {
 impl Cost {
     /// Divides the extra time between traffic and code (Shapley's division of two factors): the difference of each
     /// factor is multiplied by the mean of the other factor's two values. With fewer requests than before, `from_code`
-    /// counts only the current requests, because time can be saved only on them.
+    /// counts only the current requests, because only their time can be saved.
     pub(crate) fn new(then: Pace, now: Pace, taken: f64) -> Self {
         let half = |then: f64, now: f64| (then + now) / 2.0;
         let (requests, mean) = match now.rate > then.rate {

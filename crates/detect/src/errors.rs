@@ -48,7 +48,7 @@ pub struct KnownErrors {
 
 impl KnownErrors {
     /// Judges a minute that has ended. Returns the verdicts on new kinds that are ongoing at its end. `has_history`
-    /// says whether enough was recorded before to call a kind new. Minutes must be in order.
+    /// says whether the store has recorded enough to call a kind new. Minutes must be in order.
     pub fn judge(&mut self, minute: &Minute<'_>, has_history: bool) -> Vec<Verdict> {
         let (start, mut ongoing) = (minute.start, 0);
         let ago = |then: i64| start.saturating_sub(then);

@@ -30,7 +30,7 @@ const TOGETHER_LASTING: Tick = 8;
 /// The largest number of minutes that a further step is compared with.
 const LONGEST_BEFORE: Tick = 15;
 
-/// Whether there are too few pages to estimate the shift that they share.
+/// Whether there are too few pages to estimate the shift that all pages share.
 pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
     let compared = pages_of(pages).filter(|(_, page)| page.base.is_some());
     compared.count() < all::FEWEST_PAGES

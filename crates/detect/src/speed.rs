@@ -1,4 +1,4 @@
-//! Slower and faster: whether the scores of a page's last minutes differ from those of its past.
+//! Slower and faster: whether the scores of a page's last minutes differ from the scores of its past.
 //!
 //! The search tries each window of the last 2 to 20 minutes: the mean of the scores, less the shift that all pages
 //! share, is divided by its standard deviation, which includes the page's [noise](super::noise). This is a generalized
@@ -252,7 +252,7 @@ fn is_large(base: &Baseline, kind: usize, effect: f64) -> bool {
     }
 }
 
-/// A change is over once less than this part of it is left.
+/// A change has ended once it is smaller than this part of its first size.
 const OVER: f64 = 0.45;
 
 /// Follows an ongoing change: whether it is over, and its strength in standard deviations. `since` and `effect` come

@@ -445,7 +445,7 @@ fn given(start: i64, pages: &[(RecordId, Aggregate)]) -> Minute<'_> {
     }
 }
 
-/// The state as it is read after it was stored.
+/// The state after it was stored and read.
 pub(crate) fn stored(state: &DetectorState) -> DetectorState {
     let parts = state.parts();
     let parts = parts.iter().rev();

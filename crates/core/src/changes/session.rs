@@ -39,7 +39,7 @@ pub(super) fn is_ahead(until: i64, now: i64) -> bool {
     until > now.saturating_add(MAX_AHEAD)
 }
 
-/// The detector and the log that a judgement needs, as the last judgement left them.
+/// The detector and the log after the last judgement, for the next judgement.
 pub(super) struct Session {
     fields: JudgementFields,
     pub until: i64,

@@ -106,7 +106,7 @@ pub(super) fn added_hours(context: &ContextSnapshot) -> Hours {
     added.collect()
 }
 
-/// The samples that are in the statistics of an hour, but not in its records. The minimum and the maximum are those of
+/// The samples of an hour that are in the statistics, but not in the records. The minimum and the maximum are those of
 /// all samples of the hour.
 fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
     let recorded = AccessTimeStats::from(&hour.aggregate.times);

@@ -20,9 +20,9 @@ thread_local! {
     static SCOPES: RefCell<Vec<ActiveScope>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The bit of the mark which says that an outer layer must take a scope, or a context from an inner layer, off this
-/// thread. An inner layer, a timer or a [`Within`](super::Within) sets the bit. The id of a recorder has 31 bits, so it
-/// never sets this bit.
+/// The bit of the mark that an outer layer checks: if set, the layer must take a scope, or a context from an inner
+/// layer, off this thread. An inner layer, a timer or a [`Within`](super::Within) sets the bit. The id of a recorder
+/// has 31 bits, so it never sets this bit.
 pub const UNSETTLED: u64 = 1 << 63;
 
 /// A scope that timers of its recorder find.
@@ -34,8 +34,8 @@ struct ActiveScope {
     scope: Arc<Scope>,
 }
 
-/// Marks this thread as working on a request of a recorder. Returns the previous mark, for [`leave`]. The id 0 leaves
-/// the mark as it is.
+/// Marks this thread as working on a request of a recorder. Returns the previous mark, for [`leave`]. The id 0 does not
+/// change the mark.
 #[inline(always)]
 pub fn enter(id: u32) -> u64 {
     let id = u64::from(id);

@@ -1,4 +1,4 @@
-//! Dirty bits, which say which contexts have something to drain.
+//! Dirty bits. A set bit means that a context has something to drain.
 //!
 //! A service may have thousands of contexts, but few are busy at any moment. A drain visits only the contexts whose
 //! dirty bit was set since the last drain. The thread that fills an empty part of a context sets the context's dirty

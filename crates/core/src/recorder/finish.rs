@@ -1,4 +1,4 @@
-//! The end of a sample: it is added to the cells of its context, and a request that is slow or has failed is listed.
+//! The end of a sample: adds the sample to the cells of its context, and lists a request that is slow or has failed.
 
 use std::time::Duration;
 

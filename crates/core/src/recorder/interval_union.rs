@@ -1,6 +1,6 @@
 //! The time during which at least one of several intervals was in progress.
 
-/// The maximum number of disjoint intervals. A later interval may join them, so they are kept apart.
+/// The maximum number of disjoint intervals. They are kept, because a later interval may join them.
 const MAX_OPEN: usize = 64;
 
 /// The union of intervals that are added in the order of their ends. All times are nanoseconds since one moment.
@@ -74,7 +74,7 @@ mod tests {
             intervals.sort_unstable_by_key(|(start, end, _)| (*end, *start));
             let (mut covered, mut moments) = (IntervalUnion::default(), [false; 140]);
             for (at, (start, end, is_added)) in intervals.iter().enumerate() {
-                // The other intervals are of timers that were discarded when they ended.
+                // The other intervals belong to timers that were discarded.
                 if *is_added {
                     let running = intervals[at + 1..].iter().map(|(start, ..)| *start);
                     covered.add(*start, *end, running.min());

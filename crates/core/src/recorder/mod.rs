@@ -120,7 +120,7 @@ pub struct Unrecorded;
 pub struct ContextHandle {
     /// The name of the context.
     pub name: Arc<str>,
-    /// Whether it is a page or a timer.
+    /// Whether the context is a page or a timer.
     pub kind: Kind,
     unmatched: bool,
     /// Whether responses are inspected beyond their status, by the user's rule for errors, or because no route
@@ -146,7 +146,7 @@ pub struct Recorder {
     pub limits: Limits,
     /// The context of requests that match no route.
     pub unmatched: Arc<ContextHandle>,
-    /// The header that says how long a request has waited in front of this process, if such a header is read.
+    /// The header of the queue in front of this process, if that header is read.
     pub queue: Option<Queue>,
     shards: usize,
     http: Registry<ContextHandle>,

@@ -171,7 +171,7 @@ impl RecordingState {
         self.details
     }
 
-    /// The numbers of requests with a header that says how long they have waited.
+    /// The numbers of requests with the header of the queue.
     pub fn queue_stats(&self) -> QueueHealth {
         self.queue_counts.stats()
     }

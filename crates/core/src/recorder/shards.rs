@@ -18,7 +18,7 @@ use tower_pulse_model::aggregate::Aggregate;
 /// Maximum number of shards, for any number of worker threads.
 pub(super) const MAX_SHARDS: usize = 8;
 
-/// Minimum number of shards: one stays free while the other is drained.
+/// Minimum number of shards: while one shard is drained, another is free.
 pub(super) const MIN_SHARDS: usize = 2;
 
 /// The shard is free, and its cell has samples. The context's dirty bit is set, or a drain has taken the bit and will

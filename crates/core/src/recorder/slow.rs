@@ -70,7 +70,7 @@ impl LongestDurations {
 pub(super) struct SlowList {
     state: Mutex<State>,
     /// Whether there is room for failed requests. Read without the lock, so that failures in quick succession do not
-    /// wait for it. The value may be out of date, so it is checked again under the lock.
+    /// wait for it. The value may be out of date, so `add_failed` checks again under the lock.
     has_room_for_failed: AtomicBool,
 }
 
@@ -109,7 +109,7 @@ impl ListedRequests {
 /// The parameters of a drain of the lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SlowDrain {
-    /// Whether these requests belong to another hour than those of the last drain.
+    /// Whether these requests belong to another hour than the requests of the last drain.
     pub(super) begins_hour: bool,
     /// Whether the requests of the next drain belong to another hour than these requests.
     pub(super) ends_hour: bool,

@@ -60,7 +60,8 @@ impl SlowRequestDrain {
         self.drain.begins_hour || self.drain.ends_hour
     }
 
-    /// Adds requests to their context in the batch. Also collects those that are among the slowest of all contexts.
+    /// Adds requests to their context in the batch. Also collects the requests that are among the slowest of all
+    /// contexts.
     pub(super) fn add(&mut self, pending: &mut Batch, context: ContextId, listed: ListedRequests) {
         let mut slowest = SlowRequests::of(context.kind);
         for request in listed.slow {

@@ -33,7 +33,7 @@ static PLACE_OF: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
 /// Totals of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Totals {
-    /// Whether the context stands for HTTP requests, other code or the sum of all.
+    /// Whether the context stands for HTTP requests, for timed code, or for the sum of all requests.
     pub kind: Kind,
     /// Number of samples.
     pub count: u64,

@@ -1,4 +1,4 @@
-//! The field that says how many days of history a store keeps. All stores have it.
+//! The field with the number of days of history that a store keeps. All stores use this field.
 
 use super::table::{FieldWrites, Table};
 use super::table_reads::{Purpose, TableReader, read_value};

@@ -5,9 +5,9 @@
 //! step of folding must give the version, and replaces it.
 //!
 //! - A call is appended once, because the fence of its instance says which call comes next.
-//! - A step that gives another version than the state's has no effect. If two instances act as the folder, only one of
-//!   them can write, and a delayed step is harmless. A step without an answer is sent again: if the state has the
-//!   version that the step sets, the step has taken effect.
+//! - A step that gives another version than the state's has no effect. If two instances act as the folder, only one can
+//!   write, and a delayed step has no effect. A step without an answer is sent again: if the state has the version that
+//!   the step sets, the step has taken effect.
 //! - A new folder first finishes the round that was begun, without the partitions that are done.
 //! - The id of an entry depends on all entries before it. After a failover to a replica whose journal differs, the
 //!   journal does not contain the round's last entry, and the round is dropped.

@@ -1,4 +1,4 @@
-//! The suspects of a change, as readers get them.
+//! The suspects of a change, in the form that readers get.
 
 use std::sync::Arc;
 

@@ -274,8 +274,8 @@ fn database() -> RecordId {
     RecordId::new(Kind::Timer, "db")
 }
 
-/// The suspects of a page as text. `then` and `now` are the milliseconds of a request, those within a timer, and the
-/// runs of the timer.
+/// The suspects of a page as text. `then` and `now` are: the milliseconds of a request, the milliseconds within a
+/// timer, and the runs of the timer.
 fn by_runs(then: (u64, u64, u64), now: (u64, u64, u64)) -> Vec<String> {
     let [then, now] = [then, now].map(|(millis, covered, runs)| timed(millis, covered, runs));
     let name = |id| (id == database()).then(|| "db".into());

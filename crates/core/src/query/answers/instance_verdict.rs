@@ -206,7 +206,7 @@ mod tests {
         let twice = of_ratio(2.0, true);
         let slower = |compare: &Compare, paths: &[u64]| slower_or_few(compare, paths, 300);
         assert_eq!(slower(&twice, &[20, 19, 22]), (Spread::All, 3, 3));
-        // One path has too few requests to tell.
+        // One path has too few requests to be compared.
         let few = slower_or_few(&twice, &[20, 19, 14], 10);
         assert_eq!(few, (Spread::All, 2, 3));
         assert_eq!(slower(&twice, &[20, 19, 10]), (Spread::Most, 2, 3));

@@ -49,9 +49,10 @@ pub struct InstanceRow {
     pub version: Option<Arc<str>>,
     /// Whether the instance sends heartbeats.
     pub alive: bool,
-    /// Requests in flight at the last heartbeat; `None` unless it is alive.
+    /// Requests in flight at the last heartbeat; `None` unless the instance is alive.
     pub in_flight: Option<i64>,
-    /// The last heartbeat if it is alive, or otherwise the end of its last minute with requests, in Unix seconds.
+    /// The time of the last heartbeat if the instance is alive, or else the end of its last minute with requests, in
+    /// Unix seconds.
     pub last_seen: Option<i64>,
     /// The share of its CPUs' time that the process used, 0 to 1: the mean of its minutes.
     pub cpu: Option<f64>,
@@ -103,7 +104,7 @@ pub(super) const STANDS_OUT: f64 = 1.5;
 /// The ratio above which an instance stands out if its version is a suspect of a change.
 pub(super) const SUSPECT_STANDS_OUT: f64 = 1.1;
 
-/// The rows of all instances of the fleet, before a page of them is chosen.
+/// The rows of all instances of the fleet, from which an answer chooses a page.
 pub(super) struct FleetRows {
     /// The part of the window that has minute reports, or the whole window if there is only one instance.
     pub(super) covered: Covered,

@@ -272,7 +272,7 @@ impl Measured {
         }
     }
 
-    /// The samples of a window; `None` if it has none.
+    /// The samples of a window; `None` if the window has no samples.
     pub(super) fn of_sums(
         kind: Kind,
         sums: &Aggregate,

@@ -39,7 +39,7 @@ pub struct ListedRequest {
     pub trace_id: Option<String>,
     /// The literal path of the request, if paths are recorded.
     pub request_path: Option<String>,
-    /// The wait in front of the service, before `duration`, in seconds, if it is known.
+    /// The wait in front of the service, before `duration`, in seconds; `None` if unknown.
     pub queue: Option<f64>,
     /// The time in which the request computed or blocked its worker, in seconds; `None` if it was measured elsewhere.
     pub computing: Option<f64>,
@@ -47,7 +47,7 @@ pub struct ListedRequest {
     pub longest_poll: Option<f64>,
     /// The time in which no timer ran, in seconds.
     pub untimed: f64,
-    /// The timers that ran within the request, at most 8: those that cover the most time, longest first.
+    /// The timers that ran within the request, at most 8: the timers that cover the most time, longest first.
     pub timers: Vec<ListedTimer>,
 }
 

@@ -65,8 +65,8 @@ impl ContextBeside {
 }
 
 impl BesideOthers {
-    /// Adds a minute, which must be later than all minutes that were added before. The instances `in_line` are those
-    /// that count among the others.
+    /// Adds a minute, which must be later than all minutes that were added before. Only the instances in `in_line`
+    /// count as the others.
     pub(super) async fn add(
         &mut self,
         start: i64,

@@ -54,7 +54,7 @@ pub(super) struct Pace {
 const FEWEST_MINUTES: u32 = 2;
 
 impl Pace {
-    /// Adds the requests on a context in the minute that begins at `start`, and those of the others.
+    /// Adds the requests of the instance and of the others on a context, in the minute that begins at `start`.
     pub(super) fn add(&mut self, start: i64, own: Times, others: Times) {
         if own.count == 0 || others.count == 0 {
             return;

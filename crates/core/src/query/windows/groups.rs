@@ -15,7 +15,7 @@ const MAX_CONTEXTS: usize = 1_000;
 const RECORDS_AT_ONCE: usize = 8_000;
 
 /// The approximate maximum size, in bytes, of the records that are read at once. The records of a group in one slice
-/// are read at once even if they are larger.
+/// are read at once even if they exceed this size.
 const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
 /// The maximum number of slices whose records are read at once.

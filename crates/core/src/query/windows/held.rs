@@ -15,7 +15,7 @@ const PER_GROUP: usize = 64;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Move {
     pub start: i64,
-    /// The revision with which the slice is added to each part; `None` if it is not added.
+    /// The revision with which the slice is added to each part; `None` if the slice is not added.
     pub added: [Option<Revision>; 2],
     pub is_removed: [bool; 2],
     /// Whether the records are cached, because the slice was open until it settled.

@@ -308,7 +308,7 @@ impl Windows {
             let (next, taken_in) = tokio::join!(reading, taking_in);
             taken_in?;
             read = next?;
-            // The size is measured anew, because these records may be larger than those of the open slices.
+            // The size is measured anew, because these records may be larger than the records of the open slices.
             let bytes = read.as_ref().and_then(|(_, records)| record_bytes(records));
             slices = bytes.map_or(slices, |bytes| state.groups.slices_at_once(bytes));
             if is_last {

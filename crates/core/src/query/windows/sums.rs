@@ -15,7 +15,7 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::tally::{Codes, Kinds, MAX_CODES, MAX_WINDOW_KINDS};
 use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
 
-/// The measurements of all contexts in a window, and in the window that it is compared with.
+/// The measurements of all contexts in a window, and in the window with which the window is compared.
 pub struct WindowSums {
     /// The contexts by the ids of their records.
     pub contexts: Arc<HashMap<RecordId, ContextId>>,
@@ -151,7 +151,7 @@ impl Summary {
     }
 }
 
-/// The timer that the requests of a context run most often, if they repeat it.
+/// The timer that the requests of a context run most often; `None` if no timer is repeated.
 fn most_repeated(sums: &Aggregate) -> Option<(RecordId, u64)> {
     let others = other();
     let timers = sums.timers.iter();

@@ -28,7 +28,7 @@ packed! {
         pub written_at: i64,
         /// The fence of each instance.
         pub fences: Map<String, Fence>,
-        /// The entries of the journal, which a file stores one by one, and how far they are folded.
+        /// The entries of the journal, and how far the journal is folded. A file stores the entries one by one.
         pub journal: EntryQueue,
         /// The samples that could not be folded.
         pub exceptions: Exceptions,
