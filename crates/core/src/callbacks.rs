@@ -36,7 +36,7 @@ impl<T: Send + 'static> Callbacks<T> {
         lock(&self.functions).push(function);
     }
 
-    /// Calls the functions with each event, and waits at most [`MAX_WAIT`] until they return.
+    /// Calls the functions with each event, and waits up to a time limit until they return.
     pub async fn call(&self, clock: &Clock, events: Vec<T>) {
         let functions = lock(&self.functions).clone();
         if functions.is_empty() || events.is_empty() {

@@ -207,7 +207,7 @@ impl Change {
     pub fn by_urgency(&self, other: &Self) -> Ordering {
         let ended = |change: &Self| change.ended.unwrap_or(i64::MAX);
         let extra = |change: &Self| change.extra_seconds_per_minute;
-        let is_minor = |change: &Self| matches!(change.kind, ChangeKind::Refusing | ChangeKind::NewError);
+        let is_minor = |c: &Self| matches!(c.kind, ChangeKind::Refusing | ChangeKind::NewError);
         (ended(other).cmp(&ended(self)))
             .then_with(|| is_minor(self).cmp(&is_minor(other)))
             .then_with(|| extra(other).total_cmp(&extra(self)))

@@ -42,13 +42,13 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
         let page = ContextId::new(Kind::Http, change.context.clone());
         let mut found = self::sides(store, change, vec![page], end).await?;
         sides = found.pop().unwrap_or_default();
-        let minutes: Vec<_> = reports.iter().map(|reports| of_page(change, reports)).collect();
+        let minutes: Vec<_> = reports.iter().map(|r| of_page(change, r)).collect();
         suspects.extend(suspects::instances(change.kind, &sides, &minutes));
         if change.kind == ChangeKind::Surging {
             suspects.push(suspects::traffic(&sides, &minutes));
         }
     }
-    let is_of_one = (suspects.iter()).any(|suspect| matches!(suspect, Suspect::Instance { count: 1, .. }));
+    let is_of_one = (suspects.iter()).any(|s| matches!(s, Suspect::Instance { count: 1, .. }));
     let mut timers = Vec::new();
     // If one instance or a machine is a suspect, timers are not: on a slow instance, all timers take longer.
     let may_be_timers = !add_machines(change, &mut suspects, &reports) && !is_of_one;
@@ -63,7 +63,7 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
             }
             // Brief, because the text of a timer or of instances has the figures already.
             let is_code = |suspect: &Suspect| matches!(suspect, Suspect::Code { .. });
-            let is_brief = timers.iter().chain(&suspects).any(|suspect| !is_code(suspect));
+            let is_brief = timers.iter().chain(&suspects).any(|s| !is_code(s));
             let machines = machine_minutes(&reports, None);
             let is_delayed = machines.iter().any(|(_, minutes)| was_delayed(minutes));
             timers.extend(polls::computing_or_waiting(&sides, is_delayed, is_brief));
