@@ -99,7 +99,7 @@ impl Detector {
                 }
             }
             for kind in [ChangeKind::Failing, ChangeKind::Refusing] {
-                // Requests to paths without a route, which any client can make, are always 4xx.
+                // Any client can request paths without a route, so their 4xx are not judged.
                 let is_judged = kind == ChangeKind::Failing || *id != unmatched;
                 if !seen || !is_judged || has_ongoing(&[kind]) {
                     continue;
