@@ -75,7 +75,7 @@ pub(crate) fn print(seed: u64) -> bool {
                 instances: Vec::new(),
             };
             let verdicts = known.judge(&given, minute >= DAY);
-            let begun = verdicts.iter().filter(|verdict| verdict.since == given.start);
+            let begun = verdicts.iter().filter(|new| new.since == given.start);
             for error in begun.filter_map(|verdict| verdict.error.as_ref()) {
                 let is_new = kinds
                     .iter()

@@ -75,7 +75,7 @@ impl Label {
     }
 }
 
-/// Labels some pages with one change each, so that no change is compared with another change. The three pages whose tail
+/// Labels some pages with one change each, so that no change is compared with another change. The pages whose tail
 /// changes get three different distributions. Pages whose tail or cache changes get 30 to 300 requests per minute, so
 /// that the change can be seen.
 pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {

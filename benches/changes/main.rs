@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use baselines::{Baseline, Rule};
 use labels::LabelKind;
-use score::{Follower, Score, Ongoing};
+use score::{Follower, Ongoing, Score};
 use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_detect::detector::{Detector, DetectorState, Minute, Verdict};
 use tower_pulse_model::records::RecordId;

@@ -293,11 +293,11 @@ pub(crate) fn summary(designs: &[(Design, Scores)]) {
             "| {design:?} | {:.1} | {:.3} | {:.3} | {:.3} | {:.3} | {} | {} | {:.3} | {:.3} |",
             score.per_1000(),
             found(&select(&judged)),
-            found(&of(
+            found(&select(
                 &|label| is_slower(label, Part::UpperTenth) && (label.ratio - 2.0).abs() < 0.01
             )),
             found(&select(&|label| is_slower(label, Part::Median))),
-            found(&of(
+            found(&select(
                 &|label| is_slower(label, Part::Drift) && label.rate >= 30.0
             )),
             delays(&select(&at_once)),

@@ -126,7 +126,7 @@ async fn a_layer_applied_twice_counts_once() {
         .route("/x", get(ok))
         .layer(one.layer())
         .layer(one.layer().until_body_end());
-    // Two more layers surround the inner layers. Of these, only the layer of the other pulse counts.
+    // Two more layers surround the inner layers: a layer of the other pulse, and a layer of the same pulse.
     let app = Router::new()
         .nest("/in", inner)
         .route("/y", get(ok))
