@@ -86,7 +86,7 @@ fn every_endpoint_of_the_guide_is_asked() {
 }
 
 #[tokio::test]
-async fn a_parameter_that_an_endpoint_does_not_have_assert_refused() {
+async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
     let (mut client, _pulse) = served().await;
     for (question, _) in QUESTIONS {
         let answer = client.get(&format!("/pulse/{question}")).await;
@@ -170,7 +170,7 @@ async fn a_request_that_writes_is_refused_with_an_unknown_parameter() {
 }
 
 #[tokio::test]
-async fn a_number_beyond_its_range_assert_refused() {
+async fn a_number_beyond_its_range_is_refused() {
     let (mut client, _pulse) = served().await;
     let huge = "9".repeat(30);
     for (question, most) in QUESTIONS {
