@@ -39,8 +39,10 @@ for tool in "$@"; do
     *) variable= ;;
   esac
   if [ -n "$variable" ] && [ -n "${!variable:-}" ]; then
-    command -v "${!variable}" >/dev/null || give_up "$variable is ${!variable}, which is not a program. Unset $variable, or set it to a program."
-  elif ! command -v "$tool" >/dev/null && ! { [ "$tool" = chromium ] && command -v chromium-headless-shell >/dev/null; }; then
+    command -v "${!variable}" >/dev/null ||
+      give_up "$variable is ${!variable}, which is not a program. Unset $variable, or set it to a program."
+  elif ! command -v "$tool" >/dev/null &&
+    ! { [ "$tool" = chromium ] && command -v chromium-headless-shell >/dev/null; }; then
     missing+=("$tool")
     read -d '' -ra needed <<<"$(packages_of "$tool")" || true
     packages+=("${needed[@]}")
