@@ -41,17 +41,17 @@ impl<Of> Builder<Of> {
     }
 }
 
-/// Refuses a URL to which a page cannot link, or that leads to another host than it seems to.
+/// Refuses a URL that a page cannot link to, or whose real host is not the one that a reader sees.
 pub(super) fn check(url: &str) -> Result<(), BuildError> {
     // A browser reads a backslash as a slash, which would change the host.
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
-    match url.bytes().all(is_plain) && url.len() <= MAX_URL && is_of_trace(url) {
+    match url.bytes().all(is_plain) && url.len() <= MAX_URL && is_trace_url(url) {
         true => Ok(()),
         false => Err(BuildError::new("trace_url", shown(url), ALLOWED)),
     }
 }
 
-fn is_of_trace(url: &str) -> bool {
+fn is_trace_url(url: &str) -> bool {
     let Some((scheme, behind)) = url.split_once("://") else {
         return false;
     };
@@ -61,7 +61,7 @@ fn is_of_trace(url: &str) -> bool {
     is_scheme && is_host(authority) && place.matches(PLACEHOLDER).count() == 1
 }
 
-/// Whether this is a host with an optional port, and without a user.
+/// Whether a URL's authority is a host with an optional port, without a user.
 fn is_host(authority: &str) -> bool {
     let Ok(parsed) = authority.parse::<Authority>() else {
         return false;
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allowed() {
+    fn valid_urls_are_allowed() {
         let longest = format!("https://a/{{trace_id}}{}", "x".repeat(MAX_URL - 20));
         assert_eq!(longest.len(), MAX_URL);
         for url in [
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_urls_are_refused() {
         let too_long = format!("https://a/{{trace_id}}{}", "é".repeat(MAX_URL));
         for url in [
             "",

@@ -120,8 +120,8 @@ impl<Of> Builder<Of> {
         parsed.transpose()
     }
 
-    /// Checks that the precisions are those of a store that was opened elsewhere. The store refuses batches with other
-    /// precisions.
+    /// Checks that a store that was opened elsewhere has the precisions of this builder. Such a store refuses batches
+    /// with other precisions.
     fn validate_store(&self) -> Result<(), BuildError> {
         let Backend::Custom(store) = &self.backend else {
             return Ok(());
