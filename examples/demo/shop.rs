@@ -90,7 +90,9 @@ impl Shop {
         let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
         let mut course = self.pace.begin();
         for (at, work) in page.work.iter().enumerate() {
-            let slowness = self.incident.map_or(1.0, |it| it.slowness(page, *work));
+            let slowness = self
+                .incident
+                .map_or(1.0, |incident| incident.slowness(page, *work));
             let duration = self.draw(|rng| draw_duration(rng, work.millis * slowness));
             let spending = spend(&mut course, *work, duration);
             match work.timer {
@@ -109,8 +111,8 @@ impl Shop {
                 None => spending.await,
             }
         }
-        let repeated = self.incident.and_then(|it| it.repeated(page));
-        let more = self.incident.and_then(|it| it.more_work(page));
+        let repeated = self.incident.and_then(|incident| incident.repeated(page));
+        let more = self.incident.and_then(|incident| incident.more_work(page));
         for (work, times) in repeated.into_iter().chain(more.map(|work| (work, 1))) {
             for _ in 0..times {
                 let duration = self.draw(|rng| draw_duration(rng, work.millis));
@@ -126,7 +128,9 @@ impl Shop {
 
     /// Whether this request of a page fails.
     fn fails(&self, page: &Page) -> bool {
-        let failures = self.incident.map_or(page.failures, |it| it.failures(page));
+        let failures = self
+            .incident
+            .map_or(page.failures, |incident| incident.failures(page));
         failures > 0.0 && self.draw(Rng::f64) < failures
     }
 }
@@ -140,11 +144,11 @@ async fn spend(course: &mut Course<'_>, work: Work, duration: Duration) {
 }
 
 async fn home(State(shop): State<Shop>) -> Html<String> {
-    // The offer is read while the page works: in the simulated past there are no offers, and the requests of today must
-    // take as long as those.
+    // The offer is read while the page works. Otherwise, live requests would take longer than those of the simulated
+    // past, which has no offers.
     let offer = async {
         match &shop.offers {
-            Some(offers) => offers::any(offers).await,
+            Some(offers) => offers::describe_any(offers).await,
             None => None,
         }
     };

@@ -139,7 +139,7 @@ impl RankingDelta {
             .add(precision.slice(second), n, precision.retained as usize);
     }
 
-    /// Removes an id. Later additions to it count.
+    /// Removes an id. Later additions to the id count.
     pub fn remove(&mut self, id: &Arc<str>) {
         let removed = IdDelta {
             is_removed: true,

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_slice_goes_for_a_newer_one() {
+    fn the_oldest_slice_is_dropped_for_a_newer_one() {
         let mut slices = slices(&[20, 10, 30]);
         assert_eq!(starts(&slices), [10, 20, 30]);
         assert_eq!(slices.add(40, 1, 4), None);

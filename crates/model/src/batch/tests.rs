@@ -271,9 +271,9 @@ fn a_batch_is_made_smaller_without_losing_a_count() {
 proptest! {
     #[test]
     fn merging_is_associative_and_commutative(parts in uniform3(samples(0..400))) {
-        let of = |samples: &[Sample]| batch_of(samples, &Precisions::default());
-        let all = of(&parts.concat());
-        let merged = merged_in_any_order(parts.map(|part| of(&part)), |a, b| a.merge(b.clone()));
+        let batch = |samples: &[Sample]| batch_of(samples, &Precisions::default());
+        let all = batch(&parts.concat());
+        let merged = merged_in_any_order(parts.map(|part| batch(&part)), |a, b| a.merge(b.clone()));
         prop_assert_eq!(merged, all);
     }
 

@@ -159,12 +159,15 @@ fn report(minute: i64, instance: &str, count: u64, parts: &Aggregate) -> MinuteR
 
 #[test]
 fn a_histogram_of_more_than_1024_buckets_is_refused() {
-    let of = |buckets: u16| {
+    let record_with = |buckets: u16| {
         let buckets = (0..buckets).map(|index| (index, 1));
         record_of(aggregate(&[5], buckets.collect(), 0))
     };
-    assert_eq!(read_record(&record(&of(1_024))), Some(of(1_024)));
-    assert_eq!(read_record(&record(&of(1_025))), None);
+    assert_eq!(
+        read_record(&record(&record_with(1_024))),
+        Some(record_with(1_024))
+    );
+    assert_eq!(read_record(&record(&record_with(1_025))), None);
 }
 
 #[test]
@@ -296,7 +299,7 @@ fn batches() -> impl Strategy<Value = Batch> {
             ranking.dropped += errors;
             if errors == 1 {
                 ranking.remove(&name);
-                let mark = marks::of(&format!("{name}-{second}"), second, nanos);
+                let mark = marks::mark_of(&format!("{name}-{second}"), second, nanos);
                 batch.add_mark(mark).expect("there is room");
             }
             let parts = batch.contexts.values().next().into_iter();
