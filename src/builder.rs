@@ -325,8 +325,8 @@ impl Builder {
         self
     }
 
-    /// The most bytes of acknowledged calls that are kept to be sent again after a failover: 0 to
-    /// 1 GiB, 8 MiB by default.
+    /// The most bytes of acknowledged calls that are kept to be sent again after a failover: 0 to 1 GiB, 8 MiB by
+    /// default.
     pub fn replay_bytes(mut self, bytes: usize) -> Self {
         self.options.flush.replay_bytes = bytes;
         self

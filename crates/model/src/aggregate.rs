@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_taken_out_leaves_nothing() {
+    fn a_subtracted_part_leaves_nothing() {
         let mut all = aggregate_of(&[spread(20, 0), spread(200, 1)].concat());
         all.coarsen(0);
         all.subtract(&aggregate_of(&spread(200, 1)));
@@ -297,7 +297,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_merged_can_be_taken_out(a in samples(300), b in samples(300)) {
+        fn merged_sums_can_be_subtracted(a in samples(300), b in samples(300)) {
             let (a, b) = (aggregate_of(&a), aggregate_of(&b));
             let mut left = a.clone();
             left.merge(&b);

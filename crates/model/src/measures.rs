@@ -166,7 +166,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_merged_can_be_taken_out(a in any_measures(), b in any_measures()) {
+        fn merged_measures_can_be_subtracted(a in any_measures(), b in any_measures()) {
             let mut left = a;
             left.merge(&b);
             left.subtract(&b);

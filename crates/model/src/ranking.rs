@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_of_the_oldest_slice_go() {
+    fn the_smallest_ids_of_the_oldest_slice_are_dropped() {
         let mut delta = RankingDelta::new(SPEC);
         for (id, second, n) in [
             ("a", 60, 9),

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_tells_a_limited_number_of_timers_apart() {
+    fn a_record_has_a_limited_number_of_separate_timers() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
         let key = ((60, 60), http("GET /"));
         for number in 0..40 {

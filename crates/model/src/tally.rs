@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_key_is_taken_out_of_the_others() {
+    fn the_count_of_a_dropped_key_is_subtracted_from_the_other_keys() {
         let mut codes = codes_of(&[(404, 2), (503, 4)], 9);
         codes.subtract(&codes_of(&[(404, 5), (500, 1), (503, 4)], 2));
         assert_eq!(codes, codes_of(&[], 3));
@@ -244,7 +244,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_merged_can_be_taken_out(a in tallies(), b in tallies()) {
+        fn merged_counts_can_be_subtracted(a in tallies(), b in tallies()) {
             let mut left = a.clone();
             left.merge(&b);
             left.subtract(&b);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_a_clock_has_moved_far_ahead_is_taken_back() {
+    fn an_end_that_a_clock_has_moved_far_ahead_is_moved_back() {
         let now = 1_000_000_040;
         let mut rolled = RolledUp::default();
         rolled.limit(now);

@@ -89,7 +89,7 @@ fn sections_and_outcomes_of_a_newer_version_are_skipped() {
 }
 
 #[test]
-fn failures_and_cut_off_requests_have_sections_only_where_there_are_any() {
+fn failures_and_censored_requests_have_sections_only_if_there_are_any() {
     let sections = |buckets| {
         let packed = record(&record_of(aggregate(&[5], buckets, 0)));
         [FAILURES, CENSORED].map(|tag| section(&packed, tag).is_some())
@@ -100,7 +100,7 @@ fn failures_and_cut_off_requests_have_sections_only_where_there_are_any() {
 }
 
 #[test]
-fn codes_have_a_section_unless_all_requests_succeeded_with_the_usual_one() {
+fn codes_have_a_section_unless_all_requests_succeeded_with_200() {
     let mut one = aggregate(&[5, 6], vec![(0, 2)], 0);
     let mut has_codes = |code, n| {
         one.codes.add(code, n);
@@ -171,7 +171,7 @@ fn a_histogram_of_more_than_1024_buckets_is_refused() {
 }
 
 #[test]
-fn lists_may_announce_more_than_there_is() {
+fn a_list_that_announces_more_values_than_follow_is_refused() {
     let empty = pack(&Batch::new(Precisions { counters: vec![] }));
     // The last five numbers count the contexts, counters, rankings, reports and marks.
     let (head, _) = empty.split_at(empty.len() - 5);

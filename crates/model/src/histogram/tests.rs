@@ -88,7 +88,7 @@ fn durations() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn histograms_that_are_merged_at_once_are_those_that_are_merged_one_by_one(parts in vec((vec(durations(), 0..40), 2..=6u8), 0..6)) {
+    fn merging_all_at_once_equals_merging_one_by_one(parts in vec((vec(durations(), 0..40), 2..=6u8), 0..6)) {
         // A scale finer than `SCALE` has buckets beyond the array of `merge_all`.
         let parts: Vec<_> = parts.into_iter().map(|(values, scale)| match scale {
             0..=SCALE => {

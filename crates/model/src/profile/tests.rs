@@ -56,7 +56,7 @@ fn the_week_begins_on_monday_at_midnight_utc() {
 }
 
 #[test]
-fn each_week_weighs_those_before_by_three_quarters() {
+fn each_week_multiplies_the_weight_of_earlier_weeks_by_three_quarters() {
     let recorded = recorded(4 * 168);
     let mut profile = Profile::beginning_at(START);
     for (week, count, millis, errors) in [(0, 100, 10, 10), (1, 200, 20, 0), (2, 40, 30, 4)] {
@@ -175,7 +175,7 @@ fn weeks_are_counted_up_to_255_and_the_weight_stays_below_four() {
 }
 
 #[test]
-fn a_full_profile_takes_at_most_what_is_stated() {
+fn a_full_profile_takes_at_most_the_stated_bytes() {
     let mut recorded = RecordedHours::beginning_at(START);
     let mut profile = Profile::beginning_at(START);
     for hour in 0..1_000 {

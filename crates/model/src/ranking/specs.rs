@@ -148,7 +148,7 @@ mod tests {
     const NOW: i64 = 1_700_000_040;
 
     #[test]
-    fn the_longer_period_holds_until_nothing_was_added_with_it_for_that_long() {
+    fn the_longer_period_is_in_effect_until_its_configuration_expires() {
         let (fleet, canary) = (spec(3_600, 24, 100), spec(300, 12, 200));
         let mut specs = CarriedSpecs::default();
         let note = |specs: &mut CarriedSpecs, one, in_effect, now| {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_few_configurations_are_told_apart() {
+    fn the_number_of_separate_configurations_is_bounded() {
         let mut specs = CarriedSpecs::default();
         let in_effect = spec(3_600, 24, 9);
         for slices in 1..=20 {

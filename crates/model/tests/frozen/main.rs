@@ -98,7 +98,7 @@ fn forms() -> Vec<Form> {
 }
 
 #[test]
-fn what_each_version_has_written_is_read() {
+fn the_values_of_the_last_version_are_read() {
     let frozen = fixture::read(LAST);
     let forms = forms();
     for form in &forms {
@@ -112,7 +112,7 @@ fn what_each_version_has_written_is_read() {
 }
 
 #[test]
-fn this_version_writes_what_the_last_one_wrote() {
+fn this_version_writes_the_same_bytes_as_the_last_version() {
     if std::env::var_os("PULSE_FREEZE").is_some() {
         let packed = forms().into_iter().map(|form| (form.name, form.written));
         fixture::write(env!("CARGO_PKG_VERSION"), &packed.collect::<Vec<_>>());
