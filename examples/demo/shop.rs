@@ -20,7 +20,7 @@ use crate::catalogue::{
 };
 use crate::incident::{Incident, payment_failure};
 use crate::offers;
-use crate::pace::{Course, Pace};
+use crate::pace::{Pace, RequestWork};
 
 /// A shop on one instance.
 #[derive(Clone)]
@@ -88,13 +88,13 @@ impl Shop {
     async fn work(&self, page: &Page) -> bool {
         let fails = self.fails(page);
         let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
-        let mut course = self.pace.begin();
+        let mut request_work = self.pace.begin();
         for (at, work) in page.work.iter().enumerate() {
             let slowness = self
                 .incident
                 .map_or(1.0, |incident| incident.slowness(page, *work));
             let duration = self.draw(|rng| draw_duration(rng, work.millis * slowness));
-            let spending = spend(&mut course, *work, duration);
+            let spending = spend(&mut request_work, *work, duration);
             match work.timer {
                 Some(timer) => {
                     let has_failed = fails && last_timed == Some(at);
@@ -116,7 +116,7 @@ impl Shop {
         for (work, times) in repeated.into_iter().chain(more.map(|work| (work, 1))) {
             for _ in 0..times {
                 let duration = self.draw(|rng| draw_duration(rng, work.millis));
-                let spending = spend(&mut course, work, duration);
+                let spending = spend(&mut request_work, work, duration);
                 match work.timer {
                     Some(timer) => self.pulse.time(timer, spending).await,
                     None => spending.await,
@@ -136,10 +136,10 @@ impl Shop {
 }
 
 /// Spends `duration` on a piece of work.
-async fn spend(course: &mut Course<'_>, work: Work, duration: Duration) {
+async fn spend(request_work: &mut RequestWork<'_>, work: Work, duration: Duration) {
     match work.computes {
-        true => course.compute(duration),
-        false => course.wait(duration).await,
+        true => request_work.compute(duration),
+        false => request_work.wait(duration).await,
     }
 }
 
@@ -223,8 +223,8 @@ async fn boom() -> &'static str {
     std::panic::panic_any(Boom)
 }
 
-/// The dashboard counts the panics of `/boom`, so the log shows one line for all of them instead of a
-/// backtrace for each. Other panics are logged as usual.
+/// The dashboard counts the panics of `/boom`, so the log shows one line for all of them instead of a backtrace for
+/// each. Other panics are logged as usual.
 pub(crate) fn log_boom_once() {
     static LOGGED: std::sync::Once = std::sync::Once::new();
     let log = std::panic::take_hook();

@@ -20,7 +20,10 @@
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod database;
-#[allow(unreachable_pub, reason = "the other examples have it from a library")]
+#[allow(
+    unreachable_pub,
+    reason = "the other examples import this module from a library"
+)]
 mod signal;
 
 use std::error::Error;
@@ -200,7 +203,7 @@ async fn sell(database: Database) {
     }
 }
 
-/// An answer without an offer.
+/// An error, as a status and a message.
 struct ApiError(StatusCode, String);
 
 impl ApiError {

@@ -83,8 +83,8 @@ impl<Of> Builder<Of> {
 
     /// Keeps everything in the Redis that Sentinel names as the primary of a service. `service` is the name after
     /// `sentinel monitor`; `urls` are the URLs of some Sentinels, with user and password of Sentinel itself, if it has
-    /// any. If the primary has a user, a password, a database or TLS of its own, pass a URL with the name as its host
-    /// instead of the name:
+    /// any. If the primary has a user, a password, a database or TLS of its own, pass a URL instead of the name. Its
+    /// host is the name:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

@@ -35,7 +35,7 @@ impl<Of> Builder<Of> {
         }
         const S: Duration = Duration::from_secs(1);
         const DAY: Duration = Duration::from_secs(24 * 3_600);
-        let (a_minute, history_days) = (Duration::ZERO..=60 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
+        let (a_minute, days) = (Duration::ZERO..=60 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
         let (a_year, ten_years) = (60 * S..=365 * DAY, 3_600 * S..=3_650 * DAY);
         let (options, limits) = (&self.options, &self.options.limits);
         let (flush, clean) = (options.flush.interval, Some(options.clean_interval));
@@ -47,7 +47,7 @@ impl<Of> Builder<Of> {
             ("clean_interval", clean, S..=3_600 * S, "1 s to 1 h"),
             ("ranking_retention", ranking, a_year, "1 min to 1 year"),
             ("context_retention", context, ten_years, "1 h to 10 years"),
-            ("history", self.history, history_days, "15 to 400 days"),
+            ("history", self.history, days, "15 to 400 days"),
             ("shutdown_timeout", shutdown, a_minute, "0 to 60 s"),
         ] {
             duration(field, value, range, allowed)?;

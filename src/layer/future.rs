@@ -95,7 +95,8 @@ where
         poll.map_ok(|response| {
             let outcome = Outcome::from_status(response.status().as_u16());
             let failure = response.extensions().get().cloned();
-            response.map(|body| TimedBody::new(body, guard.hand_over(), outcome, length, failure))
+            response
+                .map(|body| TimedBody::new(body, guard.move_to_body(), outcome, length, failure))
         })
     }
 }

@@ -41,9 +41,9 @@ pub(super) struct Guard {
     id: u32,
     /// Whether the response may have a gRPC status: all requests of gRPC are POST.
     may_be_grpc: bool,
-    /// Whether the head of a response counts as an error, for the end of its body.
+    /// Whether the head of the response counted as an error. Used at the end of the body.
     head_error: bool,
-    /// The status of a head that was sent.
+    /// The status of the response, once its head was sent.
     status: Option<StatusCode>,
     polls: RequestPolls,
 }
@@ -179,7 +179,7 @@ impl Guard {
         active
     }
 
-    /// Ends a poll after which the request goes on.
+    /// Ends a poll that did not end the request.
     #[inline(always)]
     pub(super) fn poll_ended(&mut self) {
         if let Some(clock) = clock(self.context.as_ref()) {
@@ -251,12 +251,10 @@ impl Guard {
             return;
         };
         // Registering lets the route remember the context, so that the route's next request allocates nothing.
-        let Some(Recorded {
-            handle, details, ..
-        }) = context.into_recorded()
-        else {
+        let Some(recorded) = context.into_recorded() else {
             return;
         };
+        let (handle, details) = (recorded.handle, recorded.details);
         let is_unmatched = handle.is_unmatched();
         self.context = Some(match inner.context {
             Some(context) if is_unmatched || !inner.only_unmatched => {
@@ -383,7 +381,7 @@ impl Guard {
     }
 
     /// Moves the measurement out, so that the body can end it.
-    pub(super) fn hand_over(&mut self) -> Self {
+    pub(super) fn move_to_body(&mut self) -> Self {
         Self {
             context: self.context.take(),
             ..*self

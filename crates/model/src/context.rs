@@ -133,9 +133,7 @@ impl Metric {
 /// Whether the crate uses this name. The user's counters must not have it.
 pub fn is_reserved(counter: &str) -> bool {
     let name = counter.split(':').next();
-    Metric::ALL
-        .iter()
-        .any(|metric| Some(metric.as_str()) == name)
+    Metric::ALL.iter().any(|m| Some(m.as_str()) == name)
 }
 
 /// The method in the name of a context: one of HTTP's nine, or [`OTHER_METHOD`].

@@ -192,7 +192,7 @@ fn a_part_has_at_most_the_requested_cost() {
 }
 
 #[test]
-fn late_requests_are_counted_in_each_remaining_part() {
+fn late_requests_are_counted_from_the_remaining_contexts() {
     let mut batch = Batch::new(Precisions::default());
     for hour in 0..5 {
         for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
