@@ -26,8 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Ok(prefix) = std::env::var("PULSE_PREFIX") {
         builder = builder.prefix(prefix);
     }
-    let token =
-        std::env::var("PULSE_TOKEN").map_err(|_| "PULSE_TOKEN: set a secret for visitors")?;
+    let token = std::env::var("PULSE_TOKEN").map_err(|_| "PULSE_TOKEN: set a secret token")?;
     let path = or("PULSE_PATH", "/admin/pulse");
     let app = builder.build()?.try_mount(&path, Access::token(token))?;
 

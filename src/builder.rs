@@ -198,9 +198,10 @@ impl<Of> Builder<Of> {
     /// The approximate bytes of windows and answers that are kept for the admin router and [`Pulse::query`]: 1 MiB to 1
     /// TiB, 64 MiB by default. The default is enough for 2,000 busy contexts in all named windows.
     ///
-    /// Above this bound, the windows that were not asked for longest are dropped. The next question about a dropped
-    /// window reads the window again. If a single window does not fit, the answer is an error that names this setting.
-    /// A window takes about 8 kB for each busy context. Answers that are being sent do not count.
+    /// Above this bound, windows are dropped, beginning with the window whose last question is the oldest. The next
+    /// question about a dropped window reads the window again. If a single window does not fit, the answer is an error
+    /// that names this setting. A window takes about 8 kB for each busy context. Answers that are being sent do not
+    /// count.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -247,8 +248,8 @@ impl Builder {
     }
 
     /// The time between two flushes: 10 ms to 60 s. By default 1 s, and up to 10 s in a fleet of more than 400
-    /// instances. An instance flushes earlier if so many ids of a [ranking](crate::Pulse::ranking) wait that the
-    /// ranking would soon drop some: half of its `max_ids`, and at least 1,000.
+    /// instances. An instance flushes earlier if half of the `max_ids` of a [ranking](crate::Pulse::ranking) wait, and
+    /// at least 1,000 ids. Otherwise, the ranking would soon drop ids.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
         self.options.flush.interval = Some(interval);
         self
@@ -407,11 +408,15 @@ impl Builder {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
     /// use http::StatusCode;
     ///
-    /// // A request beyond a rate limit (429), and a request that tower-http's `TimeoutLayer` stops (408), count as //
-    /// errors; an upstream's maintenance page does not. let pulse = tower_pulse::Pulse::builder()
-    /// .count_as_error(|response| match response.status { StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
-    /// => true, StatusCode::SERVICE_UNAVAILABLE => !response.headers.contains_key("x-maintenance"), _ =>
-    /// response.is_error(), }) .build()?;
+    /// // A request beyond a rate limit (429), and a request that tower-http's `TimeoutLayer` stops (408), count as
+    /// // errors; an upstream's maintenance page does not.
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .count_as_error(|response| match response.status {
+    ///         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => true,
+    ///         StatusCode::SERVICE_UNAVAILABLE => !response.headers.contains_key("x-maintenance"),
+    ///         _ => response.is_error(),
+    ///     })
+    ///     .build()?;
     /// # Ok(()) }
     /// ```
     pub fn count_as_error<F>(mut self, is_error: F) -> Self

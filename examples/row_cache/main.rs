@@ -20,10 +20,7 @@
 #![allow(clippy::print_stdout)] // An example prints to its terminal.
 
 mod database;
-#[allow(
-    unreachable_pub,
-    reason = "the other examples import this module from a library"
-)]
+#[allow(unreachable_pub, reason = "the file is also a part of a library")]
 mod signal;
 
 use std::error::Error;

@@ -51,11 +51,8 @@ impl Format {
         let (own_type, own_subtype, own_version) = self.name();
         let mut parts = range.split(';').map(str::trim);
         let (named_type, named_subtype) = parts.next()?.split_once('/')?;
-        let equals = |named: &str, name: &str| named.trim().eq_ignore_ascii_case(name);
-        let mut specific = match (
-            equals(named_type, own_type),
-            equals(named_subtype, own_subtype),
-        ) {
+        let same = |named: &str, name: &str| named.trim().eq_ignore_ascii_case(name);
+        let mut specific = match (same(named_type, own_type), same(named_subtype, own_subtype)) {
             (true, true) => 2,
             (true, false) if named_subtype == "*" => 1,
             (false, false) if named_type == "*" && named_subtype == "*" => 0,
@@ -64,9 +61,9 @@ impl Format {
         let mut range_weight = 1_000;
         for parameter in parts {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            if equals(name, "q") {
+            if same(name, "q") {
                 range_weight = weight(value.trim());
-            } else if equals(name, "version") {
+            } else if same(name, "version") {
                 if value.trim().trim_matches('"') != own_version {
                     return None;
                 }
