@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(starts(&slices), [10, 20, 30]);
         assert_eq!(slices.add(40, 1, 4), None);
         assert_eq!(slices.add(50, 1, 4), Some((10, 10)));
-        assert_eq!(slices.add(10, 7, 4), Some((10, 7)), "it is older than all");
-        assert_eq!(slices.add(20, 7, 4), None, "it is there");
+        assert_eq!(slices.add(10, 7, 4), Some((10, 7)), "older than all");
+        assert_eq!(slices.add(20, 7, 4), None, "the slice exists");
         assert_eq!(slices.get(20), Some(&27));
         assert_eq!(slices.get(10), None);
         assert_eq!(slices.get_mut(60), None);

@@ -217,7 +217,7 @@ mod tests {
         assert!(rolled.is_overdue(overdue));
         rolled.advance(overdue);
         rolled.finish();
-        assert!(!rolled.is_overdue(overdue + HOUR), "it is rolled up");
+        assert!(!rolled.is_overdue(overdue + HOUR), "all is rolled up");
     }
 
     #[test]

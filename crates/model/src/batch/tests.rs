@@ -48,7 +48,7 @@ fn batch_of(samples: &[Sample], precisions: &Precisions) -> Batch {
 }
 
 #[test]
-fn slow_requests_are_those_of_their_hour() {
+fn slow_requests_are_listed_by_hour() {
     let mut batch = Batch::new(Precisions::default());
     for (second, nanos) in [(HOUR, 5), (HOUR + 1, 9), (2 * HOUR, 7)] {
         batch.add_slowest(get(), second, list(Kind::Http, &[slow(nanos)]));

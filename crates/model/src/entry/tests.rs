@@ -58,7 +58,7 @@ fn aggregate(nanos: &[u64], buckets: Vec<(u16, u64)>, errors: u64) -> Aggregate 
 }
 
 #[test]
-fn a_batch_of_one_second_leaves_the_coarser_precisions_out() {
+fn a_batch_of_one_second_omits_the_coarser_precisions() {
     let mut batch = Batch::new(Precisions::default());
     for n in 0..200 {
         let name = format!("GET /some/route/{n:03}").into();
@@ -128,7 +128,7 @@ fn a_kind_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn only_records_of_the_coarser_tiers_say_what_they_include() {
+fn only_records_of_the_coarser_tiers_have_the_section_rolled_until() {
     let mut one = record_of(aggregate(&[5], vec![(0, 1)], 1));
     assert_eq!(section(&record(&one), ROLLED_UNTIL), None);
     one.rolled_until = 60;
