@@ -117,7 +117,7 @@ impl<Of> Builder<Of> {
             // If the share is so close to 1 that the budget rounds to 0, there is no burn rate.
             if !(target.share > 0.0 && target.budget() > 0.0) {
                 let value = format!("{:?} of {name:?}", target.share);
-                let allowed = "a share above 0 and below 1 is allowed, such as 0.995";
+                let allowed = "a share between 0 and 1, both excluded, is allowed, such as 0.995";
                 return Err(BuildError::new(FIELD, value, allowed));
             }
         }
