@@ -4,7 +4,7 @@
 # The format, the lints with all features, and all tests.
 test: setup fmt scripts lint check-sets unit
 
-# Checks that few changes fail, which CI runs after the tests: in parallel, as they compile most of the time.
+# The checks that fail rarely. CI runs them after the tests, and in parallel, because they mostly compile.
 check:
 	@$(MAKE) --no-print-directory --jobs lint-sets instructions mixed public-items
 
@@ -55,9 +55,9 @@ public-items:
 
 PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard crates/*/Cargo.toml))
 
-# Runs all tests of all packages but that of the public items, in one debug build. JOBS suites run at a time, with
-# TEST_THREADS tests each: most tests wait for a server or a page, so two cores are enough. axe-core is downloaded once
-# from npm's registry into target/.
+# Runs the tests of all packages, except the test of the public items, in one debug build. JOBS suites run at a time,
+# with TEST_THREADS tests each: most tests wait for a server or a page, so two cores are enough. axe-core is downloaded
+# once from npm's registry into target/.
 TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --exclude pulse-surface --all-features
 LONG := integration page
 
@@ -67,7 +67,7 @@ unit: setup
 JOBS ?= 2
 TEST_THREADS ?= 4
 
-# Runs suites N times, BUSY of these next to a busy loop, and prints how often each test failed. SUITE=stores or
+# Runs suites N times, BUSY of the runs next to a busy loop, and prints how often each test failed. SUITE=stores or
 # SUITE="lib stores page" names suites; without SUITE, all suites run, as in `make test`.
 N ?= 10
 BUSY ?= 3
@@ -98,7 +98,7 @@ surface:
 objects:
 	cargo run --locked -p pulse-objects
 
-# Tests all interleavings, with at most four preemptions, of the primitive that exchanges cells under writers.
+# Tests all interleavings, with at most four preemptions, of the code that exchanges cells while threads write to them.
 loom:
 	cargo test --locked -p pulse-loom
 
@@ -165,7 +165,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 test-all-feature-pairs: setup
 	tests/all/feature_pairs.sh
 
-# Checks the published crates with the lowest versions of their dependencies.
+# Builds the published crates with the lowest versions of their dependencies.
 test-all-minimal-versions:
 	tests/all/minimal_versions.sh
 
