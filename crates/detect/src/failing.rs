@@ -56,12 +56,10 @@ pub(crate) struct Increase {
 const MIN_MINUTES: usize = 3;
 /// The most minutes that are searched for the beginning of an increase.
 const MAX_MINUTES: usize = 20;
-/// The least strength of an increase that is reported.
-const MIN_STRENGTH: f64 = 5.5;
-/// The smallest increase of the share of errors. The smallest increase of the share of 4xx is larger, because clients
-/// cause 4xx.
-const LEAST: f64 = 0.01;
-const LEAST_REFUSED: f64 = 0.05;
+/// The least strength of an increase of errors that is reported, and the smallest increase of their share.
+const FAILING: (f64, f64) = (5.5, 0.01);
+/// The same of 4xx. Clients cause 4xx, so their share varies more.
+const REFUSING: (f64, f64) = (7.0, 0.05);
 /// The required logarithm of the likelihood ratio, without the two worst minutes.
 const EVIDENCE: f64 = 3.0;
 /// The weight of the usual dispersion, in minutes.
@@ -77,9 +75,9 @@ pub(crate) fn search(
     after: Tick,
     excluded: &[Span],
 ) -> Option<Increase> {
-    let least = match kind {
-        ChangeKind::Refusing => LEAST_REFUSED,
-        _ => LEAST,
+    let (min_strength, least) = match kind {
+        ChangeKind::Refusing => REFUSING,
+        _ => FAILING,
     };
     let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors at present, and need no test.
@@ -124,7 +122,7 @@ pub(crate) fn search(
             continue;
         }
         let strength = (deviance(window, past) / dispersion).max(0.0).sqrt();
-        if strength < MIN_STRENGTH || best.is_some_and(|best| best.strength >= strength) {
+        if strength < min_strength || best.is_some_and(|best| best.strength >= strength) {
             continue;
         }
         if goes_on(&recent[..length], window, smoothed, dispersion) {

@@ -200,6 +200,7 @@ impl Page {
         self.until(&format!("!({})", shown(query))).await;
     }
 
+    /// The URL of the page, with its fragment.
     pub async fn url(&self) -> String {
         self.eval("location.href").await
     }
