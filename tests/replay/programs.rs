@@ -146,7 +146,7 @@ fn logs_of_caddy_among_its_errors() {
     let ok = lines[1].as_ref().unwrap();
     assert_eq!((&*ok.1, ok.3), ("GET /ok", status(200)));
     let why = lines[2].clone().unwrap_err().0;
-    assert!(why.contains("beside the line about its request"), "{why}");
+    assert!(why.contains("whose request has a line of its own"), "{why}");
     let failed = lines[3].as_ref().unwrap();
     assert_eq!((&*failed.1, failed.3), ("GET /api/{id}", status(502)));
 }
