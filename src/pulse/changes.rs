@@ -73,8 +73,8 @@ impl Pulse {
     /// the change ends, the page shows the name, and the change stays a problem. A second acknowledgement replaces the
     /// name. Hidden characters of the name are escaped, it is cut at 64 bytes, and an empty name becomes `someone`.
     ///
-    /// The acknowledgement is written between two rounds of folding, which interrupts the instance that folds for a
-    /// moment. At most 100 changes of a store are acknowledged at the same time.
+    /// Folding pauses for a moment while the acknowledgement is written. At most 100 changes of a store are
+    /// acknowledged at the same time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -199,10 +199,10 @@ impl Text {
 
     fn journal(&mut self, journal: Option<&JournalHealth>) {
         let Some(journal) = journal else { return };
-        let help = "Bytes of calls that the fleet has appended, and that are not folded yet.";
+        let help = "Bytes of the journal's entries that are not folded yet.";
         self.single("pulse_fleet_journal_bytes", help, &journal.bytes);
         let age = journal.oldest_age_seconds.unwrap_or(0.0);
-        let help = "Age of the oldest call that is not folded yet, in seconds.";
+        let help = "Age of the oldest entry that is not folded yet, in seconds.";
         self.single("pulse_fleet_journal_age_seconds", help, &age);
     }
 

@@ -70,11 +70,11 @@ const page = {
 		}
 		const parts = [
 			`${percent(complete, 1)} of this range was recorded`,
-			young && `since ${moment(begin, now)}`,
+			young && `data since ${moment(begin, now)}`,
 			stopped && `the service was not running for ${span(stopped)}`,
 			missing && `${plural(missing, 'request')} missing`,
 		];
-		note(missing || (any && complete < 0.995) ? parts.filter(Boolean).join(', ') : '');
+		note(missing || (any && complete < 0.995) ? parts.filter(Boolean).join('; ') : '');
 	},
 };
 
@@ -172,8 +172,7 @@ function draw() {
 }
 
 const UNEXPECTED =
-	'The answer has an unexpected form: it may come from another version of the service, or from a page to log in. ' +
-	'If this stays, reload the page.';
+	'The answer may come from another version of the service, or from a page to log in. If this stays, reload the page.';
 const STATUSES = {
 	down: 'store unreachable',
 	unreachable: 'service unreachable',
@@ -253,7 +252,7 @@ function kindOf(failure) {
 function sentenceOf(failure) {
 	const message = visible(failure.message);
 	if (failure.status === 403) return `The service refuses to answer: ${message}. Reload the page once you may enter.`;
-	if (failure.status === 401) return 'You are no longer logged in. Reload the page to log in again.';
+	if (failure.status === 401) return 'You are logged out. Reload the page to log in again.';
 	if (failure instanceof SyntaxError) return 'The script of this screen is broken.';
 	const sentences = { unexpected: UNEXPECTED, unreachable: 'The service cannot be reached.' };
 	return sentences[kindOf(failure)] ?? message.replace(/[^.?!]$/, '$&.');

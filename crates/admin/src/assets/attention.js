@@ -1,6 +1,6 @@
 // The list of ongoing changes, worst first.
 
-import { cost, explanation, headline, level, since, sure, values, where } from './change.js';
+import { TOO_EARLY, cost, explanation, headline, level, since, sure, values, where } from './change.js';
 import { card } from './card.js';
 import { contextParts } from './context.js';
 import { attr, button, el, retried, show, sync, text } from './dom.js';
@@ -46,10 +46,9 @@ export class Attention {
 			sight?.compared < sight?.contexts
 				? `${sight.compared} of ${sight.contexts} pages have enough requests to be compared`
 				: '',
-			sight?.gaps > 0 ? `${plural(sight.gaps, 'minute')} missing` : '',
+			sight?.gaps > 0 ? `${plural(sight.gaps, 'minute')} of the last hour without a request` : '',
 		];
-		const early = 'Too early to tell: each page is compared with its own past';
-		text(this.#note, standing > 0 || canJudge ? parts.filter(Boolean).join(' · ') : early);
+		text(this.#note, standing > 0 || canJudge ? parts.filter(Boolean).join(' · ') : TOO_EARLY);
 		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
 		const hidden = Math.max(stand.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);

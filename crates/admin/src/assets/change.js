@@ -2,6 +2,7 @@
 
 import { delta, duration, moment, percent, perUnit, plural, rateOf, shortened, span, visible } from './format.js';
 
+export const TOO_EARLY = 'Too early to tell: each page is compared with its own past';
 const LEVELS = { faster: 'good', 'maybe slower': 'maybe', refusing: 'maybe', new_error: 'maybe' };
 
 /** The colour of a change: red; amber if its kind weighs less, or if a person has acknowledged it. */

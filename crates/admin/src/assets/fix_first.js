@@ -39,8 +39,8 @@ export function fixFirst() {
 			}),
 			shareColumn('Share of time'),
 			numberColumn('per_minute', 'Time per minute', duration, { title: 'Seconds of service time per minute' }),
-			numberColumn('saved_per_minute', 'Saved if as before', perMinute, {
-				title: 'Service time per minute of the range that the slowdown has cost since it began',
+			numberColumn('saved_per_minute', 'Saved if undone', perMinute, {
+				title: 'Service time per minute that the slowdown costs, averaged over the range',
 			}),
 			numberColumn('won_per_minute', 'Won if twice as fast', perMinute, {
 				value: (row) => row.per_minute && row.per_minute / 2,

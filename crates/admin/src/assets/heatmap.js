@@ -203,7 +203,7 @@ export class HeatMap {
 		if (this.#kind === 'timer') return 'Calls of a timer are counted, not listed';
 		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
 		if (end <= since) return `Single requests are kept only since ${time(since, 'minute')}`;
-		return 'Not listed: only the slowest requests of each hour and the newest failed ones are kept one by one';
+		return 'Not listed: only the slowest and the newest failed requests of each hour are kept';
 	}
 
 	/** The content of an exported file: each cell that has requests. */

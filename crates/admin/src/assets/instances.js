@@ -13,7 +13,7 @@ const REQUESTS = [
 	requestsColumn(),
 	statistic('mean'),
 	ratioColumn('ratio', 'vs others', {
-		title: 'Its mean ÷ that of the others in the same minutes, without slow ones',
+		title: 'Its mean ÷ the mean of the others in the same minutes, slow instances left out',
 		level: (row) => (row.stands_out ? 'bad' : null),
 	}),
 	statistic('p95'),
@@ -27,7 +27,7 @@ export const AROUND_QUEUE = [
 	ratioColumn('cpu', 'CPU', {
 		words: (row) => percent(row.cpu, 1),
 		level: (row) => (row.cpu >= 0.9 ? 'bad' : null),
-		title: 'The share of its CPUs in use: the mean of its minutes',
+		title: 'The mean share of its CPUs in use',
 	}),
 	numberColumn('longest_poll', 'Longest poll', duration, {
 		value: (row) => row.polls?.longest ?? null,

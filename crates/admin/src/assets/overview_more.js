@@ -9,8 +9,8 @@ import { beginOf } from './slices.js';
 import { linkTo } from './table.js';
 
 const HOW =
-	'Add the layer to the router after all routes: routes that are added later are not recorded, and neither are those ' +
-	'of another version of axum than 0.8. Then send a request:';
+	'Add the layer after all routes: later routes are not recorded, nor are routes of another axum than 0.8. ' +
+	'Then send a request:';
 const SNIPPET = [
 	'let pulse = Pulse::builder().build()?;',
 	'let app = Router::new()',

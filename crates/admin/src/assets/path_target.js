@@ -74,7 +74,7 @@ function drawBurn(tile, when, burn, burns) {
 	text(value, times(burn?.burn_rate));
 	value.classList.toggle('bad-text', burns);
 	text(note, burn ? badOf(burn) : TOO_LARGE);
-	const meaning = 'Share of bad requests divided by the allowed share. Above 1, more are bad than allowed';
+	const meaning = 'Share of bad requests ÷ the allowed share';
 	attr(tile, 'title', burn && exactness(burn, meaning));
 }
 

@@ -2,7 +2,7 @@
 
 import { plural, visible } from './format.js';
 
-const LOST = 'lost with the store, or at a shutdown: add a replica, or raise replay_bytes or shutdown_timeout';
+const LOST = 'lost with the store, or at a shutdown: give Redis a replica, or raise replay_bytes or shutdown_timeout';
 const LATE = 'dropped: shut the server down before the Pulse';
 // The counts of losses, each with its noun, its fate, and what to do.
 const LOSSES = {
@@ -11,13 +11,13 @@ const LOSSES = {
 	'recording.overflowed': ['request', 'counted as <overflow>: raise max_contexts'],
 	'flush.lost': ['sample', LOST],
 	'flush.lost_additions': ['addition', LOST],
-	'flush.lost_details': ['detail', 'lost: add a replica, or raise pending_bytes'],
+	'flush.lost_details': ['detail', 'lost: give Redis a replica, or raise pending_bytes'],
 	'flush.store_resets': ['reset', 'of the store: turn on persistence'],
 	'fold.quarantined': ['value', 'dropped: another program uses the key'],
 	'fold.skewed': ['sample', 'dropped: set the clocks'],
-	'fold.journal.set_aside': ['sample', 'set aside: start the newer version, so that no more are'],
-	'fold.journal.hole_bytes': ['byte', 'of the journal lost: look for DEL and evictions'],
-	'fold.journal.orphaned': ['call', 'lost with the journal’s state: look for RENAME and evictions'],
+	'fold.journal.set_aside': ['sample', 'set aside: start the newer version, or more will follow'],
+	'fold.journal.hole_bytes': ['byte', 'of the journal lost: look for DEL, FLUSHALL and evictions'],
+	'fold.journal.orphaned': ['entry', 'lost with the journal’s state: look for DEL, RENAME and evictions'],
 };
 
 /**
@@ -43,6 +43,6 @@ export const losses = (health) =>
 	Object.entries(LOSSES)
 		.map(([path, [noun, fate]]) => {
 			const n = path.split('.').reduce((object, key) => object?.[key], health);
-			return { path, fate, amount: n > 0 ? plural(n, noun) : '' };
+			return { path, fate, amount: n > 0 ? plural(n, noun).replace('ys', 'ies') : '' };
 		})
 		.filter(({ amount }) => amount);

@@ -49,7 +49,7 @@ function drawParts(cell, { queue, computing, longest_poll: longest, untimed, tim
 	};
 	const [computed, waited, poll] = [computing, whole - computing, longest].map((time) => duration(time));
 	const polls = `Computing ${computed}, waiting ${waited}, longest poll ${poll}.`;
-	const told = isNumber(computing) ? polls : 'Measured elsewhere, without its polls.';
+	const told = isNumber(computing) ? polls : 'Measured by the service itself: computing and waiting are unknown.';
 	cell.append(
 		el('p', '', timers.length ? told : `${told} No timer ran within it.`),
 		el('ul', 'parts', ...parts.map(draw)),

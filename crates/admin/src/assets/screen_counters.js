@@ -51,7 +51,7 @@ function rowCache(page) {
 				},
 			},
 			numberColumn('misses', 'Misses', grouped),
-			numberColumn('failures', 'Failures in a row', (failures) => (failures > 0 ? grouped(failures) : '–')),
+			numberColumn('failures', 'Consecutive failures', (failures) => (failures > 0 ? grouped(failures) : '–')),
 			numberColumn('last_error', 'Last error', visible, { className: 'left' }),
 		],
 	});

@@ -10,7 +10,7 @@ import { Table, contextColumn, numberColumn, ratioColumn } from './table.js';
 
 const ROWS = 50;
 const NO_MARKS =
-	'No marks yet: Builder::app_version makes one with each deploy, and pulse.mark("…") or POST api/marks with any text';
+	'No marks yet: Builder::app_version marks each deploy, pulse.mark("…") and POST api/marks anything else';
 
 export function mount(root, page) {
 	const side = (name, label, id, format) =>

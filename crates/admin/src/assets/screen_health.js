@@ -2,7 +2,7 @@
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { acknowledgedBy, headline, isOfAll, since, where } from './change.js';
+import { TOO_EARLY, headline, isOfAll, since, where } from './change.js';
 import { attr, el, labelled, sync, text } from './dom.js';
 import { NONE, bytes, duration, grouped, isNumber, moment, percent, span, time, visible } from './format.js';
 import { drawInstances, instanceTable } from './instances.js';
@@ -107,14 +107,12 @@ const costOf = ({ recorder_bytes: recorder, reader_bytes: reader, task_seconds_p
 
 const ago = (seconds) => (seconds < 2 ? 'just now' : isNumber(seconds) ? `${span(seconds)} ago` : NONE);
 
-/** The warnings, the losses and the most urgent problems, with links. */
+/** The warnings, the losses and the most urgent changes without an acknowledgement, with links. */
 function actions(health, changes, now) {
-	const open = (changes?.changes ?? []).filter((one) => one.stands && one.kind !== 'faster');
+	const open = (changes?.changes ?? []).filter((one) => one.stands && one.kind !== 'faster' && !one.acknowledged);
 	const changed = open.slice(0, LISTED).map((one) => {
 		const pages = isOfAll(one) ? 'all pages' : visible(one.context);
-		const words = [`${pages}: ${headline(one)}${where(one)}`, since(one, now), acknowledgedBy(one, now)]
-			.filter(Boolean)
-			.join(', ');
+		const words = `${pages}: ${headline(one)}${where(one)}, ${since(one, now)}`;
 		return { id: one.id, words, href: linkTo(one) };
 	});
 	return [...problems(health, null).map((words) => ({ id: words, words, href: null })), ...changed];
@@ -128,21 +126,20 @@ function figures(health, { asOf, fleet, changes }, now) {
 	const said = isAnswering ? store?.description : store?.last_error;
 	// An overflow or a reset alone loses no request.
 	const lost = losses(health).find(({ path }) => !/overflowed|resets/.test(path));
-	const known = isInstance ? 'here or in the store' : 'see the instances';
+	const known = isInstance ? 'as far as this instance and the store know' : 'see the instances';
 	const alive = fleet?.instances.filter((one) => one.alive) ?? [];
 	const versions = [...new Set(alive.flatMap((one) => (one.version ? [`version ${visible(one.version)}`] : [])))];
 	const reporting = fleet ? `${alive.length} of ${fleet.total}` : NONE;
 	const { judged_until: judged, sight } = changes ?? {};
-	const early = 'too early to tell: each page is compared with its own past';
 	const seen = judged && `${sight.compared} of ${sight.contexts} pages have enough requests to be compared`;
 	const waits = (flush ? flush.pending_age_seconds : fold?.journal?.oldest_age_seconds) ?? 0;
 	return [
 		['Store answered', answered, visible(said ?? ''), isAnswering],
-		['Lost', lost?.amount ?? 'nothing known', lost ? 'see above' : known, !lost],
+		['Lost', lost?.amount ?? 'nothing', lost ? 'see above' : known, !lost],
 		['Shown until', isNumber(asOf) ? time(asOf) : NONE, isNumber(asOf) ? ago(now - asOf) : '', now - asOf < 60],
 		['Instances reporting', reporting, versions.join(', '), alive.length > 0],
-		['Changes judged until', judged ? moment(judged, now) : NONE, seen || early, now - (judged ?? now) < 300],
-		['Waiting for the store', waits > 0 ? duration(waits) : 'nothing', 'the oldest sample', waits < 10],
+		['Changes judged until', judged ? moment(judged, now) : NONE, seen || TOO_EARLY, now - (judged ?? now) < 300],
+		['Oldest sample that waits', waits > 0 ? duration(waits) : 'nothing waits', '', waits < 10],
 	];
 }
 

@@ -16,7 +16,7 @@ const NAMED = 3; // paths that a sentence names
 const A_MINUTE_OR_TWO = 120; // seconds by which an answer may be shorter than the range
 const REQUESTS = [
 	{ key: 'count', label: 'this instance', color: 'c-p50' },
-	{ key: 'others_count', label: 'the others, each', color: 'c-mean' },
+	{ key: 'others_count', label: 'mean of the others', color: 'c-mean' },
 	{ key: 'errors', label: 'errors', color: 'c-5xx' },
 ];
 const LATENCY = [
@@ -114,9 +114,9 @@ export function mount(root, page) {
 			show(paths, !isAlone && isKept);
 			table.draw(compared.paths, compared.reported_paths ? '' : 'It has reported no requests in this range');
 			const shown = compared.paths.length;
-			const part = shown < compared.reported_paths ? `${shown} of ${compared.reported_paths}, ` : '';
+			const part = shown < compared.reported_paths ? `${shown} of ${compared.reported_paths} paths, ` : '';
 			const during = `${moment(compared.from, now)} – ${moment(Math.min(compared.to, now), now)}`;
-			text(until, `${part}${during}: each minute, the busiest paths`);
+			text(until, `${part}${during}; an instance reports only the busiest paths of each minute`);
 		},
 	};
 }
@@ -177,7 +177,7 @@ function levelOf({ verdict: { compared, slower, failing }, stands_out: standsOut
 
 /** Whether the instance is slower on all paths, or on one: the API's verdict in words. */
 function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
-	if (alone) return 'This is the only instance, so there is no other to compare it with.';
+	if (alone) return 'This is the only instance.';
 	const { compared } = verdict;
 	if (compared === 0)
 		return 'Too few requests to compare: a path needs 10 here and on the others in the same minutes.';
@@ -215,7 +215,7 @@ function factsOf(one, since, now) {
 		isNumber(one.first_minute) && one.first_minute > one.from
 			? `first request in this range at ${moment(one.first_minute, now)}`
 			: '';
-	const shown = `shown: ${moment(one.from, now)} – ${moment(one.to, now)}`;
+	const shown = `shown is ${moment(one.from, now)} – ${moment(one.to, now)}`;
 	const left = one.to > one.from ? shown : 'nothing of this range is kept';
 	const seen = isNumber(one.last_seen) ? moment(one.last_seen, now) : '';
 	const life = one.alive ? 'running' : seen ? `gone since ${seen}` : '';
@@ -226,7 +226,7 @@ function factsOf(one, since, now) {
 		isNumber(one.share) ? `${percent(one.share, 1)} of the fleet’s time` : '',
 		one.others > 0 ? `compared with ${plural(one.others, 'other')}` : '',
 		first,
-		isPart(one) ? `instances are kept for about two hours: ${left}` : '',
+		isPart(one) ? `reports of instances are kept for about two hours; ${left}` : '',
 		since ? `figures since ${moment(since, now)}` : '',
 	]
 		.filter(Boolean)

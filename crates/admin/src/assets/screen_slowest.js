@@ -86,7 +86,7 @@ export function mount(root, page) {
 			requests.draw(rows, rows.length ? '' : (refused.requests ?? nothing(isFiltered())));
 			const begin = isZoomed() ? state.from : now - seconds();
 			const since = slow?.kept_since > begin + 60 ? `kept since ${moment(slow.kept_since, now)}` : '';
-			text(note, [rows.length && summary(slow), since].filter(Boolean).join(', '));
+			text(note, [rows.length && summary(slow), since].filter(Boolean).join('; '));
 			if (!slowest) return;
 			paths.draw(slowest.paths, slowest.total ? '' : 'No requests in this range');
 			page.complete(slowest, slowest.total > 0);
@@ -99,8 +99,8 @@ const nothing = (isFiltered) => `No ${isFiltered ? 'such request' : 'request of 
 /** The number of shown requests, their total, and the lists that were searched. */
 function summary({ requests, total, lists, lists_in_all: listsInAll }) {
 	const more = total > requests.length;
-	const shown = more ? `the ${requests.length} slowest of ${total} listed` : plural(requests.length, 'request');
-	return lists < listsInAll ? `${shown}, of the ${ROWS} slowest paths of each hour` : shown;
+	const shown = more ? `the ${requests.length} slowest of ${total} found` : plural(requests.length, 'request');
+	return lists < listsInAll ? `${shown}; only the ${ROWS} slowest paths of each hour were searched` : shown;
 }
 
 /**

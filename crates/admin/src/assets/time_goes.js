@@ -9,7 +9,7 @@ const NO_TIMERS =
 	'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
 
 const NONE_RUN =
-	'No request ran this timer in this range: it runs outside of requests, or 16 other timers take more time';
+	'No path lists this timer in this range: it runs outside of requests, or 16 timers of the path take more time';
 
 /** db:find_user 41× per request */
 export const repetition = ({ timer, per_request: calls }) => `${visible(timer)} ${times(calls)} per request`;

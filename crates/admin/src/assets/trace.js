@@ -49,7 +49,8 @@ export function drawTrace(cell, id) {
 	const [link, copied] = /** @type {any} */ (cell.children);
 	const url = traceUrl(id);
 	text(link, id ? visible(id) : '–');
-	attr(link, 'title', id ? (url ? 'Open the trace in a new tab' : 'Trace id') : 'No traceparent header');
+	const missing = 'Builder::keep_trace_ids(true) records it, from traceparent or x-request-id';
+	attr(link, 'title', id ? (url ? 'Open the trace in a new tab' : 'Trace id') : missing);
 	attr(link, 'href', url);
 	attr(link, 'target', url && '_blank');
 	attr(link, 'rel', url && 'noopener noreferrer');

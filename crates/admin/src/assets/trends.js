@@ -126,7 +126,7 @@ export class Trends {
 			const errors = new Map(answers.errors.points);
 			const failed = (start) => errors.get(start) ?? 0;
 			const value = ({ key }, n, start) => (key === 'ok' ? Math.max(n - failed(start), 0) : failed(start));
-			stack(hits, ERRORS, value, 'slices of this length keep only errors apart');
+			stack(hits, ERRORS, value, 'slices of this length tell only errors from other requests');
 		}
 		if (heat && !this.#layer) this.#loading ??= this.#load();
 		this.#layer?.update(answers, given);

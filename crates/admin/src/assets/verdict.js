@@ -1,7 +1,7 @@
 // The changes of a path: the size, the start, the confidence, the suspects, and the verdict on a deploy.
 
 import { acknowledgement } from './acknowledge.js';
-import { cost, explanation, headline, isOfAll, level, since, sure, values, where } from './change.js';
+import { TOO_EARLY, cost, explanation, headline, isOfAll, level, since, sure, values, where } from './change.js';
 import { attr, el, labelled, say, sync, text } from './dom.js';
 import { duration, moment, span, visible } from './format.js';
 import { instanceLink } from './instances.js';
@@ -53,12 +53,8 @@ export function changePanel(page, { isTimer = false } = {}) {
 			});
 			const mark = marks.find((one) => one.version);
 			const canJudge = log?.judged_until > 0 && log.sight?.compared > 0;
-			const calmly = isTimer
-				? 'No path has changed for which this timer is suspected'
-				: 'Nothing has changed here';
-			const words = canJudge
-				? `${calmly}, as of ${moment(log.judged_until, now)}`
-				: 'Too early to tell: each page is compared with its own past';
+			const calmly = isTimer ? 'This timer is not a suspect of any change' : 'Nothing has changed here';
+			const words = canJudge ? `${calmly}, as of ${moment(log.judged_until, now)}` : TOO_EARLY;
 			const deploy = mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : '';
 			say(calm, shown.length ? '' : `${words}${deploy}`);
 		},
@@ -96,6 +92,6 @@ function instancesOf({ instance, suspects: known = [] }) {
 
 function figuresOf(one) {
 	const isMore = one.kind === 'slower' && one.from_traffic > 0.0005;
-	const traffic = isMore ? `, and more requests ${duration(one.from_traffic)} more` : '';
+	const traffic = isMore ? `; more requests add ${duration(one.from_traffic)}` : '';
 	return `${values(one)}${cost(one)}${traffic}`;
 }

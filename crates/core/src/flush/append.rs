@@ -87,7 +87,8 @@ impl Flusher {
             // The store cannot have a call that was never sent: another instance has set this fence.
             Appended::Duplicate(_) if !sent_before => {
                 tracing::warn!(
-                    "the store has a call that this instance never sent: this instance continues under a new name"
+                    "the store has a call that this instance never sent: this instance continues under a new name; \
+                     look for another program that writes `{{prefix}}pulse:state`"
                 );
                 self.restart_instance(sending, true);
                 Ok(false)
@@ -113,7 +114,8 @@ impl Flusher {
     /// has. Acknowledged calls are not sent again. The call in doubt is sent again only if the store cannot have it.
     pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_call: bool) {
         tracing::warn!(
-            "the store's fence of this instance holds a foreign value: this instance continues under a new name"
+            "the number of this instance's last call cannot be read: this instance continues under a new name; look \
+             for another program that writes `{{prefix}}pulse:state`, which holds the number"
         );
         self.restart_instance(sending, store_lacks_call);
     }
@@ -124,8 +126,9 @@ impl Flusher {
         self.leaderless.notify_one();
         StoreError::new(
             StoreErrorKind::Refused,
-            "the journal is full (`journal_bytes`), because no instance folds or trims it: samples wait in this \
-             process; health names the instance that folds, whose warnings and `store.last_error` say why",
+            "the journal is full (`journal_bytes`), because it is not folded or trimmed: samples wait in this \
+             process; see the health of the instance that `fold.journal.folder` names, or of each instance if \
+             this is `null`",
         )
     }
 

@@ -98,7 +98,7 @@ impl Flusher {
                 additions = lost.additions,
                 details = lost.details,
                 "{why}: {lost} are lost; use persistence and a replica, and raise `replay_bytes` \
-                 if failovers lose more bytes of calls"
+                 to send more calls again after a failover"
             );
         }
     }
@@ -117,8 +117,8 @@ impl Flusher {
         if is_new && was_young {
             self.count_reset();
             tracing::warn!(
-                "the store came back empty within a minute after it began, as after a failover: the calls that \
-                 it had acknowledged are sent again"
+                "the store is empty again less than a minute after its first use, as after a failover: the calls \
+                 that it had acknowledged are sent again"
             );
             if let Some(call) = &mut sending.in_doubt {
                 call.generation = id;
@@ -126,8 +126,8 @@ impl Flusher {
             return Ok(());
         }
         tracing::warn!(
-            "the store was reset or came back empty: its data is gone, and this instance continues under a new \
-             name: {}",
+            "the store was reset or came back empty, and this instance continues under a new name; its data is \
+             gone: {}",
             self.store.reset_remedy().unwrap_or("health says why")
         );
         self.restart_instance(sending, is_new);

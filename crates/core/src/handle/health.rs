@@ -298,8 +298,8 @@ impl Stages {
         if has_grown(Condition::Lost, lost) {
             warnings.push(Condition::Lost.warning(format!(
                 "{} are lost, since the store lost them, or was away at a shutdown or for too long: see the log \
-                 for the time, use persistence and a replica, and raise `replay_bytes` if failovers lose \
-                 more bytes of calls",
+                 for the time, use persistence and a replica, and raise `replay_bytes` to send more \
+                 calls again after a failover",
                 counts.lost
             )));
         }

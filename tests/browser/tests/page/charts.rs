@@ -126,7 +126,7 @@ async fn each_range_has_the_same_legend() {
     page.show("overview?range=5m&precision=5").await;
     page.until(&is("successful false,errors false", true)).await;
     let expected = [
-        "slices of this length keep only errors apart",
+        "slices of this length tell only errors from other requests",
         "slices of this length keep only the mean",
     ];
     assert_eq!(page.eval::<Vec<String>>(told).await, expected);

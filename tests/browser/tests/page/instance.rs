@@ -45,7 +45,7 @@ async fn a_timer_shows_its_change_and_the_paths_that_run_it() {
     page.show("path?context=payment&kind=timer&range=1h").await;
     page.until(
         "$('[data-panel=change] .calm')?.innerText
-            .startsWith('No path has changed for which this timer is suspected')",
+            .startsWith('This timer is not a suspect of any change')",
     )
     .await;
 }

@@ -74,11 +74,11 @@ async fn the_health_begins_with_what_needs_an_action_and_six_figures() {
     assert_eq!(figures.len(), 6, "{figures:?}");
     for (figure, expected) in figures.iter().zip([
         "Store answered",
-        "nothing known",
+        "as far as this instance and the store know",
         "Shown until",
         "4 of 4",
         "pages have enough requests to be compared",
-        "Waiting for the store",
+        "Oldest sample that waits",
     ]) {
         assert!(figure.contains(expected), "{figures:?}");
     }

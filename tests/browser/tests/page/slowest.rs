@@ -133,7 +133,10 @@ async fn a_request_opens_and_shows_its_parts() {
     page.click(".opener").await;
     page.until_shown("tr.details").await;
     let words = page.text("tr.details").await;
-    assert!(words.starts_with("Measured elsewhere"), "{words}");
+    assert!(
+        words.starts_with("Measured by the service itself"),
+        "{words}"
+    );
 }
 
 #[tokio::test]
@@ -309,7 +312,7 @@ async fn paths_and_requests_are_of_the_range_and_the_page_says_since_when_reques
     ))
     .await;
     page.show("slowest?range=24h").await;
-    page.until(&format!("/, kept since .*:00$/.test({NOTE})"))
+    page.until(&format!("/; kept since .*:00$/.test({NOTE})"))
         .await;
 }
 
