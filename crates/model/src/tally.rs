@@ -38,8 +38,9 @@ pub type Kinds = Tally<Arc<str>>;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally<K> {
-    /// Sorted by key. No count is 0.
-    counts: Vec<(K, u64)>,
+    /// Sorted by key. No count is 0. Copies share the counts until one of them changes, which also keeps the code that
+    /// drops an aggregate small.
+    counts: Option<Arc<Vec<(K, u64)>>>,
     /// The counts of the keys that were dropped.
     other: u64,
 }
@@ -47,25 +48,41 @@ pub struct Tally<K> {
 impl<K> Default for Tally<K> {
     fn default() -> Self {
         Self {
-            counts: Vec::new(),
+            counts: None,
             other: 0,
         }
     }
 }
 
 impl<K: Ord + Clone> Tally<K> {
+    fn counts(&self) -> &[(K, u64)] {
+        self.counts.as_ref().map_or(&[], |counts| counts)
+    }
+
+    /// Changes the counts.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Vec<(K, u64)>) -> T) -> T {
+        let counts = Arc::make_mut(self.counts.get_or_insert_default());
+        let result = change(counts);
+        if counts.is_empty() {
+            self.counts = None;
+        }
+        result
+    }
+
     fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
     where
         K: Borrow<Q>,
     {
-        (self.counts).binary_search_by(|(other, _)| other.borrow().cmp(key))
+        (self.counts()).binary_search_by(|(other, _)| other.borrow().cmp(key))
     }
 
     /// Adds to the count of a key.
     pub fn add(&mut self, key: K, n: u64) {
         if n > 0 {
-            let count = sorted::entry(&mut self.counts, key, || 0);
-            *count = count.saturating_add(n);
+            self.change(|counts| {
+                let count = sorted::entry(counts, key, || 0);
+                *count = count.saturating_add(n);
+            });
         }
     }
 
@@ -79,12 +96,12 @@ impl<K: Ord + Clone> Tally<K> {
     where
         K: Borrow<Q>,
     {
-        self.place(key).map_or(0, |at| self.counts[at].1)
+        self.place(key).map_or(0, |at| self.counts()[at].1)
     }
 
     /// The keys with their counts, in the order of the keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, u64)> {
-        self.counts.iter().map(|(key, n)| (key, *n))
+        self.counts().iter().map(|(key, n)| (key, *n))
     }
 
     /// The count of the keys that are not counted separately.
@@ -100,7 +117,7 @@ impl<K: Ord + Clone> Tally<K> {
 
     /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
-        self.counts.is_empty() && self.other == 0
+        self.counts.is_none() && self.other == 0
     }
 
     /// The keys with their counts, largest count first, then in the order of the keys.
@@ -111,15 +128,16 @@ impl<K: Ord + Clone> Tally<K> {
     }
 
     /// Keeps the `most` keys with the largest counts. Of keys with equal counts, keeps the smaller ones. The counts of
-    /// all other keys are added to [`other`](Self::other).
+    /// all others are added to [`other`](Self::other).
     pub fn limit(&mut self, most: usize) {
-        if self.counts.len() > most {
-            self.counts.order_by_key(|(_, n)| Reverse(*n));
-            for (_, n) in self.counts.split_off(most) {
-                self.add_other(n);
-            }
-            self.counts.order_by(|(a, _), (b, _)| a.cmp(b));
-            self.counts.shrink_to_fit();
+        if self.counts().len() > most {
+            let largest = self.largest().into_iter().take(most);
+            let mut kept: Vec<_> = largest.map(|(key, n)| (key.clone(), n)).collect();
+            kept.order_by(|(a, _), (b, _)| a.cmp(b));
+            let total = self.total();
+            self.counts = (!kept.is_empty()).then(|| Arc::new(kept));
+            self.other = 0;
+            self.other = total.saturating_sub(self.total());
         }
     }
 
@@ -127,26 +145,43 @@ impl<K: Ord + Clone> Tally<K> {
     /// at some time, the remainder is taken from the count of the dropped keys. So the total stays exact.
     pub fn subtract(&mut self, other: &Self) {
         self.other = self.other.saturating_sub(other.other);
-        for (key, n) in other.iter() {
-            let named = self.get(key).min(n);
-            if let Ok(at) = self.place(key) {
-                self.counts[at].1 -= named;
-            }
-            self.other = self.other.saturating_sub(n - named);
+        if other.counts.is_none() {
+            return;
         }
-        self.counts.retain(|(_, n)| *n > 0);
+        let dropped = self.change(|counts| {
+            let mut dropped = 0u64;
+            for (key, n) in other.iter() {
+                let at = counts.binary_search_by(|(named, _)| named.cmp(key));
+                let named = at.map_or(0, |at| counts[at].1.min(n));
+                if let Ok(at) = at {
+                    counts[at].1 -= named;
+                }
+                dropped = dropped.saturating_add(n - named);
+            }
+            counts.retain(|(_, n)| *n > 0);
+            dropped
+        });
+        self.other = self.other.saturating_sub(dropped);
     }
 
-    /// The approximate number of bytes on the heap, without the bytes of the keys themselves.
+    /// The approximate number of bytes on the heap, without the keys' own.
     pub fn bytes(&self) -> usize {
-        self.counts.capacity() * size_of::<(K, u64)>()
+        const HEAD: usize = 2 * size_of::<usize>();
+        let counts = self.counts.as_ref();
+        counts.map_or(0, |counts| {
+            HEAD + size_of_val(&**counts) + counts.capacity() * size_of::<(K, u64)>()
+        })
     }
 }
 
 impl<K: Ord + Clone> Merge for Tally<K> {
     fn merge(&mut self, other: &Self) {
-        for (key, n) in other.iter() {
-            self.add(key.clone(), n);
+        if self.counts.is_none() {
+            self.counts.clone_from(&other.counts);
+        } else {
+            for (key, n) in other.iter() {
+                self.add(key.clone(), n);
+            }
         }
         self.add_other(other.other);
     }
