@@ -120,6 +120,10 @@ impl Stages {
         }
         warnings.extend(notices.all(clock));
         warnings.extend(self.layer_warning());
+        if self.recorder.recording.hides_statements() {
+            let text = advice::HIDDEN_STATEMENTS.to_string();
+            warnings.push(Condition::HiddenStatements.warning(text));
+        }
         warnings.extend(self.recording_warnings(&counters));
         warnings.extend(self.queue_warnings());
         warnings

@@ -1,6 +1,7 @@
 //! The state of a recorder that all its contexts share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::counter::Gauge;
@@ -10,6 +11,7 @@ use super::limits::Limits;
 use super::queue::QueueCounts;
 use super::response::{ErrorRule, MaybeErrorRule};
 use super::shards::thread_number;
+use super::spans::SpanCollection;
 use crate::clock::{Clock, Tick};
 use crate::health::QueueHealth;
 
@@ -33,6 +35,7 @@ pub struct RecordingState {
     /// The kinds of errors.
     pub(super) kinds: KindNames,
     pub(super) queue_counts: QueueCounts,
+    spans: OnceLock<Arc<SpanCollection>>,
 }
 
 impl RecordingState {
@@ -54,6 +57,7 @@ impl RecordingState {
             details: limits.details,
             kinds: KindNames::default(),
             queue_counts: QueueCounts::default(),
+            spans: OnceLock::new(),
         }
     }
 
@@ -67,6 +71,30 @@ impl RecordingState {
     #[inline]
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// When the recorder was created.
+    pub(super) fn started(&self) -> Tick {
+        self.started
+    }
+
+    /// Notes that spans and events become timers of this recorder.
+    pub fn collect_spans(&self, spans: Arc<SpanCollection>) {
+        // A recorder belongs to one `Pulse`, which calls this once.
+        let _ = self.spans.set(spans);
+    }
+
+    /// Whether spans become timers, so that a request needs a span of its own.
+    #[inline]
+    pub fn collects_spans(&self) -> bool {
+        let spans = self.spans.get();
+        spans.is_some_and(|spans| spans.is_installed())
+    }
+
+    /// Whether a filter hides the statements of sqlx from the timers.
+    pub fn hides_statements(&self) -> bool {
+        let spans = self.spans.get();
+        spans.is_some_and(|spans| spans.hides_statements())
     }
 
     /// The time since the recorder was created.
