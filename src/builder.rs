@@ -495,8 +495,8 @@ impl Builder {
         self
     }
 
-    /// The spans and events that become timers, whose layer a subscriber has already: see
-    /// [`SpanTimers`](crate::tracing::SpanTimers). Without this setting, [`Pulse::tracing`] returns the layer.
+    /// The spans and events that become timers of this `Pulse`, whose layer a subscriber has. See
+    /// [`SpanTimers`](crate::tracing::SpanTimers).
     #[cfg(feature = "tracing")]
     pub fn tracing(mut self, timers: &crate::tracing::SpanTimers) -> Self {
         self.tracing = Some(timers.clone());

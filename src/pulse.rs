@@ -38,21 +38,12 @@ pub(crate) struct PageOptions {
     pub(crate) trace_url: Option<String>,
 }
 
-/// Settings of the layers and the dashboard.
-pub(crate) struct FaceOptions {
-    /// The paths that are not recorded.
-    pub(crate) skips: IgnoreList,
-    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
-    pub(crate) page: PageOptions,
-    /// The spans and events that become timers.
-    #[cfg(feature = "tracing")]
-    pub(crate) span_timers: crate::tracing::SpanTimers,
-}
-
 struct Inner {
     handle: Handle,
     store: Store,
-    face: FaceOptions,
+    skips: IgnoreList,
+    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
+    page: PageOptions,
     #[cfg(feature = "admin")]
     posts: Arc<tower_pulse_admin::WriteLimit>,
 }
@@ -73,13 +64,14 @@ impl std::fmt::Debug for Pulse {
 }
 
 impl Pulse {
-    pub(crate) fn new(handle: Handle, face: FaceOptions) -> Self {
+    pub(crate) fn new(handle: Handle, skips: IgnoreList, page: PageOptions) -> Self {
         #[cfg(feature = "admin")]
         let posts = Arc::new(tower_pulse_admin::WriteLimit::new(handle.clock().clone()));
         Self(Arc::new(Inner {
             store: Store::from(handle.store().clone()),
             handle,
-            face,
+            skips,
+            page,
             #[cfg(feature = "admin")]
             posts,
         }))
@@ -122,18 +114,20 @@ impl Pulse {
     }
 
     fn make_layer(&self, source: Source) -> PulseLayer {
-        PulseLayer::new(self.recorder().clone(), source, self.0.face.skips.clone())
+        PulseLayer::new(self.recorder().clone(), source, self.0.skips.clone())
     }
 
-    /// Returns the layer that turns spans and events of `tracing` into timers of their requests: sqlx's statements, calls
-    /// of other services, and spans with the field `pulse.timer`. The module [`tracing`](crate::tracing) has an example.
-    /// [`Builder::tracing`](crate::Builder::tracing) chooses other spans and names.
+    /// Returns a layer that turns spans and events of `tracing` into timers of their requests: sqlx's statements, calls of
+    /// other services, and spans with the field `pulse.timer`. The module [`tracing`](crate::tracing) has an example. To
+    /// choose other spans and names, use [`Builder::tracing`](crate::Builder::tracing) instead.
     #[cfg(feature = "tracing")]
     pub fn tracing<S>(&self) -> impl tracing_subscriber::Layer<S> + Send + Sync + use<S>
     where
         S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
     {
-        self.0.face.span_timers.layer()
+        let timers = crate::tracing::SpanTimers::new();
+        timers.attach(self.recorder());
+        timers.layer()
     }
 
     /// Starts a timer of a query, a template or a job, under a context of its own. The timer runs until it is dropped.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Backend, Builder};
 use crate::layer::IgnoreList;
-use crate::pulse::{FaceOptions, PageOptions, Pulse};
+use crate::pulse::{PageOptions, Pulse};
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::handle::Handle;
 use tower_pulse_core::health::Notices;
@@ -95,6 +95,7 @@ impl Builder {
         if let Some(version) = &mut limits.app_version {
             *version = escape_hidden(version).into();
         }
+        let skips = IgnoreList::new(self.ignore.iter().map(String::as_str));
         static FIRST: Once = Once::new();
         FIRST.call_once(|| {
             tracing::info!("tower-pulse records in {}", shortened(&store.describe()))
@@ -103,18 +104,15 @@ impl Builder {
             record_panics();
         }
         let (handle, tasks) = Handle::new(options, store);
-        let face = FaceOptions {
-            skips: IgnoreList::new(self.ignore.iter().map(String::as_str)),
-            page: PageOptions {
-                service: self.service,
-                trace_url: self.trace_url,
-            },
-            #[cfg(feature = "tracing")]
-            span_timers: self.tracing.unwrap_or_default(),
-        };
         #[cfg(feature = "tracing")]
-        face.span_timers.attach(handle.recorder())?;
-        Ok((Pulse::new(handle, face), tasks))
+        if let Some(timers) = &self.tracing {
+            timers.attach(handle.recorder());
+        }
+        let page = PageOptions {
+            service: self.service,
+            trace_url: self.trace_url,
+        };
+        Ok((Pulse::new(handle, skips, page), tasks))
     }
 
     /// Opens the configured store without recording. Pass the store to [`store`](Self::store) of several builders, or

@@ -95,8 +95,8 @@ impl Pulse {
         let recorder = self.recorder().clone();
         tower_pulse_admin::Source {
             query: self.query().clone(),
-            service: self.0.face.page.service.clone(),
-            trace_url: self.0.face.page.trace_url.clone(),
+            service: self.0.page.service.clone(),
+            trace_url: self.0.page.trace_url.clone(),
             app_version: recorder.limits.app_version.clone(),
             instance: Some(tower_pulse_admin::Instance {
                 posts: self.0.posts.clone(),

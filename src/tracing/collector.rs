@@ -14,16 +14,10 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter, Layer};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
-use super::names::{ErrorFields, KIND_FIELD, Name, NamingFields, TIMER_FIELD};
-use super::{Call, Choice, Fields, REQUEST_TARGET, SpanTimers};
+use super::names::{KIND_FIELD, Name, NamingFields, TIMER_FIELD, error_of};
+use super::{Call, REQUEST_TARGET, SpanTimers};
 use tower_pulse_core::recorder::spans::{STATEMENTS, SpanTimer};
 use tower_pulse_core::recorder::{Recorder, Scope, active};
-
-/// The target of the events by which sqlx reports waits for a connection.
-const WAITS: &str = "sqlx::pool::acquire";
-
-/// The timer of these waits.
-const WAIT: &str = "sql acquire";
 
 /// The layer. Logs nothing while it handles a span or an event: per-layer filters keep their decisions in the thread,
 /// and an event within another one would change them.
@@ -34,7 +28,6 @@ pub(super) struct Collector {
 }
 
 /// The request and the timer of a span, in its extensions.
-#[derive(Default)]
 struct SpanState {
     request: Option<Arc<Scope>>,
     timer: Option<SpanTimer>,
@@ -48,10 +41,6 @@ impl Collector {
         }
     }
 
-    fn recorder(&self) -> Option<&Arc<Recorder>> {
-        self.timers.state.recorder.get()
-    }
-
     /// Searches a span and the spans around it, innermost first. A span that only other layers want has no state, but
     /// the spans around it may have one. The context of a filtered layer does not show such a span.
     fn find<T>(&self, id: &Id, mut find: impl FnMut(&mut SpanState) -> Option<T>) -> Option<T> {
@@ -61,37 +50,30 @@ impl Collector {
         spans.find_map(|span| find(span.extensions_mut().get_mut()?))
     }
 
-    fn name(&self, call: &Call<'_>, usual: impl FnOnce() -> Option<Name>) -> Option<Name> {
-        let named = self.timers.choice.name_by.as_ref();
-        let named = named.and_then(|name_by| name_by(call));
-        named.map(|name| Name::from(&*name)).or_else(usual)
+    /// The name that the application gives, or else the usual one.
+    fn name(&self, call: &Call<'_>, usual: Name) -> Name {
+        let given = (self.timers.names)(call);
+        given.map_or(usual, |name| Name::of(format_args!("{name}")))
     }
 
-    /// Records a call that has just ended, and whose event tells how long it took.
-    fn record_ended(&self, recorder: &Recorder, event: &Event<'_>, parent: Option<Id>) {
+    /// Records a statement, which has just ended.
+    fn record_statement(&self, recorder: &Recorder, event: &Event<'_>, parent: Option<Id>) {
         let end = recorder.recording.clock().tick();
-        let metadata = event.metadata();
         let mut fields = NamingFields::default();
         event.record(&mut fields);
         let Some(elapsed) = fields.elapsed else {
             return;
         };
-        let usual = || match metadata.target() {
-            WAITS => Some(Name::from(WAIT)),
-            _ => fields.statement(),
-        };
         let call = Call {
-            metadata,
-            fields: Fields::Event(event),
+            metadata: event.metadata(),
+            record: &|visitor| event.record(visitor),
         };
-        let Some(name) = self.name(&call, usual) else {
-            return;
-        };
-        self.timers.state.collection.statement(*metadata.level());
+        let name = self.name(&call, fields.statement);
+        let timer = recorder.span_timer(name.as_str());
         let scope = active::scope(&recorder.recording);
         let scope = scope.or_else(|| self.find(&parent?, |span| span.request.clone()));
-        let timer = recorder.span_timer(name.as_str());
         timer.record_ended_run(elapsed, end, scope.as_deref());
+        self.timers.collection.has_statement(*call.metadata.level());
     }
 }
 
@@ -101,44 +83,35 @@ where
 {
     fn on_register_dispatch(&self, subscriber: &Dispatch) {
         let _ = self.subscriber.set(subscriber.downgrade());
-        let wants_statements = self.timers.choice.wants_statements();
-        self.timers.state.collection.installed(wants_statements);
+        let wants_statements = self.timers.wants_statements(Level::DEBUG);
+        self.timers.collection.install(wants_statements);
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let (Some(recorder), Some(span)) = (self.recorder(), context.span(id)) else {
+        let (Some(recorder), Some(span)) = (self.timers.recorder.get(), context.span(id)) else {
             return;
         };
-        let metadata = attributes.metadata();
         let mut fields = NamingFields::default();
         attributes.record(&mut fields);
         let call = Call {
-            metadata,
-            fields: Fields::Span(attributes),
+            metadata: attributes.metadata(),
+            record: &|visitor| attributes.record(visitor),
         };
-        let usual = fields.span(metadata, self.timers.choice.chooses(metadata));
-        let name = usual.and_then(|usual| self.name(&call, || Some(usual)));
-        let entry = name.map(|name| recorder.span_timer(name.as_str()));
+        let usual = fields.span(call.metadata, (self.timers.chooses)(call.metadata));
+        let name = usual.map(|usual| self.name(&call, usual));
+        let mut entry = name.map(|name| recorder.span_timer(name.as_str()));
         let mut request = active::scope(&recorder.recording);
-        let mut is_within_itself = false;
         if request.is_none() || entry.is_some() {
             // A span within one of the same name is a part of it.
             let _: Option<()> = self.find(id, |around| {
                 request = request.take().or_else(|| around.request.clone());
-                is_within_itself |= match (&around.timer, &entry) {
-                    (Some(around), Some(entry)) => around.has_name_of(entry),
-                    _ => false,
-                };
+                entry.take_if(|entry| around.timer.as_ref().is_some_and(|of| of.is_of(entry)));
                 None
             });
         }
-        let mut timer = entry
-            .filter(|_| !is_within_itself)
-            .map(|entry| SpanTimer::new(entry, request.clone()));
+        let mut timer = entry.map(|entry| SpanTimer::new(entry, request.clone()));
         if let Some(timer) = &mut timer {
-            let mut errors = ErrorFields::default();
-            attributes.record(&mut errors);
-            errors.fail(timer);
+            fail(timer, |visitor| attributes.record(visitor));
         }
         if request.is_some() || timer.is_some() {
             let state = SpanState { request, timer };
@@ -147,31 +120,28 @@ where
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        let mut errors = ErrorFields::default();
-        values.record(&mut errors);
-        with_timer(id, &context, |timer| errors.fail(timer));
+        with_timer(id, &context, |timer| {
+            fail(timer, |visitor| values.record(visitor));
+        });
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let Some(recorder) = self.recorder() else {
+        let Some(recorder) = self.timers.recorder.get() else {
             return;
         };
         let parent = match event.is_contextual() {
             true => context.current_span().id().cloned(),
             false => event.parent().cloned(),
         };
-        if is_ended_call(event.metadata()) {
-            return self.record_ended(recorder, event, parent);
+        if event.metadata().target() == STATEMENTS {
+            return self.record_statement(recorder, event, parent);
         }
         // An error, such as the one that `#[instrument(err)]` reports.
-        let mut errors = ErrorFields::default();
-        event.record(&mut errors);
-        let fail = |span: &mut SpanState| {
-            let timer = span.timer.as_mut()?;
-            errors.fail(timer);
+        let within = |span: &mut SpanState| {
+            fail(span.timer.as_mut()?, |visitor| event.record(visitor));
             Some(())
         };
-        parent.and_then(|parent| self.find(&parent, fail));
+        parent.and_then(|parent| self.find(&parent, within));
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
@@ -183,10 +153,9 @@ where
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        let Some(span) = context.span(&id) else {
-            return;
-        };
-        let state = span.extensions_mut().remove::<SpanState>();
+        let span = context.span(&id);
+        let state = span.and_then(|span| span.extensions_mut().remove::<SpanState>());
+        // The extensions are released before the timer is recorded.
         if let Some(timer) = state.and_then(|state| state.timer) {
             timer.finish();
         }
@@ -208,32 +177,26 @@ where
     }
 }
 
-impl ErrorFields {
-    fn fail(&self, timer: &mut SpanTimer) {
-        if self.has_failed {
-            timer.fail(self.message.as_str());
-        }
+/// Marks a timer as failed if the fields of its span, or of an event within it, tell of an error.
+fn fail(timer: &mut SpanTimer, record: impl FnOnce(&mut dyn tracing::field::Visit)) {
+    if let Some(error) = error_of(record) {
+        timer.fail(error.as_str().trim_matches('"'));
     }
 }
 
-/// Whether events tell of a call that has just ended.
-fn is_ended_call(metadata: &Metadata<'_>) -> bool {
-    matches!(metadata.target(), STATEMENTS | WAITS)
-}
-
-/// The filter of the layer, which decides by callsite alone. Where no layer wants a callsite, `tracing` asks no more.
+/// The filter of the layer, which decides by callsite alone. `tracing` skips callsites that no layer wants.
 pub(super) struct Wanted(pub(super) SpanTimers);
 
 impl<S> Filter<S> for Wanted {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        self.0.choice.wants(metadata)
+        self.0.want(metadata)
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
         if metadata.target() == STATEMENTS {
-            self.0.state.collection.statement_callsite(metadata);
+            self.0.collection.sees_callsite(metadata);
         }
-        match self.0.choice.wants(metadata) {
+        match self.0.want(metadata) {
             true => Interest::always(),
             false => Interest::never(),
         }
@@ -241,40 +204,24 @@ impl<S> Filter<S> for Wanted {
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
         // The span of a request has this level.
-        Some(self.0.choice.level.max(LevelFilter::DEBUG))
+        Some(self.0.level.max(LevelFilter::DEBUG))
     }
 }
 
-impl Choice {
-    fn wants_statements(&self) -> bool {
-        self.statements && self.level >= LevelFilter::DEBUG
+impl SpanTimers {
+    fn wants_statements(&self, level: Level) -> bool {
+        self.has_statements && level <= self.level
     }
 
-    fn wants(&self, metadata: &Metadata<'_>) -> bool {
-        if !metadata.is_span() {
-            let is_error =
-                || *metadata.level() == Level::ERROR && metadata.fields().field("error").is_some();
-            return match is_ended_call(metadata) {
-                true => self.statements && *metadata.level() <= self.level,
-                false => is_error(),
-            };
-        }
-        if metadata.target() == REQUEST_TARGET {
-            return true;
-        }
+    fn want(&self, metadata: &Metadata<'_>) -> bool {
         let has = |name: &str| metadata.fields().field(name).is_some();
-        *metadata.level() <= self.level
-            && (has(TIMER_FIELD) || has(KIND_FIELD) || self.chooses(metadata))
-    }
-
-    /// Whether the application has chosen a span by its target or its name.
-    fn chooses(&self, metadata: &Metadata<'_>) -> bool {
-        let target = metadata.target();
-        let mut targets = self.targets.iter();
-        let is_below = |chosen: &String| {
-            let below = target.strip_prefix(&**chosen);
-            below.is_some_and(|below| below.is_empty() || below.starts_with("::"))
-        };
-        self.spans.iter().any(|span| span == metadata.name()) || targets.any(is_below)
+        let (target, level) = (metadata.target(), *metadata.level());
+        match metadata.is_span() {
+            false if target == STATEMENTS => self.wants_statements(level),
+            false => level == Level::ERROR && has("error"),
+            true if target == REQUEST_TARGET => true,
+            true if level > self.level => false,
+            true => has(TIMER_FIELD) || has(KIND_FIELD) || (self.chooses)(metadata),
+        }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! A layer for `tracing-subscriber` turns these into timers of the request that they belong to:
 //!
-//! - sqlx's statements, which sqlx 0.8 and 0.9 report as events: `sql SELECT users`. So it is with libraries on sqlx,
-//!   such as sea-orm.
-//! - spans of calls to other services, which say `otel.kind = "client"`: `http GET api.example.com` with
+//! - sqlx's statements, which sqlx 0.8 and 0.9 report as events: `sql SELECT users`. This includes libraries that use
+//!   sqlx, such as sea-orm.
+//! - spans of calls to other services, which have `otel.kind = "client"`: `http GET api.example.com` with
 //!   `reqwest-tracing`.
 //! - spans with the field `pulse.timer`: `#[tracing::instrument(fields(pulse.timer))]`.
-//! - spans that [`SpanTimers`] chooses.
+//! - spans that [`SpanTimers::spans`] chooses.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -17,13 +17,12 @@
 //! let pulse = tower_pulse::Pulse::builder().build()?;
 //! tracing_subscriber::registry()
 //!     .with(pulse.tracing())
-//!     .with(fmt::layer().with_filter(LevelFilter::INFO))
+//!     .with(fmt::layer().with_filter(LevelFilter::INFO)) // instead of `fmt::init()`
 //!     .init();
 //! # Ok(()) }
 //! ```
 //!
-//! The log stays as it is: the layer has a filter of its own, and the others keep theirs. See
-//! [the guide](crate::guide::spans).
+//! The layer has a filter of its own, which does not affect other layers. See [the guide](crate::guide::spans).
 
 // Read in this order: `collector` (the layer and its filter), `names` (the names of timers), `sql` (the names of
 // statements), and `text`.
@@ -38,20 +37,19 @@ use std::sync::{Arc, OnceLock};
 
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing::{Event, Metadata, Subscriber, span};
+use tracing::{Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
 use self::collector::{Collector, Wanted};
-use tower_pulse_core::error::BuildError;
 use tower_pulse_core::recorder::Recorder;
 use tower_pulse_core::recorder::spans::SpanCollection;
 
 /// The target of the span of a request.
 pub(crate) const REQUEST_TARGET: &str = "tower_pulse";
 
-/// The spans and events that become timers. With [`layer`](Self::layer), the subscriber can be installed before the
-/// `Pulse` is built, so that its first warnings are logged. Clones share their `Pulse`.
+/// The spans and events that become timers, and their names. With [`layer`](Self::layer), a subscriber can be installed
+/// before the `Pulse` is built, so that the first warnings are logged.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -59,7 +57,7 @@ pub(crate) const REQUEST_TARGET: &str = "tower_pulse";
 /// use tracing_subscriber::prelude::*;
 /// use tracing_subscriber::{filter::LevelFilter, fmt};
 ///
-/// let timers = SpanTimers::new().targets(["shop::search"]).spans(["render"]);
+/// let timers = SpanTimers::new().spans(|span| span.target().starts_with("shop::search"));
 /// tracing_subscriber::registry()
 ///     .with(timers.layer())
 ///     .with(fmt::layer().with_filter(LevelFilter::INFO))
@@ -67,40 +65,30 @@ pub(crate) const REQUEST_TARGET: &str = "tower_pulse";
 /// let pulse = Pulse::builder().tracing(&timers).build()?;
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone)]
 #[must_use = "span timers need a layer"]
 pub struct SpanTimers {
-    choice: Arc<Choice>,
-    state: Arc<State>,
-}
-
-/// The user's choice of spans and names.
-#[derive(Clone)]
-struct Choice {
-    targets: Vec<String>,
-    spans: Vec<String>,
     level: LevelFilter,
-    statements: bool,
-    name_by: Option<Arc<NameFn>>,
+    has_statements: bool,
+    chooses: Arc<ChooseFn>,
+    names: Arc<NameFn>,
+    collection: Arc<SpanCollection>,
+    /// The recorder of the `Pulse`, once it is built.
+    recorder: Arc<OnceLock<Arc<Recorder>>>,
 }
 
+type ChooseFn = dyn Fn(&Metadata<'_>) -> bool + Send + Sync;
 type NameFn = dyn Fn(&Call<'_>) -> Option<String> + Send + Sync;
 
-#[derive(Default)]
-struct State {
-    /// The recorder of the `Pulse`, once it is built.
-    recorder: OnceLock<Arc<Recorder>>,
-    collection: Arc<SpanCollection>,
-}
-
-impl Default for Choice {
+impl Default for SpanTimers {
     fn default() -> Self {
         Self {
-            targets: Vec::new(),
-            spans: Vec::new(),
             level: LevelFilter::DEBUG,
-            statements: true,
-            name_by: None,
+            has_statements: true,
+            chooses: Arc::new(|_| false),
+            names: Arc::new(|_| None),
+            collection: Arc::default(),
+            recorder: Arc::default(),
         }
     }
 }
@@ -117,61 +105,47 @@ impl SpanTimers {
         Self::default()
     }
 
-    /// Adds all spans of these targets and of the modules below: `shop::search` is also `shop::search::index`. The
-    /// target of a span is the path of its module, unless the span names another one.
-    pub fn targets<T: Into<String>>(mut self, targets: impl IntoIterator<Item = T>) -> Self {
-        let targets = targets.into_iter().map(Into::into);
-        self.choice_mut().targets.extend(targets);
+    /// Adds the spans for which a function returns true, by their target, name, level and names of fields. The function
+    /// is called for each kind of span, not for each span.
+    pub fn spans(mut self, choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.chooses = Arc::new(choose);
         self
     }
 
-    /// Adds all spans of these names. The name of a span of `#[instrument]` is that of its function.
-    pub fn spans<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        let names = names.into_iter().map(Into::into);
-        self.choice_mut().spans.extend(names);
-        self
-    }
-
-    /// The most verbose level of spans that become timers: DEBUG by default.
+    /// The most verbose level of spans and statements that become timers: DEBUG by default.
     pub fn level(mut self, level: impl Into<LevelFilter>) -> Self {
-        self.choice_mut().level = level.into();
+        self.level = level.into();
         self
     }
 
-    /// Whether statements of sqlx become timers. On by default. Switch it off in a service without sqlx whose health
-    /// warns that its statements are hidden.
+    /// Whether statements of sqlx become timers. On by default. Switch it off in a service without sqlx if health warns
+    /// that the statements are hidden.
     pub fn statements(mut self, on: bool) -> Self {
-        self.choice_mut().statements = on;
+        self.has_statements = on;
         self
     }
 
-    /// Sets a function that names timers. For a call for which it returns `None`, the name is the default one. Names
-    /// must be few, never an id or a text from outside: a process has at most 200, of 64 bytes, and further ones count
-    /// as `<other>`. The function runs for each call, so it must be fast. It must not panic, and not use `tracing`.
+    /// Sets a function that names timers. Where it returns `None`, the name is the default one. Names must be few, never
+    /// an id or a text from outside: a process has at most 200 names, of 64 bytes, and further ones count as `<other>`.
+    /// The function is called for each call. It must not panic, and must not use `tracing`.
     ///
     /// ```
     /// use tower_pulse::tracing::SpanTimers;
     ///
     /// let timers = SpanTimers::new()
-    ///     .targets(["fred"])
+    ///     .spans(|span| span.name() == "redis_command")
     ///     .name_by(|call| Some(format!("redis {}", call.text("cmd.name")?)));
     /// ```
     pub fn name_by<F>(mut self, name: F) -> Self
     where
         F: Fn(&Call<'_>) -> Option<String> + Send + Sync + 'static,
     {
-        self.choice_mut().name_by = Some(Arc::new(name));
+        self.names = Arc::new(name);
         self
     }
 
-    fn choice_mut(&mut self) -> &mut Choice {
-        Arc::make_mut(&mut self.choice)
-    }
-
-    /// The layer, which records once a `Pulse` has been built with [`Builder::tracing`](crate::Builder::tracing). The
-    /// layer has a filter of its own, so it changes nothing for other layers.
-    ///
-    /// A service has one such layer. Methods that are called after this one do not change it.
+    /// The layer, which records once a `Pulse` has been built with [`Builder::tracing`](crate::Builder::tracing). Build
+    /// one `Pulse` with it. The layer has a filter of its own, which does not affect other layers.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -180,62 +154,39 @@ impl SpanTimers {
     }
 
     /// Records in this recorder from now on.
-    pub(crate) fn attach(&self, recorder: &Arc<Recorder>) -> Result<(), BuildError> {
-        let attached = self.state.recorder.set(recorder.clone());
-        attached.map_err(|_| {
-            let allowed = "each Pulse needs span timers of its own";
-            BuildError::new("tracing", "the span timers of another Pulse", allowed)
-        })?;
-        let collection = self.state.collection.clone();
+    pub(crate) fn attach(&self, recorder: &Arc<Recorder>) {
+        let _ = self.recorder.set(recorder.clone());
+        let collection = self.collection.clone();
         recorder.recording.collect_spans(collection);
-        Ok(())
     }
 }
 
-/// A span or event that becomes a timer, as it is passed to [`SpanTimers::name_by`].
-#[derive(Debug)]
+/// A span or event that becomes a timer, as it is passed to the function of [`SpanTimers::name_by`].
 pub struct Call<'a> {
     metadata: &'static Metadata<'static>,
-    fields: Fields<'a>,
+    record: &'a dyn Fn(&mut dyn Visit),
 }
 
-#[derive(Debug)]
-enum Fields<'a> {
-    Span(&'a span::Attributes<'a>),
-    Event(&'a Event<'a>),
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Call").field(&self.metadata).finish()
+    }
 }
 
 impl Call<'_> {
-    /// The name, target, level and fields of the span or event.
+    /// The name, target, level and names of fields.
     pub fn metadata(&self) -> &'static Metadata<'static> {
         self.metadata
     }
 
-    /// The value of a field as a text; `None` if the span began without a value, or the event has none.
-    pub fn text(&self, field: &str) -> Option<String> {
-        let mut found = FoundText { field, text: None };
-        match self.fields {
-            Fields::Span(span) => span.record(&mut found),
-            Fields::Event(event) => event.record(&mut found),
-        }
-        found.text
-    }
-}
-
-/// The value of one field.
-struct FoundText<'a> {
-    field: &'a str,
-    text: Option<String>,
-}
-
-impl Visit for FoundText<'_> {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.record_debug(field, &format_args!("{value}"));
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == self.field {
-            self.text = Some(format!("{value:?}"));
-        }
+    /// The value of a field as a text; `None` if it has none when the span begins.
+    pub fn text(&self, name: &str) -> Option<String> {
+        let mut text = None;
+        (self.record)(&mut |field: &Field, value: &dyn fmt::Debug| {
+            if field.name() == name {
+                text = Some(format!("{value:?}").trim_matches('"').to_owned());
+            }
+        });
+        text
     }
 }

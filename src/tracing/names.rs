@@ -1,6 +1,6 @@
-//! The names of timers: what a call does and to whom, never a path, a query string or a literal.
+//! The names of timers: a verb and an object, never a path, a query string or a literal.
 
-use std::fmt::{Debug, Write};
+use std::fmt::{self, Debug};
 use std::time::Duration;
 
 use tracing::Metadata;
@@ -9,14 +9,11 @@ use tracing::field::{Field, Visit};
 use super::sql;
 use super::text::Text;
 
-/// The longest name, in bytes.
-const MAX_NAME: usize = 64;
+/// The name of a timer, at most 64 bytes.
+pub(super) type Name = Text<64>;
 
-/// The longest value of a field that is read if the value must be formatted, in bytes.
-const MAX_VALUE: usize = 1_024;
-
-/// The name of a timer.
-pub(super) type Name = Text<MAX_NAME>;
+/// A statement or a URL. Only this many bytes are searched.
+type Searched = Text<1_024>;
 
 /// The field that makes a span a timer. Its value is the timer's name, if it is a text.
 pub(super) const TIMER_FIELD: &str = "pulse.timer";
@@ -24,115 +21,84 @@ pub(super) const TIMER_FIELD: &str = "pulse.timer";
 /// The field that says whether a span is a call of another service.
 pub(super) const KIND_FIELD: &str = "otel.kind";
 
-/// The fields that tell the name of a timer.
-const READ: [&str; 14] = [
-    TIMER_FIELD,
-    KIND_FIELD,
-    "summary",
-    "db.statement",
-    "db.query.text",
-    "http.request.method",
-    "http.method",
-    "server.address",
-    "net.peer.name",
-    "http.host",
-    "url.full",
-    "http.url",
-    "rpc.service",
-    "rpc.method",
-];
-
-/// The fields of a span or event that tell its name and its duration. The names of fields are those of OpenTelemetry's
-/// semantic conventions, of sqlx, and [`TIMER_FIELD`].
+/// The fields of a span or event that tell its name: those of OpenTelemetry's semantic conventions, of sqlx, and
+/// [`TIMER_FIELD`]. A text is empty if the field is missing.
 #[derive(Default)]
 pub(super) struct NamingFields {
-    timer: Option<Name>,
+    timer: Name,
     is_client: bool,
-    /// The name of a statement, and whether it has its table.
-    statement: Option<(Name, bool)>,
-    method: Option<Name>,
-    host: Option<Name>,
-    service: Option<Name>,
-    procedure: Option<Name>,
-    /// How long the call took, if the event tells it.
+    pub(super) statement: Name,
+    is_complete: bool,
+    method: Name,
+    host: Name,
+    service: Name,
+    procedure: Name,
+    /// How long a statement took, if the event tells it.
     pub(super) elapsed: Option<Duration>,
 }
 
 impl Visit for NamingFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // sqlx 0.8 spells the third one like this.
-        if let "elapsed_secs" | "acquired_after_secs" | "aquired_after_secs" = field.name() {
+        if field.name() == "elapsed_secs" {
             self.elapsed = Duration::try_from_secs_f64(value).ok();
         }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.text(field.name(), value);
+        self.record_text(field.name(), format_args!("{value}"));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if READ.contains(&field.name()) {
-            let mut text = Text::<MAX_VALUE>::default();
-            // A text that is too long is cut.
-            let _ = write!(text, "{value:?}");
-            self.text(field.name(), text.as_str().trim_matches('"'));
-        }
+        self.record_text(field.name(), format_args!("{value:?}"));
     }
 }
 
 impl NamingFields {
-    fn text(&mut self, field: &str, value: &str) {
-        let text = || Some(Name::from(value));
+    fn record_text(&mut self, field: &str, value: fmt::Arguments<'_>) {
         match field {
-            TIMER_FIELD => self.timer = text(),
-            KIND_FIELD => self.is_client = value.eq_ignore_ascii_case("client"),
-            "summary" | "db.statement" | "db.query.text" => {
-                // sqlx gives the whole statement after a summary, unless the summary is the whole.
-                if !value.is_empty() && self.statement.is_none_or(|(_, is_complete)| !is_complete) {
-                    self.statement = Some(sql::name_of(value));
+            TIMER_FIELD => self.timer = Text::of(value),
+            KIND_FIELD => {
+                let kind = Name::of(value);
+                self.is_client = kind.as_str().eq_ignore_ascii_case("client");
+            }
+            // sqlx gives the whole statement after a summary, unless the summary is the whole.
+            "summary" | "db.statement" | "db.query.text" if !self.is_complete => {
+                let statement = Searched::of(value);
+                if !statement.as_str().is_empty() {
+                    (self.statement, self.is_complete) = sql::name_of(statement.as_str());
                 }
             }
-            "http.request.method" | "http.method" => self.method = text(),
-            "server.address" | "net.peer.name" | "http.host" => self.host = text(),
-            "url.full" | "http.url" if self.host.is_none() => {
-                self.host = Some(Name::from(host_of(value)));
+            "http.request.method" | "http.method" => self.method = Text::of(value),
+            "server.address" | "net.peer.name" => self.host = Text::of(value),
+            "url.full" if self.host.as_str().is_empty() => {
+                let url = Searched::of(value);
+                self.host = Text::of(format_args!("{}", host_of(url.as_str())));
             }
-            "rpc.service" => self.service = text(),
-            "rpc.method" => self.procedure = text(),
+            "rpc.service" => self.service = Text::of(value),
+            "rpc.method" => self.procedure = Text::of(value),
             _ => {}
         }
     }
 
-    /// The name of a statement.
-    pub(super) fn statement(&self) -> Option<Name> {
-        self.statement.map(|(name, _)| name)
-    }
-
     /// The name of a span; `None` if the span is no timer. `is_chosen`: whether the application has chosen the span.
     pub(super) fn span(&self, metadata: &Metadata<'_>, is_chosen: bool) -> Option<Name> {
-        let name = || Some(Name::from(metadata.name()));
-        if metadata.fields().field(TIMER_FIELD).is_some() {
-            return match self.timer.as_ref().map(Text::as_str) {
-                Some("false") => None,
-                None | Some("" | "true") => name(),
-                Some(_) => self.timer,
-            };
-        }
-        if !self.is_client {
-            return is_chosen.then(name).flatten();
-        }
-        let joined = |begin: &str, first: Option<Name>, between: &str, second: Option<Name>| {
-            let mut name = Name::from(begin);
-            name.push(first?.as_str());
-            if let Some(second) = second {
-                name.push(between);
-                name.push(second.as_str());
+        let [timer, method, host] = [&self.timer, &self.method, &self.host].map(Text::as_str);
+        let [service, procedure] = [&self.service, &self.procedure].map(Text::as_str);
+        let is_timer = metadata.fields().field(TIMER_FIELD).is_some();
+        let has_statement = !self.statement.as_str().is_empty();
+        match (is_timer, self.is_client) {
+            (true, _) if timer == "false" => None,
+            (true, _) if !matches!(timer, "" | "true") => Some(self.timer),
+            (false, true) if has_statement => Some(self.statement),
+            (false, true) if !service.is_empty() => {
+                Some(Name::of(format_args!("rpc {service}/{procedure}")))
             }
-            Some(name)
-        };
-        let remote = || joined("rpc ", self.service, "/", self.procedure);
-        let http = || joined("http ", self.method, " ", self.host);
-        self.statement().or_else(remote).or_else(http).or_else(name)
+            (false, true) if !method.is_empty() => {
+                Some(Name::of(format_args!("http {method} {host}")))
+            }
+            (false, false) if !is_chosen => None,
+            _ => Some(Name::of(format_args!("{}", metadata.name()))),
+        }
     }
 }
 
@@ -143,47 +109,30 @@ fn host_of(url: &str) -> &str {
     let host = authority
         .rsplit_once('@')
         .map_or(authority, |(_, host)| host);
-    match host.strip_prefix('[') {
-        Some(address) => address.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+    // The port follows the last colon. An IPv6 address has colons within its brackets.
+    match host.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => host,
+        _ => host,
     }
 }
 
-/// Whether the fields of a span or event tell of an error, and its text.
-#[derive(Default)]
-pub(super) struct ErrorFields {
-    pub(super) has_failed: bool,
-    pub(super) message: Text<MAX_MESSAGE>,
-}
-
-/// The longest text of an error, in bytes.
-const MAX_MESSAGE: usize = 200;
-
-impl Visit for ErrorFields {
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.has_failed |= value && field.name() == "error";
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        // Without quotes.
-        self.record_debug(field, &format_args!("{value}"));
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+/// The text of the error that a span or event tells of; `None` without an error.
+pub(super) fn error_of(record: impl FnOnce(&mut dyn Visit)) -> Option<Text<200>> {
+    let mut error = None;
+    record(&mut |field: &Field, value: &dyn Debug| {
+        let text = || Text::<200>::of(format_args!("{value:?}"));
         match field.name() {
-            "error" | "error.message" | "exception.message" => {
-                self.has_failed = true;
-                let _ = write!(self.message, "{value:?}");
+            // A flag, or a text.
+            "error" | "error.message" if !matches!(text().as_str(), "false" | "\"\"") => {
+                error = Some(text());
             }
-            "otel.status_code" => {
-                let mut status = Text::<16>::default();
-                let _ = write!(status, "{value:?}");
-                let status = status.as_str().trim_matches('"');
-                self.has_failed |= status.eq_ignore_ascii_case("error");
+            "otel.status_code" if text().as_str().to_ascii_uppercase().contains("ERROR") => {
+                error.get_or_insert_default();
             }
             _ => {}
         }
-    }
+    });
+    error
 }
 
 #[cfg(test)]
@@ -198,18 +147,11 @@ mod tests {
                 "api.example.com",
             ),
             ("http://me:secret@localhost:8080#x", "localhost"),
-            ("http://[::1]:3000/", "::1"),
-            ("api.example.com:443", "api.example.com"),
+            ("http://[::1]:3000/", "[::1]"),
+            ("http://[::1]/", "[::1]"),
             ("", ""),
         ] {
             assert_eq!(host_of(url), host);
         }
-    }
-
-    #[test]
-    fn a_long_text_is_cut_between_characters() {
-        let mut text = Text::<5>::default();
-        assert!(text.push("ab") && !text.push("éé") && text.push("c"));
-        assert_eq!(text.as_str(), "abéc");
     }
 }

@@ -19,46 +19,30 @@ impl<const N: usize> Default for Text<N> {
 }
 
 impl<const N: usize> Text<N> {
+    pub(super) fn of(value: fmt::Arguments<'_>) -> Self {
+        let mut text = Self::default();
+        // Formatting ends with an error when the text is full.
+        let _ = text.write_fmt(value);
+        text
+    }
+
     pub(super) fn as_str(&self) -> &str {
         // No character is cut, so this is always UTF-8.
         std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
     }
-
-    /// Appends a text. Returns whether the whole text fits.
-    pub(super) fn push(&mut self, text: &str) -> bool {
-        let kept = cut(text, N - self.len);
-        self.bytes[self.len..][..kept.len()].copy_from_slice(kept.as_bytes());
-        self.len += kept.len();
-        kept.len() == text.len()
-    }
 }
 
-impl<const N: usize> From<&str> for Text<N> {
-    fn from(text: &str) -> Self {
-        let mut short = Self::default();
-        short.push(text);
-        short
-    }
-}
-
-/// Formatting ends with an error when the text is full.
 impl<const N: usize> Write for Text<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        match self.push(text) {
+        let mut length = text.len().min(N - self.len);
+        while !text.is_char_boundary(length) {
+            length -= 1;
+        }
+        self.bytes[self.len..][..length].copy_from_slice(&text.as_bytes()[..length]);
+        self.len += length;
+        match length == text.len() {
             true => Ok(()),
             false => Err(fmt::Error),
         }
     }
-}
-
-/// The beginning of a text, at most this many bytes.
-pub(super) fn cut(text: &str, most: usize) -> &str {
-    if text.len() <= most {
-        return text;
-    }
-    let mut end = most;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

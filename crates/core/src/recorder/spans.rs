@@ -87,8 +87,8 @@ impl SpanTimer {
         }
     }
 
-    /// Whether both timers have one name.
-    pub fn has_name_of(&self, entry: &ContextHandle) -> bool {
+    /// Whether this is the timer of `entry`.
+    pub fn is_of(&self, entry: &ContextHandle) -> bool {
         self.entry.name == entry.name
     }
 
@@ -178,49 +178,51 @@ const HAS_SQLX: u8 = 1 << 3;
 const HAS_STATEMENT: u8 = 1 << 4;
 
 impl SpanCollection {
-    fn set(&self, flags: u8) {
-        self.0.fetch_or(flags, Ordering::Relaxed);
-    }
-
     /// Notes that a subscriber has the layer.
-    pub fn installed(&self, wants_statements: bool) {
+    pub fn install(&self, wants_statements: bool) {
         self.set(INSTALLED | u8::from(wants_statements) * WANTS_STATEMENTS);
     }
 
-    /// Whether a subscriber has the layer.
-    #[inline]
-    pub fn is_installed(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & INSTALLED != 0
-    }
-
     /// Notes a callsite with the target [`STATEMENTS`], about which the layer was asked.
-    pub fn statement_callsite(&self, callsite: &Metadata<'_>) {
+    pub fn sees_callsite(&self, callsite: &Metadata<'_>) {
         let is_probe = callsite.module_path() == Some(module_path!());
         self.set(if is_probe { SEES_CALLSITES } else { HAS_SQLX });
     }
 
     /// Notes a statement of this level.
-    pub fn statement(&self, level: Level) {
-        if level > Level::WARN {
-            self.set(HAS_STATEMENT);
+    pub fn has_statement(&self, level: Level) {
+        self.set(u8::from(level > Level::WARN) * HAS_STATEMENT);
+    }
+
+    fn set(&self, flags: u8) {
+        if !self.has(flags) {
+            self.0.fetch_or(flags, Ordering::Relaxed);
         }
+    }
+
+    #[inline]
+    fn has(&self, flags: u8) -> bool {
+        self.0.load(Ordering::Relaxed) & flags == flags
+    }
+
+    /// Whether a subscriber has the layer.
+    #[inline]
+    pub(super) fn is_installed(&self) -> bool {
+        self.has(INSTALLED)
     }
 
     /// Whether a filter hides the statements from the layer, as far as this is known: if the filter also keeps the
     /// layer from seeing callsites, the program may lack sqlx.
     pub(super) fn hides_statements(&self) -> bool {
         static REGISTERED: Once = Once::new();
-        let flags = self.0.load(Ordering::Relaxed);
-        let is = |flag| flags & flag != 0;
-        if !is(INSTALLED) || !is(WANTS_STATEMENTS) || is(HAS_STATEMENT) {
+        if !self.has(INSTALLED | WANTS_STATEMENTS) || self.has(HAS_STATEMENT) {
             return false;
         }
         REGISTERED.call_once(|| register(&PROBE));
         let is_hidden = PROBE.0.load(Ordering::Relaxed)
             || Level::DEBUG > LevelFilter::current()
             || Level::DEBUG > STATIC_MAX_LEVEL;
-        let flags = self.0.load(Ordering::Relaxed);
-        is_hidden && (flags & HAS_SQLX != 0 || flags & SEES_CALLSITES == 0)
+        is_hidden && (self.has(HAS_SQLX) || !self.has(SEES_CALLSITES))
     }
 }
 
