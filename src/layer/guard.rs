@@ -476,7 +476,8 @@ impl Drop for Guard {
 /// Whether a request of this recorder needs a span.
 #[inline(always)]
 fn has_span(recording: &RecordingState) -> bool {
-    cfg!(feature = "tracing") && recording.collects_spans()
+    let spans = recording.spans.get();
+    cfg!(feature = "tracing") && spans.is_some_and(|spans| spans.is_installed())
 }
 
 /// The clock of the recorder, if the request is recorded. Optimized for registered contexts, as each poll comes here

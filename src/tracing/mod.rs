@@ -156,8 +156,7 @@ impl SpanTimers {
     /// Records in this recorder from now on.
     pub(crate) fn attach(&self, recorder: &Arc<Recorder>) {
         let _ = self.recorder.set(recorder.clone());
-        let collection = self.collection.clone();
-        recorder.recording.collect_spans(collection);
+        let _ = recorder.recording.spans.set(self.collection.clone());
     }
 }
 

@@ -36,14 +36,6 @@ pub const CANCELLED: Advice = Advice {
     code: ".layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, timeout))\n.layer(pulse.layer())",
 };
 
-/// A filter hides the statements of sqlx from the timers of spans.
-pub const HIDDEN_STATEMENTS: Advice = Advice {
-    text: "The statements of sqlx are not timed, as a filter for the whole subscriber turns `sqlx::query` off at DEBUG: \
-           give the filter to the layer that writes the log. In a service without sqlx, use \
-           `SpanTimers::statements(false)`",
-    code: "tracing_subscriber::registry()\n.with(pulse.tracing())\n.with(fmt::layer().with_filter(filter))\n.init();",
-};
-
 /// There is advice about all requests if at least 1/`UNMATCHED_OF` of them have no route and are answered with 2xx.
 const UNMATCHED_OF: u64 = 100;
 /// There is advice if more than 1/`CANCELLED_OF` of the requests are cancelled.

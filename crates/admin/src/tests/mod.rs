@@ -108,10 +108,6 @@ impl Process for CannedProcess {
         (self.0)()
     }
 
-    fn hides_statements(&self) -> bool {
-        false
-    }
-
     fn unsent(&self) -> Option<tower_pulse_core::flush::Unsent> {
         None
     }

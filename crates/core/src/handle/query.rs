@@ -32,10 +32,6 @@ impl Process for Stages {
         self.health()
     }
 
-    fn hides_statements(&self) -> bool {
-        self.recorder.recording.hides_statements()
-    }
-
     fn unsent(&self) -> Option<Unsent> {
         self.flusher.unsent()
     }

@@ -45,9 +45,6 @@ pub trait Process: Send + Sync {
     /// The health of this instance.
     fn health(&self) -> Health;
 
-    /// Whether a filter hides the statements of sqlx from the timers.
-    fn hides_statements(&self) -> bool;
-
     /// The samples of this instance that the store may not have yet.
     fn unsent(&self) -> Option<Unsent>;
 

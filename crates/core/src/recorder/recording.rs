@@ -35,7 +35,8 @@ pub struct RecordingState {
     /// The kinds of errors.
     pub(super) kinds: KindNames,
     pub(super) queue_counts: QueueCounts,
-    spans: OnceLock<Arc<SpanCollection>>,
+    /// The state of the layer that makes timers of spans, if there is one.
+    pub spans: OnceLock<Arc<SpanCollection>>,
 }
 
 impl RecordingState {
@@ -76,25 +77,6 @@ impl RecordingState {
     /// When the recorder was created.
     pub(super) fn started(&self) -> Tick {
         self.started
-    }
-
-    /// Notes that spans and events become timers of this recorder.
-    pub fn collect_spans(&self, spans: Arc<SpanCollection>) {
-        // A recorder belongs to one `Pulse`, which calls this once.
-        let _ = self.spans.set(spans);
-    }
-
-    /// Whether spans become timers, so that a request needs a span of its own.
-    #[inline]
-    pub fn collects_spans(&self) -> bool {
-        let spans = self.spans.get();
-        spans.is_some_and(|spans| spans.is_installed())
-    }
-
-    /// Whether a filter hides the statements of sqlx from the timers.
-    pub fn hides_statements(&self) -> bool {
-        let spans = self.spans.get();
-        spans.is_some_and(|spans| spans.hides_statements())
     }
 
     /// The time since the recorder was created.

@@ -1,15 +1,15 @@
 //! Timers of spans and events of `tracing`, which a layer of the face collects: their names, which are bounded, the
 //! time of a span, and whether a filter hides the statements of sqlx.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use tracing::callsite::{Callsite, Identifier, register};
+use tracing::callsite::{DefaultCallsite, Identifier};
+use tracing::dispatcher::get_default;
 use tracing::field::FieldSet;
-use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+use tracing::level_filters::STATIC_MAX_LEVEL;
 use tracing::metadata::Kind as CallsiteKind;
-use tracing::subscriber::Interest;
 use tracing::{Level, Metadata};
 
 use super::cell::{NO_CODE, Sample};
@@ -207,31 +207,26 @@ impl SpanCollection {
 
     /// Whether a subscriber has the layer.
     #[inline]
-    pub(super) fn is_installed(&self) -> bool {
+    pub fn is_installed(&self) -> bool {
         self.has(INSTALLED)
     }
 
     /// Whether a filter hides the statements from the layer, as far as this is known: if the filter also keeps the
     /// layer from seeing callsites, the program may lack sqlx.
-    pub(super) fn hides_statements(&self) -> bool {
-        static REGISTERED: Once = Once::new();
+    pub fn hides_statements(&self) -> bool {
         if !self.has(INSTALLED | WANTS_STATEMENTS) || self.has(HAS_STATEMENT) {
             return false;
         }
-        REGISTERED.call_once(|| register(&PROBE));
-        let is_hidden = PROBE.0.load(Ordering::Relaxed)
-            || Level::DEBUG > LevelFilter::current()
-            || Level::DEBUG > STATIC_MAX_LEVEL;
+        // `tracing::enabled!` would leave the answers of filters to the next event of the thread, which a layer could
+        // miss.
+        let interest = get_default(|subscriber| subscriber.register_callsite(&PROBE_METADATA));
+        let is_hidden = interest.is_never() || Level::DEBUG > STATIC_MAX_LEVEL;
         is_hidden && (self.has(HAS_SQLX) || !self.has(SEES_CALLSITES))
     }
 }
 
-/// A callsite like that of sqlx's statements, at which nothing happens: whether all layers and filters together have
-/// no interest in it. `tracing::enabled!` would leave the answers of filters to the next event of the thread, and a
-/// layer could miss that event.
-struct Probe(AtomicBool);
-
-static PROBE: Probe = Probe(AtomicBool::new(false));
+/// A callsite like that of sqlx's statements, at which nothing happens.
+static PROBE: DefaultCallsite = DefaultCallsite::new(&PROBE_METADATA);
 
 static PROBE_METADATA: Metadata<'static> = Metadata::new(
     "statements",
@@ -243,16 +238,6 @@ static PROBE_METADATA: Metadata<'static> = Metadata::new(
     FieldSet::new(&[], Identifier(&PROBE)),
     CallsiteKind::EVENT,
 );
-
-impl Callsite for Probe {
-    fn set_interest(&self, interest: Interest) {
-        self.0.store(interest.is_never(), Ordering::Relaxed);
-    }
-
-    fn metadata(&self) -> &Metadata<'_> {
-        &PROBE_METADATA
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use super::slow_requests::{BothHours, both_hours};
 use super::timers::{RequestTimers, TimerPath};
 use super::worst_requests::{WorstRequests, worst_of};
 use super::{check_given, of_kind};
-use crate::advice::{Advice, HIDDEN_STATEMENTS};
+use crate::advice::Advice;
 use crate::query::book::added_hours;
 use crate::query::question::or_any;
 use crate::query::{Against, QueryError, Source, Window};
@@ -59,7 +59,7 @@ pub struct Path {
     /// The timers within its requests. Their figures cover the hour of `histogram`.
     #[serde(flatten)]
     timers: RequestTimers,
-    /// Advice, if the use of the layer explains the context, the outcomes or the missing timers of the requests.
+    /// Advice, if the use of the layer explains the context or the outcomes of the requests.
     ///
     /// Covers the window, or without a window the hour of the histogram.
     advice: Vec<Advice>,
@@ -219,13 +219,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
         codes: code_counts(id.kind, &of_hour.codes, &of_hour.outcomes),
         kinds: kind_counts(&of_hour.kinds),
         advice: match id.kind {
-            Kind::Http => {
-                let mut advice = Advice::about(&outcomes, context == UNMATCHED);
-                let process = source.process.as_ref();
-                let is_hidden = process.is_some_and(|process| process.hides_statements());
-                advice.extend(is_hidden.then_some(HIDDEN_STATEMENTS));
-                advice
-            }
+            Kind::Http => Advice::about(&outcomes, context == UNMATCHED),
             _ => Vec::new(),
         },
         slowest_requests: BothHours::new(source, &listed, SlowRequests::slowest).await?,
