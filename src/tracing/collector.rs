@@ -16,8 +16,8 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 
 use super::names::{KIND_FIELD, Name, NamingFields, TIMER_FIELD, error_of};
 use super::{Call, REQUEST_TARGET, SpanTimers};
-use tower_pulse_core::recorder::spans::{STATEMENTS, SpanTimer};
-use tower_pulse_core::recorder::{Recorder, Scope, active};
+use tower_pulse_core::recorder::spans::{STATEMENTS, SpanState};
+use tower_pulse_core::recorder::{ContextHandle, Recorder, active};
 
 /// The layer. Logs nothing while it handles a span or an event: per-layer filters keep their decisions in the thread,
 /// and an event within another one would change them.
@@ -25,12 +25,6 @@ pub(super) struct Collector {
     timers: SpanTimers,
     /// The subscriber that has this layer.
     subscriber: OnceLock<WeakDispatch>,
-}
-
-/// The request and the timer of a span, in its extensions.
-struct SpanState {
-    request: Option<Arc<Scope>>,
-    timer: Option<SpanTimer>,
 }
 
 impl Collector {
@@ -105,24 +99,27 @@ where
             // A span within one of the same name is a part of it.
             let _: Option<()> = self.find(id, |around| {
                 request = request.take().or_else(|| around.request.clone());
-                entry.take_if(|entry| around.timer.as_ref().is_some_and(|of| of.is_of(entry)));
+                let is_same = |entry: &mut Arc<ContextHandle>| match &around.entry {
+                    Some(around) => around.name == entry.name,
+                    None => false,
+                };
+                entry.take_if(is_same);
                 None
             });
         }
-        let mut timer = entry.map(|entry| SpanTimer::new(entry, request.clone()));
-        if let Some(timer) = &mut timer {
-            fail(timer, |visitor| attributes.record(visitor));
-        }
-        if request.is_some() || timer.is_some() {
-            let state = SpanState { request, timer };
+        if request.is_some() || entry.is_some() {
+            let state = SpanState::new(request, entry);
+            // Dropped with the span, which ends the timer.
             span.extensions_mut().replace(state);
         }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        with_timer(id, &context, |timer| {
-            fail(timer, |visitor| values.record(visitor));
-        });
+        if let Some(error) = error_of(|visitor| values.record(visitor)) {
+            with_state(id, &context, |span| {
+                span.fail(error.as_str());
+            });
+        }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
@@ -137,50 +134,29 @@ where
             return self.record_statement(recorder, event, parent);
         }
         // An error, such as the one that `#[instrument(err)]` reports.
-        let within = |span: &mut SpanState| {
-            fail(span.timer.as_mut()?, |visitor| event.record(visitor));
-            Some(())
-        };
-        parent.and_then(|parent| self.find(&parent, within));
+        if let (Some(parent), Some(error)) = (parent, error_of(|visitor| event.record(visitor))) {
+            self.find(&parent, |span| span.fail(error.as_str()).then_some(()));
+        }
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        with_timer(id, &context, SpanTimer::enter);
+        with_state(id, &context, SpanState::enter);
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
-        with_timer(id, &context, SpanTimer::exit);
-    }
-
-    fn on_close(&self, id: Id, context: Context<'_, S>) {
-        let span = context.span(&id);
-        let state = span.and_then(|span| span.extensions_mut().remove::<SpanState>());
-        // The extensions are released before the timer is recorded.
-        if let Some(timer) = state.and_then(|state| state.timer) {
-            timer.finish();
-        }
+        with_state(id, &context, SpanState::exit);
     }
 }
 
-/// Calls a function with the timer of a span, if it has one.
-fn with_timer<S>(id: &Id, context: &Context<'_, S>, with: impl FnOnce(&mut SpanTimer))
+/// Calls a function with the state of a span, if it has one.
+fn with_state<S>(id: &Id, context: &Context<'_, S>, with: impl FnOnce(&mut SpanState))
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let Some(span) = context.span(id) else {
-        return;
-    };
-    let mut extensions = span.extensions_mut();
-    let state = extensions.get_mut::<SpanState>();
-    if let Some(timer) = state.and_then(|state| state.timer.as_mut()) {
-        with(timer);
-    }
-}
-
-/// Marks a timer as failed if the fields of its span, or of an event within it, tell of an error.
-fn fail(timer: &mut SpanTimer, record: impl FnOnce(&mut dyn tracing::field::Visit)) {
-    if let Some(error) = error_of(record) {
-        timer.fail(error.as_str().trim_matches('"'));
+    if let Some(span) = context.span(id)
+        && let Some(state) = span.extensions_mut().get_mut()
+    {
+        with(state);
     }
 }
 

@@ -117,13 +117,14 @@ fn host_of(url: &str) -> &str {
 pub(super) fn error_of(record: impl FnOnce(&mut dyn Visit)) -> Option<Text<200>> {
     let mut error = None;
     record(&mut |field: &Field, value: &dyn Debug| {
-        let text = || Text::<200>::of(format_args!("{value:?}"));
+        // A flag, or a text.
+        let text = Text::<200>::of(format_args!("{value:?}"));
+        let text = text.as_str().trim_matches('"');
         match field.name() {
-            // A flag, or a text.
-            "error" | "error.message" if !matches!(text().as_str(), "false" | "\"\"") => {
-                error = Some(text());
+            "error" | "error.message" if !matches!(text, "" | "false") => {
+                error = Some(Text::of(format_args!("{text}")));
             }
-            "otel.status_code" if text().as_str().to_ascii_uppercase().contains("ERROR") => {
+            "otel.status_code" if text.eq_ignore_ascii_case("error") => {
                 error.get_or_insert_default();
             }
             _ => {}

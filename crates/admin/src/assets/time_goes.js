@@ -6,7 +6,9 @@ import { count, delta, duration, isNumber, percent, plural, times, visible } fro
 import { contextColumn, numberColumn, ratioColumn, shareColumn, Table } from './table.js';
 
 const NO_TIMERS =
-	'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
+	'No timer ran within these requests. Use the feature "tracing", or time a part with pulse.time("db:…", future).';
+
+const HIDDEN = 'Statements of sqlx are missing, as a filter hides them: see the warning above.';
 
 const NONE_RUN =
 	'No request ran this timer in this range: it runs outside of requests, or 16 other timers take more time';
@@ -72,11 +74,13 @@ export function timeGoes(noTimers = NO_TIMERS) {
 		],
 	});
 	const [note, polls, repeats] = [el('span', 'muted'), el('p', 'polls'), el('p', 'repeats')];
-	const parts = [polls, table.node, repeats];
+	const hidden = el('p', 'muted');
+	const parts = [polls, table.node, repeats, hidden];
 	const node = card('time-goes', 'Where the time goes', { head: [note], parts });
 	return {
 		node,
-		draw({ count: requests, timers: now = [], timers_before: then, change, label, ...own }) {
+		draw({ count: requests, timers: now = [], timers_before: then, change, label, ...own }, health) {
+			say(hidden, health?.conditions?.includes('hidden_statements') ? HIDDEN : '');
 			const old = new Map((then?.timers ?? []).map((timer) => [timer.timer, timer.seconds_per_request]));
 			const compared = isNumber(change?.mean);
 			say(polls, computing({ polls: own.polls, change }));

@@ -12,10 +12,9 @@ use tracing::level_filters::STATIC_MAX_LEVEL;
 use tracing::metadata::Kind as CallsiteKind;
 use tracing::{Level, Metadata};
 
-use super::cell::{NO_CODE, Sample};
-use super::polls::{Polled, RequestPolls};
-use super::scope::{Scope, Started};
-use super::shards::thread_number;
+use super::polls::RequestPolls;
+use super::scope::Scope;
+use super::timer::Timer;
 use super::{ContextHandle, Recorder, nanos_of};
 use crate::clock::Tick;
 use tower_pulse_model::context::{self, Kind};
@@ -56,108 +55,68 @@ impl ContextHandle {
     }
 }
 
-/// The timer of a span. Runs from the first time that a thread enters the span until the span is closed. While any
-/// thread is within the span, the timer computes; otherwise, it waits.
-pub struct SpanTimer {
-    entry: Arc<ContextHandle>,
+/// The request of a span, and its timer, which runs from the first time that a thread enters the span until this value
+/// is dropped. While any thread is within the span, the timer computes; otherwise, it waits.
+pub struct SpanState {
     /// The timers of the request within which the span was created.
-    scope: Option<Arc<Scope>>,
-    run: Option<Run>,
-    has_failed: bool,
-}
-
-/// The run of a span that was entered.
-struct Run {
-    start: Tick,
-    within: Option<Started>,
-    /// The times within the span.
-    polls: RequestPolls,
+    pub request: Option<Arc<Scope>>,
+    /// The timer's context; `None` if the span has no timer.
+    pub entry: Option<Arc<ContextHandle>>,
+    timer: Option<Timer>,
     /// How many times the span is entered now.
     entered: u32,
 }
 
-impl SpanTimer {
-    /// The timer of a span that was not entered yet.
-    pub fn new(entry: Arc<ContextHandle>, scope: Option<Arc<Scope>>) -> Self {
+impl SpanState {
+    /// The state of a span that was not entered yet.
+    pub fn new(request: Option<Arc<Scope>>, entry: Option<Arc<ContextHandle>>) -> Self {
         Self {
+            request,
             entry,
-            scope,
-            run: None,
-            has_failed: false,
+            timer: None,
+            entered: 0,
         }
-    }
-
-    /// Whether this is the timer of `entry`.
-    pub fn is_of(&self, entry: &ContextHandle) -> bool {
-        self.entry.name == entry.name
     }
 
     /// Notes that a thread enters the span.
     pub fn enter(&mut self) {
-        let clock = self.entry.recording.clock();
-        let Some(run) = &mut self.run else {
-            let start = clock.tick();
-            let scope = self.scope.clone();
-            self.run = Some(Run {
-                start,
-                within: scope.map(|scope| Started::new(scope, &self.entry, start)),
-                polls: RequestPolls::new(start),
-                entered: 1,
-            });
+        let Some(entry) = &self.entry else {
             return;
         };
-        if run.entered == 0 {
-            run.polls.begin(clock);
+        let start = || Timer::start_within(entry.clone(), self.request.clone());
+        let timer = self.timer.get_or_insert_with(start);
+        let clock = entry.recording.clock();
+        let polls = (timer.polls).get_or_insert_with(|| RequestPolls::new(clock.tick()));
+        if self.entered == 0 {
+            polls.begin(clock);
         }
-        run.entered += 1;
+        self.entered += 1;
     }
 
     /// Notes that a thread leaves the span.
     pub fn exit(&mut self) {
-        if let Some(run) = &mut self.run {
-            run.entered = run.entered.saturating_sub(1);
-            if run.entered == 0 {
-                run.polls.end(self.entry.recording.clock());
-            }
+        self.entered = self.entered.saturating_sub(1);
+        if self.entered == 0
+            && let (Some(entry), Some(timer)) = (&self.entry, &mut self.timer)
+            && let Some(polls) = &mut timer.polls
+        {
+            polls.end(entry.recording.clock());
+            polls.drop_between();
         }
     }
 
-    /// Marks the run as failed, for example with the text of an error. If the request ends as an error without a
-    /// failure of its own, its kind of error is the name of this timer.
-    pub fn fail(&mut self, message: &str) {
-        self.has_failed = true;
-        if let Some(scope) = &self.scope {
-            let failure = Failure::new(self.entry.name.to_string());
-            scope.fail(failure.with_message(message));
-        }
-    }
-
-    /// Ends and records the run. A span that was never entered has none.
-    pub fn finish(self) {
-        let Some(mut run) = self.run else {
-            return;
+    /// Marks the timer as failed, with the text of an error. If the request ends as an error without a failure of its
+    /// own, its kind of error is the name of this timer. Returns whether the span has a timer.
+    pub fn fail(&mut self, message: &str) -> bool {
+        let (Some(entry), Some(timer)) = (&self.entry, &mut self.timer) else {
+            return false;
         };
-        let clock = self.entry.recording.clock();
-        let end = clock.tick();
-        let nanos = clock.nanos_between(run.start, end);
-        let outcome = match self.has_failed {
-            _ if std::thread::panicking() => Outcome::Panicked,
-            true => Outcome::Failed,
-            false => Outcome::Completed,
-        };
-        if run.entered == 0 {
-            run.polls.drop_between();
+        timer.failed();
+        if let Some(request) = &self.request {
+            let failure = Failure::new(entry.name.to_string());
+            request.fail(failure.with_message(message));
         }
-        let polled = Polled {
-            polls: &run.polls,
-            clock,
-            end,
-        };
-        let sample = Sample(nanos, outcome, outcome.is_error(), NO_CODE);
-        self.entry.cells.record(thread_number(), sample, polled);
-        if let Some(within) = run.within {
-            within.end(nanos);
-        }
+        true
     }
 }
 
@@ -267,8 +226,8 @@ mod tests {
         let request = recorder.entry(Kind::Http, "GET /");
         let scope = Arc::new(Scope::new(recorder.recording.clock().tick()));
         let entry = recorder.span_timer("http GET api");
-        SpanTimer::new(entry.clone(), Some(scope.clone())).finish();
-        let mut span = SpanTimer::new(entry.clone(), Some(scope.clone()));
+        drop(SpanState::new(Some(scope.clone()), Some(entry.clone())));
+        let mut span = SpanState::new(Some(scope.clone()), Some(entry));
         recorder.advance(5);
         for (inside, outside) in [(1, 10), (2, 20)] {
             span.enter();
@@ -279,8 +238,8 @@ mod tests {
             span.exit();
             recorder.advance(outside);
         }
-        span.fail("no answer");
-        span.finish();
+        assert!(span.fail("no answer"));
+        drop(span);
         let timers = scope.end(&request);
         let failure = timers.failure.clone().expect("it failed");
         assert_eq!(
