@@ -166,12 +166,6 @@ pub struct Call<'a> {
     record: &'a dyn Fn(&mut dyn Visit),
 }
 
-impl fmt::Debug for Call<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Call").field(&self.metadata).finish()
-    }
-}
-
 impl Call<'_> {
     /// The name, target, level and names of fields.
     pub fn metadata(&self) -> &'static Metadata<'static> {

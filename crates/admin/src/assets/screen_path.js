@@ -151,7 +151,7 @@ export function mount(root, page) {
 			shape = { now: times, before: before?.length ? before : null, p50, p95, target: limit };
 			drawHistogram(picture, shape);
 			distribution.draw(shape);
-			if (isTimer) users.draw(shown.run_by ?? [], shown.count, `${shown.label}, against ${shown.old}`);
+			if (isTimer) users.draw(shown, `${shown.label}, against ${shown.old}`);
 			else timeTable.draw(shown, health);
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };

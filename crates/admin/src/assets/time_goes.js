@@ -126,12 +126,14 @@ export function runBy(isQueue = false) {
 			shareColumn('Share of path', { title: 'The share of the path’s time during which it runs' }),
 		].filter(({ id }) => !isQueue || !['per_request', 'share'].includes(id)),
 	});
-	const note = el('span', 'muted');
-	const node = card('run-by', isQueue ? 'The wait of each path' : 'Run by', { head: [note], parts: [table.node] });
+	const [note, polls] = [el('span', 'muted'), el('p', 'polls')];
+	const parts = [polls, table.node];
+	const node = card('run-by', isQueue ? 'The wait of each path' : 'Run by', { head: [note], parts });
 	return {
 		node,
-		/** `calls`: all calls of the timer, within requests and outside. */
-		draw(paths, calls, label) {
+		/** The timer's calls, within requests and outside. */
+		draw({ run_by: paths = [], count: calls, ...own }, label) {
+			say(polls, computing({ polls: own.polls, change: own.change }));
 			table.draw(paths, paths.length ? '' : NONE_RUN);
 			const within = paths.reduce((sum, row) => sum + row.count, 0);
 			const part = within < calls ? `${count(within)} of ${plural(calls, 'call')} within requests, ` : '';
