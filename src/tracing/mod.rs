@@ -106,7 +106,7 @@ impl SpanTimers {
     }
 
     /// Adds the spans for which a function returns true, by their target, name, level and names of fields. The function
-    /// is called for each kind of span, not for each span.
+    /// must always return the same for the same place in the code.
     pub fn spans(mut self, choose: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.chooses = Arc::new(choose);
         self
