@@ -240,7 +240,10 @@ fn a_statement_allocates_nothing_and_a_span_once() {
     // The span of a request has the scope of the request, which the request has too.
     let identity = allocations(routes().layer(Identity(())), "GET", "/ping");
     let ours = allocations(routes().layer(pulse.layer()), "GET", "/ping");
-    assert!(ours <= identity + 3 * requests, "{ours}, {identity} without");
+    assert!(
+        ours <= identity + 3 * requests,
+        "{ours}, {identity} without"
+    );
     let expected = [("GET /ping", 2), ("render", 2), ("sql SELECT users", 2)];
     let expected = expected.map(|(name, times)| (name.to_owned(), times * REQUESTS));
     assert_eq!(recorded(&pulse), expected);
